@@ -1,0 +1,2 @@
+//! cargo fusewire: set-up, diagnosis, PTX and new projects.
+fn main() {}

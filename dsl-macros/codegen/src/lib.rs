@@ -1,0 +1,1 @@
+//! The compiler behind #[comm_kernel], as a plain library.

@@ -1,0 +1,1 @@
+//! A small RAII layer over the CUDA driver API.

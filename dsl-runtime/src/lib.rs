@@ -1,0 +1,1 @@
+//! Fused GPU communication kernels written in Rust.

@@ -1,0 +1,1 @@
+//! How ranks meet: bootstrap, TCP store, launchers' environments, file descriptor passing.

@@ -1,0 +1,1 @@
+//! Transports of fusewire: device operations and host set-up, side by side.

@@ -1,0 +1,2 @@
+//! What this repository's people run.
+fn main() {}
