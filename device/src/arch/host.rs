@@ -1,0 +1,164 @@
+//! The same operations on CPU threads, by `core::sync::atomic` and `std`.
+
+use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Nanoseconds of the monotonic clock.
+pub fn now_ns() -> u64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Called once per turn of a spin loop that found nothing: spins a little, then gives the processor away, then sleeps, so that
+/// many more block threads than cores still make progress.
+#[inline]
+pub fn relax(turn: u32) {
+    if turn < 64 {
+        core::hint::spin_loop();
+    } else if turn < 4096 {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Makes every access before it visible before any access after it.
+#[inline(always)]
+pub fn fence_system() {
+    fence(Ordering::SeqCst);
+}
+
+/// Loads 16 bytes.
+///
+/// # Safety
+/// `at` is 16-byte aligned, valid for reads, not written concurrently.
+#[inline(always)]
+pub unsafe fn load_16(at: *const u8) -> [u32; 4] {
+    // SAFETY: the caller's contract.
+    unsafe { at.cast::<[u32; 4]>().read() }
+}
+
+/// Loads 16 bytes that are read once.
+///
+/// # Safety
+/// As for [`load_16`].
+#[inline(always)]
+pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
+    // SAFETY: the caller's contract.
+    unsafe { load_16(at) }
+}
+
+/// Stores 16 bytes.
+///
+/// # Safety
+/// `at` is 16-byte aligned, valid for writes, not accessed concurrently.
+#[inline(always)]
+pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
+    // SAFETY: the caller's contract.
+    unsafe { at.cast::<[u32; 4]>().write(v) }
+}
+
+/// Adds to an `f32` in memory, relaxed.
+///
+/// # Safety
+/// `at` is aligned, valid for reads and writes, accessed concurrently by atomic operations only.
+pub unsafe fn add_f32(at: *mut f32, value: f32) {
+    // SAFETY: the caller's contract; the layouts of `f32` and `AtomicU32` agree.
+    let word = unsafe { AtomicU32::from_ptr(at.cast()) };
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f32::from_bits(b) + value).to_bits()));
+}
+
+/// Adds to an `f64` in memory, relaxed.
+///
+/// # Safety
+/// As for [`add_f32`].
+pub unsafe fn add_f64(at: *mut f64, value: f64) {
+    // SAFETY: the caller's contract; the layouts of `f64` and `AtomicU64` agree.
+    let word = unsafe { AtomicU64::from_ptr(at.cast()) };
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f64::from_bits(b) + value).to_bits()));
+}
+
+macro_rules! words {
+    ($t:ty, $atomic:ty) => {
+        words!(@scope $t, $atomic, System);
+        words!(@scope $t, $atomic, Device);
+        words!(@scope $t, $atomic, Block);
+    };
+    (@scope $t:ty, $atomic:ty, $scope:ty) => {
+        words!(@load $t, $atomic, $scope, Relaxed);
+        words!(@load $t, $atomic, $scope, Acquire);
+        words!(@store $t, $atomic, $scope, Relaxed);
+        words!(@store $t, $atomic, $scope, Release);
+        words!(@modify $t, $atomic, $scope, Relaxed);
+        words!(@modify $t, $atomic, $scope, Acquire);
+        words!(@modify $t, $atomic, $scope, Release);
+        words!(@modify $t, $atomic, $scope, AcqRel);
+    };
+    (@load $t:ty, $atomic:ty, $scope:ty, $order:ident) => {
+        impl Load<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn load(at: *const Self) -> Self {
+                // SAFETY: the caller's contract.
+                unsafe { <$atomic>::from_ptr(at.cast_mut()) }.load(Ordering::$order)
+            }
+        }
+    };
+    (@store $t:ty, $atomic:ty, $scope:ty, $order:ident) => {
+        impl Store<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn store(at: *mut Self, value: Self) {
+                // SAFETY: the caller's contract.
+                unsafe { <$atomic>::from_ptr(at) }.store(value, Ordering::$order)
+            }
+        }
+    };
+    (@modify $t:ty, $atomic:ty, $scope:ty, $order:ident) => {
+        impl Modify<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn fetch_add(at: *mut Self, value: Self) -> Self {
+                // SAFETY: the caller's contract.
+                unsafe { <$atomic>::from_ptr(at) }.fetch_add(value, Ordering::$order)
+            }
+            #[inline(always)]
+            unsafe fn exchange(at: *mut Self, value: Self) -> Self {
+                // SAFETY: the caller's contract.
+                unsafe { <$atomic>::from_ptr(at) }.swap(value, Ordering::$order)
+            }
+            #[inline(always)]
+            unsafe fn compare_exchange(at: *mut Self, old: Self, new: Self) -> Self {
+                // SAFETY: the caller's contract.
+                let word = unsafe { <$atomic>::from_ptr(at) };
+                match word.compare_exchange(old, new, Ordering::$order, Ordering::Relaxed) {
+                    Ok(v) | Err(v) => v,
+                }
+            }
+            #[inline(always)]
+            unsafe fn fetch_max(at: *mut Self, value: Self) -> Self {
+                // SAFETY: the caller's contract.
+                unsafe { <$atomic>::from_ptr(at) }.fetch_max(value, Ordering::$order)
+            }
+        }
+    };
+}
+words!(u32, AtomicU32);
+words!(u64, AtomicU64);
+
+std::thread_local! {
+    static ARMED: core::cell::Cell<Option<(crate::wait::Control, u32, u32)>> = const { core::cell::Cell::new(None) };
+}
+
+/// Prepares the block's thread for a panic; see [`armed`].
+pub fn arm_panic<G: crate::group::Group>(_group: &G, control: &crate::wait::Control, rank: u32, block: u32) {
+    ARMED.set(Some((*control, rank, block)));
+}
+
+/// Control words, rank and block of the kernel that this thread began last, for the runner that catches its panic.
+pub fn take_armed() -> Option<(crate::wait::Control, u32, u32)> {
+    ARMED.take()
+}
+
+/// A panic on the host unwinds past every later operation, so whoever asks has not panicked.
+pub fn block_panicked() -> bool {
+    false
+}

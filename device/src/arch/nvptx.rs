@@ -1,0 +1,305 @@
+//! Inline PTX. Names of instructions and qualifiers: PTX ISA, chapters "Memory Consistency Model" and "Instruction Set".
+
+use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
+use core::arch::{asm, nvptx};
+
+/// Index of this block in the grid (one-dimensional grids only).
+#[inline(always)]
+pub fn block_index() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_idx_x() as u32 }
+}
+
+/// Blocks in the grid.
+#[inline(always)]
+pub fn block_count() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_grid_dim_x() as u32 }
+}
+
+/// Index of this thread in its block.
+#[inline(always)]
+pub fn lane_index() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_thread_idx_x() as u32 }
+}
+
+/// Threads in a block.
+#[inline(always)]
+pub fn lane_count() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_dim_x() as u32 }
+}
+
+/// Nanoseconds of a clock that all blocks of this GPU share (`%globaltimer`).
+#[inline(always)]
+pub fn now_ns() -> u64 {
+    let t: u64;
+    // SAFETY: reads a special register.
+    unsafe { asm!("mov.u64 {0}, %globaltimer;", out(reg64) t, options(nostack, nomem)) };
+    t
+}
+
+/// Called once per turn of a spin loop that found nothing.
+#[inline(always)]
+pub fn relax(_turn: u32) {}
+
+/// All threads of the block wait for each other; memory accesses before it are performed before those after it, for this block.
+#[inline(always)]
+pub fn sync_block() {
+    // SAFETY: every thread of the block that has not exited reaches it, as schedules keep their control flow uniform.
+    unsafe { asm!("bar.sync 0;", options(nostack)) };
+}
+
+/// As [`sync_block`], and whether any thread gave `true`.
+#[inline(always)]
+pub fn sync_block_any(value: bool) -> bool {
+    let out: u32;
+    // SAFETY: as for `sync_block`.
+    unsafe {
+        asm!(
+            "{{ .reg .pred p, q; setp.ne.u32 p, {1}, 0; bar.red.or.pred q, 0, p; selp.u32 {0}, 1, 0, q; }}",
+            out(reg32) out,
+            in(reg32) value as u32,
+            options(nostack)
+        )
+    };
+    out != 0
+}
+
+/// The threads of the warp wait for each other.
+#[inline(always)]
+pub fn sync_warp() {
+    // SAFETY: called with all lanes of the warp converged or on their way here.
+    unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
+}
+
+/// Whether any lane of the warp gave `true`; also orders memory accesses among the warp's lanes.
+#[inline(always)]
+pub fn sync_warp_any(value: bool) -> bool {
+    let out: u32;
+    // SAFETY: as for `sync_warp`.
+    unsafe {
+        asm!(
+            "{{ .reg .pred p, q; setp.ne.u32 p, {1}, 0; vote.sync.any.pred q, p, 0xffffffff; selp.u32 {0}, 1, 0, q; }}",
+            out(reg32) out,
+            in(reg32) value as u32,
+            options(nostack)
+        )
+    };
+    sync_warp();
+    out != 0
+}
+
+/// Makes every access before it visible to the whole system before any access after it (`fence.acq_rel.sys`).
+#[inline(always)]
+pub fn fence_system() {
+    // SAFETY: orders memory accesses, touches none.
+    unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
+}
+
+/// Loads 16 bytes.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, valid for reads, not written concurrently.
+#[inline(always)]
+pub unsafe fn load_16(at: *const u8) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+            options(nostack, readonly)
+        )
+    };
+    [a, b, c, d]
+}
+
+/// Loads 16 bytes that are read once: they are not kept in the L1 cache.
+///
+/// # Safety
+/// As for [`load_16`].
+#[inline(always)]
+pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.global.L1::no_allocate.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+            options(nostack, readonly)
+        )
+    };
+    [a, b, c, d]
+}
+
+/// Stores 16 bytes.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, valid for writes, not accessed concurrently.
+#[inline(always)]
+pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
+            in(reg64) at, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3],
+            options(nostack)
+        )
+    };
+}
+
+/// Adds to an `f32` in memory, relaxed, visible to this GPU.
+///
+/// # Safety
+/// `at` is aligned global memory, valid for reads and writes, accessed concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn add_f32(at: *mut f32, value: f32) {
+    // SAFETY: the caller's contract.
+    unsafe { asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) };
+}
+
+/// Adds to an `f64` in memory, relaxed, visible to this GPU.
+///
+/// # Safety
+/// As for [`add_f32`].
+#[inline(always)]
+pub unsafe fn add_f64(at: *mut f64, value: f64) {
+    // SAFETY: the caller's contract.
+    unsafe { asm!("red.relaxed.gpu.global.add.f64 [{0}], {1};", in(reg64) at, in(reg64) value, options(nostack)) };
+}
+
+// One instruction for each (scope, order, width). The pointer stays generic: a protocol word may live in any window.
+macro_rules! words {
+    ($t:ty, $reg:ident, $w:literal) => {
+        words!(@scope $t, $reg, $w, System, "sys");
+        words!(@scope $t, $reg, $w, Device, "gpu");
+        words!(@scope $t, $reg, $w, Block, "cta");
+    };
+    (@scope $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal) => {
+        words!(@load $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
+        words!(@load $t, $reg, $w, $scope, $s, Acquire, "acquire");
+        words!(@store $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
+        words!(@store $t, $reg, $w, $scope, $s, Release, "release");
+        words!(@modify $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
+        words!(@modify $t, $reg, $w, $scope, $s, Acquire, "acquire");
+        words!(@modify $t, $reg, $w, $scope, $s, Release, "release");
+        words!(@modify $t, $reg, $w, $scope, $s, AcqRel, "acq_rel");
+    };
+    (@load $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
+        impl Load<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn load(at: *const Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("ld.", $o, ".", $s, ".b", $w, " {0}, [{1}];"), out($reg) v, in(reg64) at, options(nostack)) };
+                v
+            }
+        }
+    };
+    (@store $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
+        impl Store<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn store(at: *mut Self, value: Self) {
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("st.", $o, ".", $s, ".b", $w, " [{0}], {1};"), in(reg64) at, in($reg) value, options(nostack)) };
+            }
+        }
+    };
+    (@modify $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
+        impl Modify<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn fetch_add(at: *mut Self, value: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".add.u", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
+                v
+            }
+            #[inline(always)]
+            unsafe fn exchange(at: *mut Self, value: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".exch.b", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
+                v
+            }
+            #[inline(always)]
+            unsafe fn compare_exchange(at: *mut Self, old: Self, new: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".cas.b", $w, " {0}, [{1}], {2}, {3};"), out($reg) v, in(reg64) at, in($reg) old, in($reg) new, options(nostack)) };
+                v
+            }
+            #[inline(always)]
+            unsafe fn fetch_max(at: *mut Self, value: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".max.u", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
+                v
+            }
+        }
+    };
+}
+words!(u32, reg32, "32");
+words!(u64, reg64, "64");
+
+// What the panic handler finds: flag, rank, block, then a copy of `Control`. Shared memory, since a panic has no arguments.
+core::arch::global_asm!(".shared .align 8 .b8 fusewire_panic[48];");
+
+#[inline(always)]
+unsafe fn shared_store_u64(offset: u32, value: u64) {
+    // SAFETY: inside the 48 bytes above.
+    unsafe {
+        asm!("{{ .reg .b32 a; mov.u32 a, fusewire_panic; add.u32 a, a, {0}; st.volatile.shared.b64 [a], {1}; }}",
+            in(reg32) offset, in(reg64) value, options(nostack));
+    }
+}
+
+#[inline(always)]
+unsafe fn shared_load_u64(offset: u32) -> u64 {
+    let v: u64;
+    // SAFETY: inside the 48 bytes above.
+    unsafe {
+        asm!("{{ .reg .b32 a; mov.u32 a, fusewire_panic; add.u32 a, a, {1}; ld.volatile.shared.b64 {0}, [a]; }}",
+            out(reg64) v, in(reg32) offset, options(nostack));
+    }
+    v
+}
+
+/// Prepares the block for a panic of one of its threads.
+#[inline(always)]
+pub fn arm_panic<G: crate::group::Group>(group: &G, control: &crate::wait::Control, rank: u32, block: u32) {
+    if group.leads() {
+        // SAFETY: one thread writes; readers come after the next group sync.
+        unsafe {
+            shared_store_u64(0, 0);
+            shared_store_u64(8, u64::from(rank) | u64::from(block) << 32);
+            shared_store_u64(16, control.abort);
+            shared_store_u64(24, control.record);
+        }
+    }
+}
+
+/// Whether a thread of this block has panicked; meaningful after a group sync.
+#[inline(always)]
+pub fn block_panicked() -> bool {
+    // SAFETY: written by `arm_panic` and the panic handler.
+    unsafe { shared_load_u64(0) != 0 }
+}
+
+/// Names file, line and column in the abort record and ends the thread. The others of its block pass the barriers it no longer
+/// reaches, see the flag and stop before they publish anything.
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: armed at the start of the block.
+    let (who, abort, record) = unsafe {
+        shared_store_u64(0, 1);
+        (shared_load_u64(8), shared_load_u64(16), shared_load_u64(24))
+    };
+    let control = crate::wait::Control { abort, record, deadline_ns: 0 };
+    if let Some(at) = info.location() {
+        crate::wait::record_panic(&control, who as u32, (who >> 32) as u32, at.file(), at.line(), at.column());
+    }
+    // SAFETY: ends this thread.
+    unsafe { asm!("exit;", options(noreturn, nostack)) }
+}

@@ -1,0 +1,335 @@
+//! Kernel arguments.
+//!
+//! | field type | what hooks may do | soundness |
+//! |---|---|---|
+//! | `&'a [T]` | read anywhere, bounds-checked | nobody writes it during the launch |
+//! | [`Out<'a, T>`](Out) | read and write the element (or pack) of the `Consume` at hand | each `Consume` exists once per launch |
+//! | [`Accumulate<'a, T>`](Accumulate) | add anywhere, atomically | only atomics touch it |
+//! | numbers, `bool`, arrays of them | read | by value |
+
+use crate::arch;
+use crate::ctx::{Consume, Ctx};
+use crate::element::Element;
+use crate::pack::{Pack, unroll};
+use core::marker::PhantomData;
+
+/// A slice as it crosses from host to device.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct RawSlice {
+    /// Address in the memory of the machine that runs the kernel, 16-byte aligned.
+    pub address: u64,
+    /// Elements.
+    pub len: u64,
+}
+
+impl RawSlice {
+    /// The slice a hook sees.
+    ///
+    /// # Safety
+    /// The launch checked that `address` holds `len` elements of `T`, aligned, that outlive `'a` and are not written in `'a`.
+    #[inline(always)]
+    pub unsafe fn slice<'a, T: Element>(self) -> &'a [T] {
+        let at = if self.len == 0 { core::ptr::NonNull::dangling().as_ptr() } else { self.address as *const T };
+        // SAFETY: the caller's contract.
+        unsafe { core::slice::from_raw_parts(at, self.len as usize) }
+    }
+}
+
+/// Plain data that may be a by-value argument.
+///
+/// # Safety
+/// Same layout on host and device, no padding that matters, no pointers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a kernel argument",
+    label = "not plain device data",
+    note = "accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool`, and arrays of numbers"
+)]
+pub unsafe trait Plain: Copy + Send + Sync + 'static {}
+
+macro_rules! plain { ($($t:ty)*) => {$(
+    // SAFETY: a primitive (or transparent wrapper of one) with the same layout on both targets.
+    unsafe impl Plain for $t {}
+)*} }
+plain! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 bool
+crate::element::F16 crate::element::Bf16 crate::element::F8E4M3 crate::element::F8E5M2 }
+// SAFETY: an array of plain data has the same layout on both targets.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+/// Packs of a slice.
+pub trait Packs<T: Element> {
+    /// The pack at the context's own index. Elements past `ctx.valid` are zero.
+    ///
+    /// # Panics
+    /// If the slice ends before `ctx.index() + ctx.valid`.
+    fn pack(&self, ctx: &Ctx) -> Pack<T>;
+
+    /// The `Pack::LANES` elements from `first` on.
+    ///
+    /// # Panics
+    /// If the slice ends before them.
+    fn pack_at(&self, first: usize) -> Pack<T>;
+}
+
+impl<T: Element> Packs<T> for [T] {
+    #[inline(always)]
+    fn pack(&self, ctx: &Ctx) -> Pack<T> {
+        let own = &self[ctx.index()..ctx.index() + ctx.valid];
+        if ctx.whole && Pack::<T>::LANES == ctx.valid {
+            // SAFETY: in bounds by the slicing above; 16-byte aligned since launches check the base and `whole` says the index is.
+            Pack::from_words(unsafe { arch::load_16_once(own.as_ptr().cast()) })
+        } else {
+            gather(own)
+        }
+    }
+
+    #[inline(always)]
+    fn pack_at(&self, first: usize) -> Pack<T> {
+        let own = &self[first..first + Pack::<T>::LANES];
+        if (own.as_ptr() as usize).is_multiple_of(16) {
+            // SAFETY: in bounds by the slicing above, aligned by the test.
+            Pack::from_words(unsafe { arch::load_16(own.as_ptr().cast()) })
+        } else {
+            gather(own)
+        }
+    }
+}
+
+#[inline(always)]
+fn gather<T: Element>(own: &[T]) -> Pack<T> {
+    let mut pack = Pack::ZERO;
+    unroll!(Pack::<T>::LANES, |K| if K < own.len() {
+        pack = pack.with::<K>(own[K]);
+    });
+    pack
+}
+
+/// An output of which each `consume` call owns one element, or one pack.
+///
+/// There is no `&mut [T]`: thousands of threads hold this value at once. [`Out::at`] takes the [`Consume`] as witness.
+#[derive(Clone, Copy, Debug)]
+pub struct Out<'a, T> {
+    start: *mut T,
+    len: usize,
+    life: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: through an `Out` each thread reaches only the elements whose `Consume` it holds, and each `Consume` exists once.
+unsafe impl<T: Send> Send for Out<'_, T> {}
+// SAFETY: as above; there is no access without a witness.
+unsafe impl<T: Send> Sync for Out<'_, T> {}
+
+impl<'a, T: Element> Out<'a, T> {
+    /// The output a hook sees.
+    ///
+    /// # Safety
+    /// The launch checked that `raw` holds `len` elements of `T`, 16-byte aligned, that outlive `'a`, and that nothing but the
+    /// consume calls of this one launch accesses them in `'a`.
+    #[inline(always)]
+    pub unsafe fn from_raw(raw: RawSlice) -> Self {
+        Self { start: raw.address as *mut T, len: raw.len as usize, life: PhantomData }
+    }
+
+    /// Elements.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The place of this `consume` call: index `ctx.index()`, `ctx.valid` elements.
+    ///
+    /// # Panics
+    /// If the output ends before it.
+    #[inline(always)]
+    #[track_caller]
+    pub fn at<'c>(&'c self, ctx: &'c Consume) -> Place<'c, T> {
+        let first = ctx.index();
+        assert!(first + ctx.valid <= self.len, "output ends before this element");
+        // SAFETY: in bounds by the assertion.
+        Place { at: unsafe { self.start.add(first) }, ctx, own: PhantomData }
+    }
+
+    /// Writes element `index`, whoever owns it.
+    ///
+    /// # Safety
+    /// No other thread of the launch reads or writes that element: the caller's indices are a permutation, say.
+    ///
+    /// # Panics
+    /// If `index` is not below `len()`.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn write(&self, index: usize, value: T) {
+        assert!(index < self.len, "index past the end of the output");
+        // SAFETY: in bounds by the assertion, exclusive by the caller's contract.
+        unsafe { self.start.add(index).write(value) };
+    }
+}
+
+/// The element or pack of an [`Out`] that belongs to one `consume` call. Used like a `Cell`: values go in and out, no reference does.
+#[derive(Debug)]
+pub struct Place<'c, T> {
+    at: *mut T,
+    ctx: &'c Ctx,
+    own: PhantomData<&'c mut T>,
+}
+
+impl<T: Element> Place<'_, T> {
+    /// The (first) element.
+    #[inline(always)]
+    pub fn get(&self) -> T {
+        // SAFETY: in bounds (checked by `Out::at`), and only this call reaches it.
+        unsafe { self.at.read() }
+    }
+
+    /// Sets the (first) element.
+    #[inline(always)]
+    pub fn set(&self, value: T) {
+        // SAFETY: as for `get`.
+        unsafe { self.at.write(value) };
+    }
+
+    /// Replaces the (first) element by `f` of it.
+    #[inline(always)]
+    pub fn update(&self, f: impl FnOnce(T) -> T) {
+        self.set(f(self.get()));
+    }
+
+    /// Adds to the (first) element.
+    #[inline(always)]
+    pub fn add(&self, value: T)
+    where
+        T: core::ops::Add<Output = T>,
+    {
+        self.update(|old| old + value);
+    }
+
+    /// The pack; elements past `ctx.valid` are zero.
+    #[inline(always)]
+    pub fn get_pack(&self) -> Pack<T> {
+        if self.ctx.whole && Pack::<T>::LANES == self.ctx.valid {
+            // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`.
+            Pack::from_words(unsafe { arch::load_16(self.at.cast_const().cast()) })
+        } else {
+            // SAFETY: `ctx.valid` elements are in bounds (checked by `Out::at`), and only this call reaches them.
+            gather(unsafe { core::slice::from_raw_parts(self.at, self.ctx.valid.min(Pack::<T>::LANES)) })
+        }
+    }
+
+    /// Sets the pack; elements past `ctx.valid` are left out.
+    #[inline(always)]
+    pub fn set_pack(&self, value: Pack<T>) {
+        if self.ctx.whole && Pack::<T>::LANES == self.ctx.valid {
+            // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`.
+            unsafe { arch::store_16(self.at.cast(), value.words()) };
+        } else {
+            let valid = self.ctx.valid;
+            unroll!(Pack::<T>::LANES, |K| if K < valid {
+                // SAFETY: `K < valid` elements are in bounds, and only this call reaches them.
+                unsafe { self.at.add(K).write(value.get(K)) };
+            });
+        }
+    }
+
+    /// Replaces the pack by `f` of it.
+    #[inline(always)]
+    pub fn update_pack(&self, f: impl FnOnce(Pack<T>) -> Pack<T>) {
+        self.set_pack(f(self.get_pack()));
+    }
+}
+
+/// An output to which any thread may add, at any index, atomically (relaxed, this GPU or process). Sums of floats depend on the order.
+#[derive(Clone, Copy, Debug)]
+pub struct Accumulate<'a, T> {
+    start: *mut T,
+    len: usize,
+    life: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: all access through it is atomic.
+unsafe impl<T: Send> Send for Accumulate<'_, T> {}
+// SAFETY: all access through it is atomic.
+unsafe impl<T: Send> Sync for Accumulate<'_, T> {}
+
+/// Elements with an atomic addition: `u32`, `u64`, `f32`, `f64`.
+#[diagnostic::on_unimplemented(
+    message = "there is no atomic addition for `{Self}`",
+    label = "needs u32, u64, f32 or f64"
+)]
+pub trait AtomicAdd: Element {
+    /// # Safety
+    /// `at` is aligned, valid for reads and writes, and accessed concurrently by atomic operations only.
+    unsafe fn atomic_add(at: *mut Self, value: Self);
+}
+
+impl AtomicAdd for u32 {
+    #[inline(always)]
+    unsafe fn atomic_add(at: *mut Self, value: Self) {
+        // SAFETY: the caller's contract.
+        unsafe { <u32 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(at, value) };
+    }
+}
+
+impl AtomicAdd for u64 {
+    #[inline(always)]
+    unsafe fn atomic_add(at: *mut Self, value: Self) {
+        // SAFETY: the caller's contract.
+        unsafe { <u64 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(at, value) };
+    }
+}
+
+impl AtomicAdd for f32 {
+    #[inline(always)]
+    unsafe fn atomic_add(at: *mut Self, value: Self) {
+        // SAFETY: the caller's contract.
+        unsafe { arch::add_f32(at, value) };
+    }
+}
+
+impl AtomicAdd for f64 {
+    #[inline(always)]
+    unsafe fn atomic_add(at: *mut Self, value: Self) {
+        // SAFETY: the caller's contract.
+        unsafe { arch::add_f64(at, value) };
+    }
+}
+
+impl<'a, T: AtomicAdd> Accumulate<'a, T> {
+    /// The output a hook sees.
+    ///
+    /// # Safety
+    /// The launch checked that `raw` holds `len` aligned elements of `T` that outlive `'a`, and nothing but this launch accesses them.
+    #[inline(always)]
+    pub unsafe fn from_raw(raw: RawSlice) -> Self {
+        Self { start: raw.address as *mut T, len: raw.len as usize, life: PhantomData }
+    }
+
+    /// Elements.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds `value` to element `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below `len()`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn add(&self, index: usize, value: T) {
+        assert!(index < self.len, "index past the end of the output");
+        // SAFETY: in bounds by the assertion; this type gives no other access.
+        unsafe { T::atomic_add(self.start.add(index), value) };
+    }
+}

@@ -1,0 +1,198 @@
+//! Channels: byte streams with credits over rings of staging.
+//!
+//! A channel is one direction between two ranks, worked by one block at each end. Its position counts bytes in 64 bits and is never
+//! reset: calls of different sizes follow each other, eager or replayed from a graph. Each call's stream is
+//!
+//! ```text
+//! | header, 128 bytes | payload, padded to 128 bytes |
+//! ```
+//!
+//! and travels in chunks. The sender waits until the ring has room for a chunk, stores it, and raises `Ready` to the chunk's end; the
+//! receiver waits for that, consumes, and raises `Free`. The header names the call, so that a receiver with another kernel or size
+//! ends at once with both values instead of waiting for bytes that never come.
+
+use crate::arch;
+use crate::group::Group;
+use crate::ops::{Line, Ops};
+use crate::wait::{About, Flow, Stopped, Watch, kind, operation};
+
+/// Bytes of a call's header.
+pub const HEADER: u64 = 128;
+
+/// Bytes a call takes in a channel's stream.
+#[inline(always)]
+pub const fn stream_bytes(payload: u64) -> u64 {
+    HEADER + payload.next_multiple_of(128)
+}
+
+/// What both ends of a call must have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Identifies kernel, types and schedule; agreed when the kernel was set up.
+    pub kernel: u64,
+    /// Payload bytes of this call on this channel.
+    pub payload: u64,
+}
+
+/// The sending end of a channel during one call.
+pub struct Sending<'k, O> {
+    ops: &'k O,
+    watch: &'k Watch,
+    peer: u32,
+    channel: u32,
+    base: *mut u8,
+    mask: u64,
+    start: u64,
+    call: Call,
+}
+
+impl<'k, O: Ops> Sending<'k, O> {
+    /// Takes up the stream where the last call left it.
+    ///
+    /// # Safety
+    /// This group alone works the sending end of this channel; all its threads call.
+    #[inline(always)]
+    pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
+        // SAFETY: live state; written last by the previous kernel on this channel.
+        let start = unsafe { (&raw const (*ops.state(peer, channel)).sent).read_volatile() };
+        Sending { ops, watch, peer, channel, base: ops.outgoing(peer, channel), mask: ops.window() - 1, start, call }
+    }
+
+    /// Waits until stream bytes up to `to` (relative to this call) fit in the ring. Writes the header with the first chunk.
+    #[inline(always)]
+    pub fn reserve<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
+        let floor = self.start.wrapping_add(to).wrapping_sub(self.mask + 1);
+        self.watch.until_line(group, self.ops, self.peer, Line::Free(self.channel), floor, operation::SEND)?;
+        if from == 0 && group.leads() {
+            let Call { kernel, payload } = self.call;
+            let words = [kernel as u32, (kernel >> 32) as u32, payload as u32, (payload >> 32) as u32];
+            // SAFETY: the header's place in the ring, reserved above, aligned since streams are multiples of 128.
+            unsafe { arch::store_16(self.at(0), words) };
+        }
+        Ok(())
+    }
+
+    /// Where stream byte `offset` of this call is stored.
+    #[inline(always)]
+    pub fn at(&self, offset: u64) -> *mut u8 {
+        // SAFETY: masked to the ring.
+        unsafe { self.base.add((self.start.wrapping_add(offset) & self.mask) as usize) }
+    }
+
+    /// Hands stream bytes `from..to`, stored by the group, to the peer.
+    #[inline(always)]
+    pub fn publish<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
+        group.sync();
+        if !self.watch.sound() {
+            return Err(Stopped);
+        }
+        let (from, to) = (self.start.wrapping_add(from), self.start.wrapping_add(to));
+        // SAFETY: `reserve` saw the bytes free; this group alone works this end.
+        unsafe {
+            self.ops.flush(group, self.peer, self.channel, from, to);
+            self.ops.signal(group, self.peer, Line::Ready(self.channel), to);
+        }
+        Ok(())
+    }
+
+    /// Leaves the position for the next call.
+    #[inline(always)]
+    pub fn finish<G: Group>(self, group: &G) {
+        if group.leads() {
+            let end = self.start.wrapping_add(stream_bytes(self.call.payload));
+            // SAFETY: live state; this group alone works this end, and its other threads have read the old value before `publish`.
+            unsafe { (&raw mut (*self.ops.state(self.peer, self.channel)).sent).write_volatile(end) };
+        }
+    }
+}
+
+/// The receiving end of a channel during one call.
+pub struct Receiving<'k, O> {
+    ops: &'k O,
+    watch: &'k Watch,
+    peer: u32,
+    channel: u32,
+    base: *const u8,
+    mask: u64,
+    start: u64,
+    call: Call,
+}
+
+impl<'k, O: Ops> Receiving<'k, O> {
+    /// Takes up the stream where the last call left it.
+    ///
+    /// # Safety
+    /// This group alone works the receiving end of this channel; all its threads call.
+    #[inline(always)]
+    pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
+        // SAFETY: live state; written last by the previous kernel on this channel.
+        let start = unsafe { (&raw const (*ops.state(peer, channel)).received).read_volatile() };
+        Receiving { ops, watch, peer, channel, base: ops.incoming(peer, channel), mask: ops.window() - 1, start, call }
+    }
+
+    /// Waits until stream bytes up to `to` have arrived. With the first chunk, compares the header.
+    #[inline(always)]
+    pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
+        let line = Line::Ready(self.channel);
+        if from > 0 {
+            return self.watch.until_line(group, self.ops, self.peer, line, self.start.wrapping_add(to), operation::RECEIVE);
+        }
+        // The header first, alone: a sender with a shorter call never reaches `to`.
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
+        let at = self.ops.line(self.peer, line);
+        let mut failed = false;
+        if group.leads() {
+            // SAFETY: a live line of this rank.
+            failed = unsafe { self.watch.until(&crate::group::Thread, self.ops, at, self.start.wrapping_add(HEADER), about) }.is_err()
+                || !self.header_agrees()
+                // SAFETY: as above.
+                || unsafe { self.watch.until(&crate::group::Thread, self.ops, at, self.start.wrapping_add(to), about) }.is_err();
+        }
+        if group.any(failed) { Err(Stopped) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    fn header_agrees(&self) -> bool {
+        // SAFETY: the header has arrived; aligned since streams are multiples of 128.
+        let w = unsafe { arch::load_16_once(self.at(0)) };
+        let kernel = u64::from(w[0]) | u64::from(w[1]) << 32;
+        let payload = u64::from(w[2]) | u64::from(w[3]) << 32;
+        if kernel == self.call.kernel && payload == self.call.payload {
+            return true;
+        }
+        let (expected, seen) = if kernel == self.call.kernel { (self.call.payload, payload) } else { (self.call.kernel, kernel) };
+        let op = if kernel == self.call.kernel { operation::HEADER } else { operation::RECEIVE };
+        let about = About { peer: self.peer, channel: self.channel, operation: op };
+        self.watch.give_up(self.ops, kind::MISMATCH, about, expected, seen, 0);
+        false
+    }
+
+    /// Where stream byte `offset` of this call has arrived.
+    #[inline(always)]
+    pub fn at(&self, offset: u64) -> *const u8 {
+        // SAFETY: masked to the ring.
+        unsafe { self.base.add((self.start.wrapping_add(offset) & self.mask) as usize) }
+    }
+
+    /// Gives the ring's bytes up to `to` back to the sender.
+    #[inline(always)]
+    pub fn free<G: Group>(&self, group: &G, to: u64) -> Flow {
+        group.sync();
+        if !self.watch.sound() {
+            return Err(Stopped);
+        }
+        // SAFETY: every thread is done with those bytes (the sync above); this group alone works this end.
+        unsafe { self.ops.signal(group, self.peer, Line::Free(self.channel), self.start.wrapping_add(to)) };
+        Ok(())
+    }
+
+    /// Leaves the position for the next call.
+    #[inline(always)]
+    pub fn finish<G: Group>(self, group: &G) {
+        if group.leads() {
+            let end = self.start.wrapping_add(stream_bytes(self.call.payload));
+            // SAFETY: live state; this group alone works this end, and its other threads have read the old value before `free`.
+            unsafe { (&raw mut (*self.ops.state(self.peer, self.channel)).received).write_volatile(end) };
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Element types: what a slice, a wire or an output is made of.
+//!
+//! Integers and floats are Rust's own; the narrow floats are transparent wrappers of their bits. Conversions round to nearest even
+//! and give the same bits on host and device, NaN included.
+
+mod narrow;
+
+pub use narrow::{Bf16, F8E4M3, F8E5M2, F16};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A plain number of 1, 2, 4 or 8 bytes for which every bit pattern is a value.
+///
+/// Sealed: the wire format of each type is part of the protocol.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot cross the wire or stand in a device slice",
+    label = "not an element type",
+    note = "element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2"
+)]
+pub trait Element: sealed::Sealed + Copy + Default + PartialEq + Send + Sync + core::fmt::Debug + 'static {
+    /// Name as users write it.
+    const NAME: &'static str;
+    /// Number of this type in headers and fingerprints.
+    const CODE: u32;
+    /// Bytes.
+    const SIZE: usize = size_of::<Self>();
+    /// The bits, zero-extended.
+    fn to_bits64(self) -> u64;
+    /// The value of the low bits.
+    fn from_bits64(bits: u64) -> Self;
+}
+
+/// An element that converts from and to `f32` (rounding to nearest even; 8-bit types saturate, as `cvt.satfinite` does).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a floating-point element",
+    label = "needs f32, f64, F16, Bf16, F8E4M3 or F8E5M2"
+)]
+pub trait Float: Element {
+    /// Nearest value of this type.
+    fn from_f32(value: f32) -> Self;
+    /// Exact, except from `f64`, which rounds.
+    fn to_f32(self) -> f32;
+}
+
+macro_rules! plain {
+    ($($t:ty, $code:literal, $to:expr, $from:expr;)*) => {$(
+        impl sealed::Sealed for $t {}
+        impl Element for $t {
+            const NAME: &'static str = stringify!($t);
+            const CODE: u32 = $code;
+            #[inline(always)]
+            fn to_bits64(self) -> u64 {
+                ($to)(self)
+            }
+            #[inline(always)]
+            fn from_bits64(bits: u64) -> Self {
+                ($from)(bits)
+            }
+        }
+    )*};
+}
+plain! {
+    u8, 1, |v| v as u64, |b| b as u8;
+    u16, 2, |v| v as u64, |b| b as u16;
+    u32, 3, |v| v as u64, |b| b as u32;
+    u64, 4, |v| v, |b| b;
+    i8, 5, |v| v as u8 as u64, |b| b as i8;
+    i16, 6, |v| v as u16 as u64, |b| b as i16;
+    i32, 7, |v| v as u32 as u64, |b| b as i32;
+    i64, 8, |v| v as u64, |b| b as i64;
+    f32, 9, |v: f32| v.to_bits() as u64, |b| f32::from_bits(b as u32);
+    f64, 10, |v: f64| v.to_bits(), f64::from_bits;
+    F16, 11, |v: F16| v.to_bits() as u64, |b| F16::from_bits(b as u16);
+    Bf16, 12, |v: Bf16| v.to_bits() as u64, |b| Bf16::from_bits(b as u16);
+    F8E4M3, 13, |v: F8E4M3| v.to_bits() as u64, |b| F8E4M3::from_bits(b as u8);
+    F8E5M2, 14, |v: F8E5M2| v.to_bits() as u64, |b| F8E5M2::from_bits(b as u8);
+}
+
+impl Float for f32 {
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+}
+
+impl Float for f64 {
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value as f64
+    }
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self as f32
+    }
+}

@@ -1,0 +1,118 @@
+//! Thread groups: who takes part in an operation is a type.
+//!
+//! Every group has a leader (lane 0). `sync` orders the group's memory accesses; `any` also tells whether any lane said yes.
+//! On the host a group has one lane and both are free.
+
+/// Threads that work together.
+pub trait Group: Copy {
+    /// This thread's index in the group.
+    fn lane(&self) -> u32;
+    /// Threads in the group.
+    fn lanes(&self) -> u32;
+    /// All threads of the group wait for each other.
+    fn sync(&self);
+    /// As `sync`; whether any thread of the group gave `true`, the same answer in each.
+    fn any(&self, value: bool) -> bool;
+    /// Whether this thread is lane 0.
+    #[inline(always)]
+    fn leads(&self) -> bool {
+        self.lane() == 0
+    }
+}
+
+/// A group of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Thread;
+
+impl Group for Thread {
+    #[inline(always)]
+    fn lane(&self) -> u32 {
+        0
+    }
+    #[inline(always)]
+    fn lanes(&self) -> u32 {
+        1
+    }
+    #[inline(always)]
+    fn sync(&self) {}
+    #[inline(always)]
+    fn any(&self, value: bool) -> bool {
+        value
+    }
+}
+
+/// The 32 threads of a warp; one on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Warp;
+
+/// All threads of a block; one on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Block;
+
+#[cfg(target_arch = "nvptx64")]
+mod sides {
+    use super::{Block, Group, Warp};
+    use crate::arch;
+
+    impl Group for Warp {
+        #[inline(always)]
+        fn lane(&self) -> u32 {
+            arch::lane_index() & 31
+        }
+        #[inline(always)]
+        fn lanes(&self) -> u32 {
+            32
+        }
+        #[inline(always)]
+        fn sync(&self) {
+            arch::sync_warp();
+        }
+        #[inline(always)]
+        fn any(&self, value: bool) -> bool {
+            arch::sync_warp_any(value)
+        }
+    }
+
+    impl Group for Block {
+        #[inline(always)]
+        fn lane(&self) -> u32 {
+            arch::lane_index()
+        }
+        #[inline(always)]
+        fn lanes(&self) -> u32 {
+            arch::lane_count()
+        }
+        #[inline(always)]
+        fn sync(&self) {
+            arch::sync_block();
+        }
+        #[inline(always)]
+        fn any(&self, value: bool) -> bool {
+            arch::sync_block_any(value)
+        }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod sides {
+    use super::{Block, Group, Thread, Warp};
+
+    macro_rules! single {
+        ($t:ty) => {
+            impl Group for $t {
+                fn lane(&self) -> u32 {
+                    Thread.lane()
+                }
+                fn lanes(&self) -> u32 {
+                    Thread.lanes()
+                }
+                fn sync(&self) {}
+                fn any(&self, value: bool) -> bool {
+                    value
+                }
+            }
+        };
+    }
+    single!(Warp);
+    single!(Block);
+}

@@ -1,0 +1,38 @@
+//! The trait behind a hook module. `#[comm_kernel]` implements it; users write `produce` and `consume`.
+
+use crate::ctx::{Consume, Produce};
+use crate::element::Element;
+use crate::pack::{Pack, unroll};
+
+/// The two ends of a wire, and how the work between them is cut.
+pub trait Hooks: 'static {
+    /// Arguments as hooks see them.
+    type Args<'a>: Copy;
+    /// What crosses the wire.
+    type Wire: Element;
+    /// Packs that a thread produces before it stores the first of them.
+    const UNROLL: usize;
+
+    /// The pack of wire values at `ctx` (`ctx.valid` of them).
+    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<Self::Wire>;
+    /// Takes the pack that arrived for `ctx` (`ctx.valid` of its elements).
+    fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<Self::Wire>);
+}
+
+/// Makes a pack from a hook that gives one element a call.
+#[inline(always)]
+pub fn produce_each<W: Element>(ctx: &Produce, hook: impl Fn(&Produce) -> W) -> Pack<W> {
+    let mut pack = Pack::ZERO;
+    unroll!(Pack::<W>::LANES, |K| if ctx.whole || K < ctx.valid {
+        pack = pack.with::<K>(hook(&Produce(ctx.at(ctx.pos + K, 1, false))));
+    });
+    pack
+}
+
+/// Hands the elements of a pack to a hook that takes one a call.
+#[inline(always)]
+pub fn consume_each<W: Element>(ctx: &Consume, value: Pack<W>, hook: impl Fn(&Consume, W)) {
+    unroll!(Pack::<W>::LANES, |K| if ctx.whole || K < ctx.valid {
+        hook(&Consume(ctx.at(ctx.pos + K, 1, false)), value.get(K));
+    });
+}

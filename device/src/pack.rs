@@ -1,0 +1,125 @@
+//! Packs: 16 bytes, the unit of every wire access.
+
+use crate::element::Element;
+use core::marker::PhantomData;
+
+/// 16 bytes of elements: 16 of one byte down to 2 of eight. The words stay in four registers.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+pub struct Pack<T> {
+    words: [u32; 4],
+    element: PhantomData<T>,
+}
+
+/// Repeats `$body` for `$k` = 0, 1, .. below the constant `$n` (at most 16), written out so that no array is indexed at run time.
+macro_rules! unroll {
+    ($n:expr, |$k:ident| $body:expr) => {
+        unroll!(@each $n, $k, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@each $n:expr, $k:ident, $body:expr, $($i:literal)*) => {
+        $( if $i < $n { const $k: usize = $i; $body } )*
+    };
+}
+pub(crate) use unroll;
+
+impl<T: Element> Pack<T> {
+    /// Elements in a pack.
+    pub const LANES: usize = 16 / T::SIZE;
+    /// All bits zero.
+    pub const ZERO: Self = Self::from_words([0; 4]);
+
+    /// The pack with these words (little endian).
+    #[inline(always)]
+    pub const fn from_words(words: [u32; 4]) -> Self {
+        Self { words, element: PhantomData }
+    }
+
+    /// The words (little endian).
+    #[inline(always)]
+    pub const fn words(self) -> [u32; 4] {
+        self.words
+    }
+
+    /// Every element the same.
+    #[inline(always)]
+    pub fn splat(value: T) -> Self {
+        Self::from_fn(|_| value)
+    }
+
+    /// Element `k` from `f(k)`.
+    #[inline(always)]
+    pub fn from_fn(mut f: impl FnMut(usize) -> T) -> Self {
+        let mut pack = Self::ZERO;
+        unroll!(Self::LANES, |K| pack.put::<K>(f(K)));
+        pack
+    }
+
+    /// Element `k`.
+    ///
+    /// # Panics
+    /// If `k` is not below [`Pack::LANES`].
+    #[inline(always)]
+    pub fn get(self, k: usize) -> T {
+        assert!(k < Self::LANES);
+        let byte = k * T::SIZE;
+        if T::SIZE == 8 {
+            let (low, high) = (self.words[byte / 4] as u64, self.words[byte / 4 + 1] as u64);
+            T::from_bits64(low | high << 32)
+        } else {
+            T::from_bits64((self.words[byte / 4] >> (8 * (byte % 4))) as u64)
+        }
+    }
+
+    /// The same pack with element `k` replaced.
+    #[inline(always)]
+    pub fn with<const K: usize>(mut self, value: T) -> Self {
+        self.put::<K>(value);
+        self
+    }
+
+    /// Calls `f(k, element)` for each element in order.
+    #[inline(always)]
+    pub fn for_each(self, mut f: impl FnMut(usize, T)) {
+        unroll!(Self::LANES, |K| f(K, self.get(K)));
+    }
+
+    /// Element by element.
+    #[inline(always)]
+    pub fn map(self, mut f: impl FnMut(T) -> T) -> Self {
+        let mut pack = Self::ZERO;
+        unroll!(Self::LANES, |K| pack.put::<K>(f(self.get(K))));
+        pack
+    }
+
+    /// Element by element with another pack.
+    #[inline(always)]
+    pub fn zip(self, other: Self, mut f: impl FnMut(T, T) -> T) -> Self {
+        let mut pack = Self::ZERO;
+        unroll!(Self::LANES, |K| pack.put::<K>(f(self.get(K), other.get(K))));
+        pack
+    }
+
+    #[inline(always)]
+    fn put<const K: usize>(&mut self, value: T) {
+        let byte = K * T::SIZE;
+        let bits = value.to_bits64();
+        if T::SIZE == 8 {
+            self.words[byte / 4] = bits as u32;
+            self.words[byte / 4 + 1] = (bits >> 32) as u32;
+        } else if T::SIZE == 4 {
+            self.words[byte / 4] = bits as u32;
+        } else {
+            let shift = 8 * (byte % 4) as u32;
+            let mask = (((1u64 << (8 * T::SIZE)) - 1) as u32) << shift;
+            self.words[byte / 4] = (self.words[byte / 4] & !mask) | ((bits as u32) << shift);
+        }
+    }
+}
+
+impl<T: Element> PartialEq for Pack<T> {
+    /// Equality of bits.
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+}

@@ -1,0 +1,270 @@
+//! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
+
+use super::{Grid, Shape, Share, span};
+use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use crate::ctx::{Consume, Ctx, Produce};
+use crate::element::Element;
+use crate::group::{Block, Group};
+use crate::hooks;
+use crate::ops::{Get, Line, Ops, Put};
+use crate::pack::Pack;
+use crate::wait::{About, Control, Flow, Watch, operation};
+
+/// A run of elements of a flat buffer that travels as one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// Index of the first element.
+    pub start: usize,
+    /// Elements.
+    pub len: usize,
+}
+
+/// A running kernel, as one block of a user's schedule sees it.
+///
+/// Every method is called by all threads of the block with the same arguments. Methods that may wait return [`Flow`]: pass it on with `?`.
+pub struct Kernel<O> {
+    ops: O,
+    watch: Watch,
+    grid: Grid,
+    shape: Shape,
+}
+
+impl<O: Ops> Kernel<O> {
+    /// This rank.
+    #[inline(always)]
+    pub fn rank(&self) -> usize {
+        self.ops.rank() as usize
+    }
+
+    /// Ranks in the world.
+    #[inline(always)]
+    pub fn world(&self) -> usize {
+        self.ops.world() as usize
+    }
+
+    /// The rank `distance` steps up the ring.
+    #[inline(always)]
+    pub fn next(&self, distance: usize) -> usize {
+        (self.rank() + distance % self.world()) % self.world()
+    }
+
+    /// The rank `distance` steps down the ring.
+    #[inline(always)]
+    pub fn previous(&self, distance: usize) -> usize {
+        (self.rank() + self.world() - distance % self.world()) % self.world()
+    }
+
+    /// This block's index.
+    #[inline(always)]
+    pub fn block(&self) -> usize {
+        self.grid.block as usize
+    }
+
+    /// Blocks in the grid.
+    #[inline(always)]
+    pub fn blocks(&self) -> usize {
+        self.grid.blocks as usize
+    }
+
+    /// This block's part of `0..n`, in whole packs of 16 elements but for the end.
+    #[inline(always)]
+    pub fn share(&self, n: usize) -> Tile {
+        let share = Share::of(n as u64, 16, self.grid.block, self.grid.blocks);
+        let start = (share.first * 16).min(n);
+        Tile { start, len: (share.packs * 16).min(n - start) }
+    }
+
+    /// All threads of the block wait for each other.
+    #[inline(always)]
+    pub fn sync(&self) {
+        Block.sync();
+    }
+
+    #[inline(always)]
+    fn check(&self, value: u64, limit: u64, peer: usize, channel: u32, op: u32) -> Flow {
+        if value < limit {
+            return Ok(());
+        }
+        let about = About { peer: peer as u32, channel, operation: op };
+        Err(self.watch.out_of_range(&self.ops, about, limit, value))
+    }
+
+    #[inline(always)]
+    fn tile_place(&self, peer: usize, tile: Tile) -> Ctx {
+        let mut place = super::place(&self.ops, self.grid, &self.shape, peer as u32, self.grid.block, tile.start as u64);
+        (place.chunk_len, place.rows, place.cols) = (tile.len, 1, tile.len);
+        place
+    }
+
+    /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value. The peer's block of the
+    /// same index receives it with a tile of the same length and wire type. Waits only for staging.
+    #[inline(always)]
+    pub fn send_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> W) -> Flow {
+        let channel = self.grid.block;
+        self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::SEND)?;
+        self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::SEND)?;
+        let packs = tile.len.div_ceil(Pack::<W>::LANES);
+        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
+        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        let out = unsafe { Sending::begin(&self.ops, &self.watch, peer as u32, channel, call) };
+        let (place, total, mut from) = (self.tile_place(peer, tile), stream_bytes(call.payload), 0);
+        while from < total {
+            let to = total.min(from + self.shape.chunk);
+            out.reserve(&Block, from, to)?;
+            let (s0, s1) = span::packs(from, to, packs);
+            let each = |ctx: &Produce| hooks::produce_each(ctx, &hook);
+            span::produce::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| out.at(HEADER + 16 * s as u64));
+            out.publish(&Block, from, to)?;
+            from = to;
+        }
+        out.finish(&Block);
+        Ok(())
+    }
+
+    /// Receives a tile from `peer`: `hook` takes each element as it arrives.
+    ///
+    /// # Safety
+    /// The `Consume` that `hook` gets is a witness for index `tile.start + pos`: no other block, and no other tile of this block
+    /// without a [`Kernel::sync`] between, may write an output at the same index.
+    #[inline(always)]
+    pub unsafe fn recv_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, W)) -> Flow {
+        let channel = self.grid.block;
+        self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::RECEIVE)?;
+        self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::RECEIVE)?;
+        let packs = tile.len.div_ceil(Pack::<W>::LANES);
+        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
+        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        let input = unsafe { Receiving::begin(&self.ops, &self.watch, peer as u32, channel, call) };
+        let (place, total, mut from) = (self.tile_place(peer, tile), stream_bytes(call.payload), 0);
+        while from < total {
+            let to = total.min(from + self.shape.chunk);
+            input.await_bytes(&Block, from, to)?;
+            let (s0, s1) = span::packs(from, to, packs);
+            let each = |ctx: &Consume, pack| hooks::consume_each(ctx, pack, &hook);
+            span::consume::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| input.at(HEADER + 16 * s as u64));
+            input.free(&Block, to)?;
+            from = to;
+        }
+        input.finish(&Block);
+        Ok(())
+    }
+
+    /// Calls `hook` for each element of a tile that stays on this rank.
+    ///
+    /// # Safety
+    /// As for [`Kernel::recv_tile`].
+    #[inline(always)]
+    pub unsafe fn local_tile(&self, tile: Tile, hook: impl Fn(&Consume)) {
+        let place = self.tile_place(self.rank(), tile);
+        let mut pos = Block.lane() as usize;
+        while pos < tile.len {
+            hook(&Consume(place.at(pos, 1, false)));
+            pos += Block.lanes() as usize;
+        }
+    }
+
+    /// Raises signal `id` at `peer` by one: everything this block put there before is visible to the block that waits for it.
+    #[inline(always)]
+    pub fn signal(&self, peer: usize, id: usize) -> Flow {
+        self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::SIGNAL)?;
+        self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::SIGNAL)?;
+        Block.sync();
+        if !self.watch.sound() {
+            return Err(crate::wait::Stopped);
+        }
+        let state = self.ops.signal_state(peer as u32, id as u32);
+        // SAFETY: live state, this block's own (one block uses one id towards one peer).
+        let next = unsafe { (&raw const (*state).sent).read_volatile() }.wrapping_add(1);
+        // SAFETY: the count only grows.
+        unsafe { self.ops.signal(&Block, peer as u32, Line::User(id as u32), next) };
+        Block.sync();
+        if Block.leads() {
+            // SAFETY: as above; all threads have read the old value.
+            unsafe { (&raw mut (*state).sent).write_volatile(next) };
+        }
+        Block.sync();
+        Ok(())
+    }
+
+    /// Waits for the next signal `id` of `peer` that has not been waited for.
+    #[inline(always)]
+    pub fn wait(&self, peer: usize, id: usize) -> Flow {
+        self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::WAIT)?;
+        self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::WAIT)?;
+        let state = self.ops.signal_state(peer as u32, id as u32);
+        // SAFETY: live state, this block's own.
+        let next = unsafe { (&raw const (*state).awaited).read_volatile() }.wrapping_add(1);
+        self.watch.until_line(&Block, &self.ops, peer as u32, Line::User(id as u32), next, operation::WAIT)?;
+        if Block.leads() {
+            // SAFETY: as above; all threads have read the old value (the wait synchronised them).
+            unsafe { (&raw mut (*state).awaited).write_volatile(next) };
+        }
+        Block.sync();
+        Ok(())
+    }
+
+    /// Elements of `T` in the symmetric heap.
+    #[inline(always)]
+    pub fn heap_len<T: Element>(&self) -> usize {
+        self.ops.heap_bytes() as usize / T::SIZE
+    }
+
+    /// Element `index` of this rank's own heap.
+    ///
+    /// # Safety
+    /// No peer writes it meanwhile: it was signalled, and not yet signalled back.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn heap_get<T: Element>(&self, index: usize) -> T {
+        assert!(index < self.heap_len::<T>(), "index past the end of the heap");
+        // SAFETY: in bounds by the assertion; not written by the caller's contract.
+        unsafe { self.ops.heap().cast::<T>().add(index).read_volatile() }
+    }
+
+    /// Copies `from` to element `to` of the heap of `peer`.
+    ///
+    /// # Safety
+    /// Nobody else accesses that part of the peer's heap before this block's next signal to the peer.
+    #[inline(always)]
+    pub unsafe fn put<T: Element>(&self, peer: usize, to: usize, from: &[T]) -> Flow
+    where
+        O: Put,
+    {
+        self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
+        self.check((to + from.len()) as u64, self.heap_len::<T>() as u64 + 1, peer, 0, operation::PUT)?;
+        // SAFETY: in range by the checks, exclusive by the caller's contract.
+        unsafe { self.ops.put(&Block, peer as u32, (to * T::SIZE) as u64, from.as_ptr().cast(), size_of_val(from) as u64) };
+        Ok(())
+    }
+
+    /// Copies `len` elements from element `from` of the heap of `peer` to element `to` of this rank's own heap.
+    ///
+    /// # Safety
+    /// Nobody writes the one part, and nobody else accesses the other, meanwhile. Visible to the block after [`Kernel::sync`].
+    #[inline(always)]
+    pub unsafe fn get<T: Element>(&self, peer: usize, from: usize, to: usize, len: usize) -> Flow
+    where
+        O: Get,
+    {
+        self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::GET)?;
+        self.check((from.max(to) + len) as u64, self.heap_len::<T>() as u64 + 1, peer, 0, operation::GET)?;
+        // SAFETY: in range by the checks, exclusive by the caller's contract.
+        unsafe {
+            let to = self.ops.heap().add(to * T::SIZE);
+            self.ops.get(&Block, peer as u32, (from * T::SIZE) as u64, to, (len * T::SIZE) as u64);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a user's schedule on this block.
+///
+/// # Safety
+/// `control` names live words; called by all threads of every block of the grid.
+#[inline(always)]
+pub unsafe fn custom<O: Ops>(grid: Grid, ops: O, control: Control, shape: Shape, body: impl FnOnce(&Kernel<O>) -> Flow) -> Flow {
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block)? };
+    body(&Kernel { ops, watch, grid, shape })
+}
+

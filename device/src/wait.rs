@@ -1,0 +1,330 @@
+//! Waiting with a deadline, and what is left behind when it expires.
+//!
+//! The first thread of a rank that gives up claims the rank's abort word, fills the [`AbortRecord`] and raises the abort words of
+//! all peers. Every other wait sees its abort word within [`LOOK_NS`] and leaves. A loop that gave up does no further `put` or
+//! `signal`: otherwise the fault would look like success to a peer. The abort word stays set, so kernels launched later leave at
+//! once, until the transport is agreed anew.
+
+use crate::arch;
+use crate::atomic::{self, AcqRel, Acquire, Modify, Relaxed, Release, System};
+use crate::group::Group;
+use crate::ops::{Line, Ops};
+
+/// How often a spinning thread looks at the clock and the abort word, in nanoseconds: a look costs a read of device memory.
+pub const LOOK_NS: u64 = 10_000;
+
+/// The kernel was aborted. Return it from a schedule with `?`; the host knows the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+/// Outcome of everything that may wait.
+pub type Flow<T = ()> = Result<T, Stopped>;
+
+/// What went wrong, as a number in an [`AbortRecord`].
+pub mod kind {
+    /// A wait expired.
+    pub const EXPIRED: u32 = 1;
+    /// A hook or schedule panicked.
+    pub const PANIC: u32 = 2;
+    /// The peer's call is not this rank's call.
+    pub const MISMATCH: u32 = 3;
+    /// The host raised the abort word: a rank was lost.
+    pub const LOST: u32 = 4;
+    /// An argument of a raw operation was out of range.
+    pub const RANGE: u32 = 5;
+}
+
+/// What a thread was doing, as a number in an [`AbortRecord`].
+pub mod operation {
+    /// Waiting for data of the peer.
+    pub const RECEIVE: u32 = 1;
+    /// Waiting for the peer to free staging.
+    pub const SEND: u32 = 2;
+    /// Waiting for a user's signal.
+    pub const WAIT: u32 = 3;
+    /// Running a hook.
+    pub const HOOK: u32 = 4;
+    /// Comparing the peer's header.
+    pub const HEADER: u32 = 5;
+    /// A raw `put`.
+    pub const PUT: u32 = 6;
+    /// A raw `get`.
+    pub const GET: u32 = 7;
+    /// A raw `signal`.
+    pub const SIGNAL: u32 = 8;
+}
+
+/// [`AbortRecord::state`] once every field is written.
+pub const FILLED: u32 = 2;
+
+/// Why a kernel of this rank was aborted; in memory that the host can read at any time.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_arch = "nvptx64"), derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C, align(128))]
+pub struct AbortRecord {
+    /// 0 empty, [`FILLED`] complete.
+    pub state: u32,
+    /// See [`kind`].
+    pub kind: u32,
+    /// The rank that gave up.
+    pub rank: u32,
+    /// The rank it waited for.
+    pub peer: u32,
+    /// Block in its grid.
+    pub block: u32,
+    /// Channel, or number of the user's signal.
+    pub channel: u32,
+    /// See [`operation`].
+    pub operation: u32,
+    /// Panic: line in `file`.
+    pub line: u32,
+    /// Value waited for, or this rank's side of a mismatch.
+    pub expected: u64,
+    /// Value last seen, or the peer's side of a mismatch.
+    pub seen: u64,
+    /// Nanoseconds since the wait began.
+    pub age_ns: u64,
+    /// Panic: column.
+    pub column: u32,
+    /// Panic: bytes of `file` that are used.
+    pub file_len: u32,
+    /// Panic: the end of the file's name.
+    pub file: [u8; 192],
+}
+
+impl AbortRecord {
+    /// A record that nobody has filled.
+    pub const EMPTY: Self = AbortRecord {
+        state: 0,
+        kind: 0,
+        rank: 0,
+        peer: 0,
+        block: 0,
+        channel: 0,
+        operation: 0,
+        line: 0,
+        expected: 0,
+        seen: 0,
+        age_ns: 0,
+        column: 0,
+        file_len: 0,
+        file: [0; 192],
+    };
+}
+
+/// Where a kernel finds its abort word, record and deadline.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_arch = "nvptx64"), derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[repr(C)]
+pub struct Control {
+    /// Address of this rank's abort word (`u64`): 0, or see [`abort_code`].
+    pub abort: u64,
+    /// Address of this rank's [`AbortRecord`].
+    pub record: u64,
+    /// How long one wait may last, in nanoseconds.
+    pub deadline_ns: u64,
+}
+
+/// Value of an abort word: who raised it and why.
+#[inline(always)]
+pub const fn abort_code(rank: u32, kind: u32) -> u64 {
+    (kind as u64) << 32 | (rank as u64 + 1)
+}
+
+/// Rank and [`kind`] in an abort word, if it is raised.
+pub const fn read_abort_code(word: u64) -> Option<(u32, u32)> {
+    if word == 0 { None } else { Some(((word as u32).wrapping_sub(1), (word >> 32) as u32)) }
+}
+
+/// What a wait is about, for the record.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The rank waited for.
+    pub peer: u32,
+    /// Channel or signal.
+    pub channel: u32,
+    /// See [`operation`].
+    pub operation: u32,
+}
+
+/// A block's view of the kernel's control words.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    control: Control,
+    rank: u32,
+    block: u32,
+}
+
+impl Watch {
+    /// Starts a block: `Err` if the rank's transport is poisoned.
+    ///
+    /// # Safety
+    /// `control` names live words; called by all threads of the block, once, before anything else.
+    #[inline(always)]
+    pub unsafe fn begin<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Flow<Self> {
+        let watch = Watch { control, rank, block };
+        arch::arm_panic(group, &watch.control, rank, block);
+        let poisoned = group.leads() && watch.abort_word() != 0;
+        if group.any(poisoned) { Err(Stopped) } else { Ok(watch) }
+    }
+
+    #[inline(always)]
+    fn abort_word(&self) -> u64 {
+        // SAFETY: a live word, by the contract of `begin`.
+        unsafe { atomic::load::<System, Relaxed, u64>(self.control.abort as *const u64) }
+    }
+
+    /// Whether this block may go on to publish: no thread of it has panicked. Called by the leader, after a group sync.
+    #[inline(always)]
+    pub fn sound(&self) -> bool {
+        !arch::block_panicked()
+    }
+
+    /// Waits until the word at `at` has reached `target` (compared as signed difference, so that counters may wrap).
+    /// Called by all threads of the group; memory that the signalling peer wrote before is visible to all of them afterwards.
+    ///
+    /// # Safety
+    /// `at` is a live signal line of this rank.
+    #[inline(always)]
+    pub unsafe fn until<O: Ops, G: Group>(&self, group: &G, ops: &O, at: *const u64, target: u64, about: About) -> Flow {
+        // SAFETY: the caller's contract.
+        let failed = group.leads() && !unsafe { self.poll(ops, at, target, about) };
+        if group.any(failed) { Err(Stopped) } else { Ok(()) }
+    }
+
+    /// The leader's part of [`Watch::until`].
+    #[inline(always)]
+    unsafe fn poll<O: Ops>(&self, ops: &O, at: *const u64, target: u64, about: About) -> bool {
+        // SAFETY: the caller's contract.
+        let mut seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
+        if seen.wrapping_sub(target) as i64 >= 0 {
+            return true;
+        }
+        let start = arch::now_ns();
+        let mut look = start;
+        let mut turn = 0u32;
+        loop {
+            // SAFETY: the caller's contract.
+            seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
+            if seen.wrapping_sub(target) as i64 >= 0 {
+                return true;
+            }
+            arch::relax(turn);
+            turn = turn.saturating_add(1);
+            let now = arch::now_ns();
+            if now.wrapping_sub(look) >= LOOK_NS {
+                look = now;
+                if self.abort_word() != 0 {
+                    return false;
+                }
+                if now.wrapping_sub(start) >= self.control.deadline_ns {
+                    let age_ns = now.wrapping_sub(start);
+                    self.give_up(ops, kind::EXPIRED, about, target, seen, age_ns);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Claims the abort word, fills the record and tells the peers; only the first of all callers does.
+    #[inline(always)]
+    pub fn give_up<O: Ops>(&self, ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
+        // Everything by value: a reference to `self` would put it into local memory on the device.
+        let (Control { abort, record, .. }, About { peer, channel, operation }) = (self.control, about);
+        give_up(ops, abort, record, self.rank, self.block, kind, peer, channel, operation, expected, seen, age_ns);
+    }
+
+    /// Ends the kernel because a raw operation named something that does not exist.
+    #[inline(always)]
+    pub fn out_of_range<O: Ops>(&self, ops: &O, about: About, limit: u64, given: u64) -> Stopped {
+        self.give_up(ops, kind::RANGE, about, limit, given, 0);
+        Stopped
+    }
+
+    /// Waits for `line` of `peer`; see [`Watch::until`].
+    #[inline(always)]
+    pub fn until_line<O: Ops, G: Group>(&self, group: &G, ops: &O, peer: u32, line: Line, target: u64, op: u32) -> Flow {
+        let about = About { peer, channel: line.number(), operation: op };
+        // SAFETY: `Ops::line` gives live lines.
+        unsafe { self.until(group, ops, ops.line(peer, line), target, about) }
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::too_many_arguments)] // see the caller
+fn give_up<O: Ops>(
+    ops: &O,
+    abort: u64,
+    record: u64,
+    rank: u32,
+    block: u32,
+    kind: u32,
+    peer: u32,
+    channel: u32,
+    operation: u32,
+    expected: u64,
+    seen: u64,
+    age_ns: u64,
+) {
+    let code = abort_code(rank, kind);
+    if !claim(abort, code) {
+        return;
+    }
+    let record = record as *mut AbortRecord;
+    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`.
+    unsafe {
+        (&raw mut (*record).kind).write_volatile(kind);
+        (&raw mut (*record).rank).write_volatile(rank);
+        (&raw mut (*record).peer).write_volatile(peer);
+        (&raw mut (*record).block).write_volatile(block);
+        (&raw mut (*record).channel).write_volatile(channel);
+        (&raw mut (*record).operation).write_volatile(operation);
+        (&raw mut (*record).expected).write_volatile(expected);
+        (&raw mut (*record).seen).write_volatile(seen);
+        (&raw mut (*record).age_ns).write_volatile(age_ns);
+        atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
+    }
+    for peer in 0..ops.world() {
+        if peer != rank {
+            ops.raise_abort(peer, code);
+        }
+    }
+}
+
+/// Sets the abort word to `code` if nobody has; whether this call did.
+#[inline(always)]
+fn claim(abort: u64, code: u64) -> bool {
+    // SAFETY: a live word, by the contract of `Watch::begin`.
+    unsafe { <u64 as Modify<System, AcqRel>>::compare_exchange(abort as *mut u64, 0, code) == 0 }
+}
+
+/// Fills the record for a panic, if this is the first fault of the rank.
+pub fn record_panic(control: &Control, rank: u32, block: u32, file: &str, line: u32, column: u32) {
+    if !claim(control.abort, abort_code(rank, kind::PANIC)) {
+        return;
+    }
+    let record = control.record as *mut AbortRecord;
+    let bytes = file.as_bytes();
+    let skip = bytes.len().saturating_sub(192);
+    let len = bytes.len() - skip;
+    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`; `len` is at most 192.
+    unsafe {
+        (&raw mut (*record).kind).write_volatile(kind::PANIC);
+        (&raw mut (*record).rank).write_volatile(rank);
+        (&raw mut (*record).peer).write_volatile(rank);
+        (&raw mut (*record).block).write_volatile(block);
+        (&raw mut (*record).operation).write_volatile(operation::HOOK);
+        (&raw mut (*record).line).write_volatile(line);
+        (&raw mut (*record).column).write_volatile(column);
+        (&raw mut (*record).file_len).write_volatile(len as u32);
+        let to = (&raw mut (*record).file).cast::<u8>();
+        let from = bytes.as_ptr().add(skip);
+        let mut i = 0;
+        while i < len {
+            to.add(i).write_volatile(from.add(i).read());
+            i += 1;
+        }
+        atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
+    }
+}
