@@ -57,6 +57,10 @@ impl Cache {
         self.0.join("versions")
     }
 
+    pub fn ptxas(&self) -> PathBuf {
+        self.0.join("ptxas")
+    }
+
     pub fn library(&self, key: &str) -> PathBuf {
         self.0.join("libraries").join(key)
     }

@@ -42,6 +42,16 @@ pub enum Error {
         /// Every source that was tried.
         tried: Vec<Attempt>,
     },
+    /// ptxas is not there or too old.
+    #[error(
+        "no usable ptxas.\nTried:\n{}\nInstall CUDA 12.9 or later, set FUSEWIRE_PTXAS to its ptxas, or let \
+         `cargo fusewire setup` fetch one (it needs python3 with pip)",
+        list(tried)
+    )]
+    NoPtxas {
+        /// Every place that was looked at.
+        tried: Vec<Attempt>,
+    },
     /// A compiler or sysroot named by an environment variable cannot be used.
     #[error("{variable} is `{}`, which cannot be used: {why}. Correct it, or unset it to let fusewire look for a compiler", path.display())]
     Override {

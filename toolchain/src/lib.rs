@@ -36,6 +36,7 @@ mod diagnostic;
 mod error;
 mod hash;
 mod progress;
+pub mod ptxas;
 mod source;
 mod sources;
 mod sysroot;
