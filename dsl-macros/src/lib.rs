@@ -1,1 +1,34 @@
-//! `#[comm_kernel]`.
+//! `#[comm_kernel]`: see the documentation in `fusewire`, which re-exports it.
+
+use fusewire_codegen::Mode;
+use proc_macro::TokenStream;
+
+/// Compiles hooks, or a schedule of one's own, to fused communication kernels.
+///
+/// On a module with `Args`, `produce` and `consume` (either may be left out: copy takes its place); or on a function
+/// `fn name<O: Ops>(kernel: &Kernel<O>, ..) -> Flow`.
+///
+/// | option | meaning | default |
+/// |---|---|---|
+/// | `transports(Nvl, Shm)` | transports to compile for; others are a compile error where they are asked for | all |
+/// | `schedules(all_to_all, sendrecv)` | shipped schedules to compile | all |
+/// | `elements(f32, Bf16)` | element types of a module that is generic over one | not generic |
+/// | `archs(sm_80, sm_90)` | PTX targets; PTX runs on its own and all later architectures | `sm_80` |
+/// | `unroll(8, 4)` | packs in flight per thread, the first one is the default variant | 8 by pack, 2 by element |
+/// | `line_info` | PTX names source lines, for profilers and sanitizers | off |
+/// | `crate = path` | where `fusewire` is | `::fusewire` |
+#[proc_macro_attribute]
+pub fn comm_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    fusewire_codegen::expand(attribute.into(), item.into(), mode()).into()
+}
+
+/// Editors expand macros at every keystroke: there no compiler is started.
+fn mode() -> Mode {
+    let in_editor = std::env::var_os("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some()
+        || std::env::current_exe().is_ok_and(|exe| exe.file_name().is_some_and(|n| n.to_string_lossy().contains("rust-analyzer")));
+    match in_editor {
+        true => Mode::Editor,
+        false if std::env::var_os("FUSEWIRE_CHECK_ONLY").is_some() => Mode::CheckOnly,
+        false => Mode::Compile,
+    }
+}

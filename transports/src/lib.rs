@@ -1,1 +1,20 @@
-//! Transports of fusewire: device operations and host set-up, side by side.
+//! Transports: one folder each, device half (`ops`) and host half side by side.
+//!
+//! | transport | peers | device half | host half |
+//! |---|---|---|---|
+//! | [`shm`] | threads and processes of one host | stores into mapped memory | memfd, passed over Unix sockets |
+//! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
+//! | [`template`] | nobody's | documented blanks | documented blanks |
+//!
+//! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+
+pub mod nvl;
+pub mod shm;
+pub mod template;
+
+/// The device half of every transport, by one name each: what generated kernels refer to.
+pub mod ops {
+    pub use crate::nvl::NvlOps;
+    pub use crate::shm::ShmOps;
+}

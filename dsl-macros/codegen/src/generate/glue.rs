@@ -1,0 +1,165 @@
+//! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
+
+use crate::model::{Field, Hook, HookModule, Item, Kind, Model};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+
+/// The type parameter of a generic module.
+pub fn type_param(module: &HookModule) -> Option<Ident> {
+    module.args.as_ref()?.generics.type_params().next().map(|t| t.ident.clone())
+}
+
+/// `where` predicates of the module's type parameter, from all its users.
+pub fn bounds(module: &HookModule) -> TokenStream {
+    let generics = [module.args.as_ref().map(|a| &a.generics)]
+        .into_iter()
+        .chain([&module.produce, &module.consume].map(|h| h.as_ref().map(|h| &h.sig.generics)))
+        .flatten();
+    let mut out = TokenStream::new();
+    for g in generics {
+        for t in g.type_params().filter(|t| !t.bounds.is_empty()) {
+            let (ident, bounds) = (&t.ident, &t.bounds);
+            out.extend(quote!(#ident: #bounds,));
+        }
+        for p in g.where_clause.iter().flat_map(|w| &w.predicates) {
+            out.extend(quote!(#p,));
+        }
+    }
+    out
+}
+
+/// `Args<'x, T>` as far as `Args` has those parameters.
+pub fn args_type(module: &HookModule, lifetime: &TokenStream) -> TokenStream {
+    let Some(args) = &module.args else { return quote!(Args) };
+    let life = args.generics.lifetimes().next().map(|_| quote!(#lifetime,));
+    let param = type_param(module).map(|t| quote!(#t,));
+    if life.is_none() && param.is_none() { quote!(Args) } else { quote!(Args<#life #param>) }
+}
+
+/// The raw argument struct: slices as addresses, the rest by value.
+pub fn raw_struct(fields: &[Field], d: &TokenStream) -> TokenStream {
+    let members = fields.iter().map(|f| {
+        let (name, ty) = (&f.ident, &f.ty);
+        match f.kind {
+            Kind::Plain => quote!(pub #name: #ty),
+            _ => quote!(pub #name: #d::args::RawSlice),
+        }
+    });
+    quote! {
+        #[doc(hidden)]
+        #[derive(Clone, Copy)]
+        #[repr(C)]
+        pub struct __Raw { #(#members,)* }
+    }
+}
+
+/// The expression that turns `raw.field` into what a hook sees.
+pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
+    let name = &field.ident;
+    match &field.kind {
+        Kind::Slice(_) => quote!(raw.#name.slice()),
+        Kind::Out(_) => quote!(#d::args::Out::from_raw(raw.#name)),
+        Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(raw.#name)),
+        Kind::Plain => quote!(raw.#name),
+    }
+}
+
+/// Everything inside a hook module that both sides need. `d` is the device crate's path.
+pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
+    let Some(args) = &module.args else { return TokenStream::new() };
+    let raw = raw_struct(&args.fields, d);
+    let (wire, _) = model.wire().unwrap_or_else(|| (syn::parse_quote!(u8), false));
+    let param = type_param(module);
+    let (bounds, life) = (bounds(module), quote!('x));
+    let (args_x, args_elided) = (args_type(module, &life), args_type(module, &quote!('_)));
+    let unpack = args.fields.iter().map(|f| {
+        let (name, value) = (&f.ident, unpack_field(f, d));
+        quote!(#name: #value)
+    });
+    let produce = call(&module.produce, quote!(args.input.pack(ctx)), |name| {
+        quote!(#d::hooks::produce_each(ctx, |ctx| #name(ctx, args)))
+    }, |name| quote!(#name(ctx, args)));
+    let consume = call(&module.consume, quote!(args.output.at(ctx).set_pack(value)), |name| {
+        quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value)))
+    }, |name| quote!(#name(ctx, args, value)));
+    let hooks = format_ident!("__Hooks");
+    let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
+    let (generic, plain) = match &param {
+        Some(t) => (quote!(<#t, const U: usize>), quote!(<#t, U>)),
+        None => (quote!(<const U: usize>), quote!(<U>)),
+    };
+    let static_bound = param.as_ref().map(|t| quote!(#t: #d::element::Element,));
+    quote! {
+        #raw
+        #[doc(hidden)]
+        pub struct #hooks #generic (::core::marker::PhantomData<#phantom>);
+        impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
+            type Args<'x> = #args_x;
+            type Wire = #wire;
+            const UNROLL: usize = U;
+            #[inline(always)]
+            fn produce(ctx: &#d::ctx::Produce, args: &#args_elided) -> #d::pack::Pack<Self::Wire> {
+                #[allow(unused_imports)]
+                use #d::args::Packs as _;
+                #produce
+            }
+            #[inline(always)]
+            fn consume(ctx: &#d::ctx::Consume, args: &#args_elided, value: #d::pack::Pack<Self::Wire>) {
+                #consume
+            }
+        }
+        // SAFETY: the launch made each raw slice from a checked buffer that outlives it, exclusive where it is an output.
+        unsafe impl #generic #d::schedule::Unpack for #hooks #plain where #bounds #static_bound {
+            type Raw = __Raw;
+            #[inline(always)]
+            unsafe fn unpack<'x>(raw: &__Raw) -> #args_x {
+                // SAFETY: the caller's contract.
+                unsafe { Args { #(#unpack,)* } }
+            }
+        }
+    }
+}
+
+fn call(
+    hook: &Option<Hook>,
+    copy: TokenStream,
+    by_element: impl Fn(&Ident) -> TokenStream,
+    by_pack: impl Fn(&Ident) -> TokenStream,
+) -> TokenStream {
+    match hook {
+        None => copy,
+        Some(h) if h.wire.as_ref().is_some_and(|w| w.1) => by_pack(&h.sig.ident),
+        Some(h) => by_element(&h.sig.ident),
+    }
+}
+
+/// Bounds at the user's tokens: element types are elements, values are plain.
+pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
+    let mut out = TokenStream::new();
+    let generic = match &model.item {
+        Item::Hooks(m) => type_param(m),
+        Item::Schedule(_) => None,
+    };
+    let is_param = |ty: &syn::Type| generic.as_ref().is_some_and(|g| matches!(ty, syn::Type::Path(p) if p.path.is_ident(g)));
+    for field in model.args().into_iter().flat_map(|a| &a.fields) {
+        match field.kind.element() {
+            Some(t) if !is_param(t) => out.extend(assertion(t.span(), t, quote!(#d::element::Element))),
+            None => out.extend(assertion(field.ty.span(), &field.ty, quote!(#d::args::Plain))),
+            _ => {}
+        }
+    }
+    if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w)) {
+        out.extend(assertion(wire.span(), &wire, quote!(#d::element::Element)));
+    }
+    out
+}
+
+fn assertion(span: Span, ty: &syn::Type, bound: TokenStream) -> TokenStream {
+    quote_spanned! { span=>
+        const _: () = {
+            fn is<X: #bound>() {}
+            let _ = is::<#ty>;
+        };
+    }
+}

@@ -1,0 +1,238 @@
+//! What a kernel is, once parsed.
+
+use crate::tables::{Schedule, Transport};
+use proc_macro2::{Ident, Span, TokenStream};
+use syn::{Generics, Path, Type, Visibility};
+
+/// A `#[comm_kernel]` item.
+#[derive(Debug)]
+pub struct Model {
+    /// The attribute.
+    pub options: Options,
+    /// Module or function.
+    pub item: Item,
+    /// The item as written, without the attribute.
+    pub tokens: TokenStream,
+}
+
+/// The two forms.
+#[derive(Debug)]
+pub enum Item {
+    /// Hooks for shipped schedules.
+    Hooks(Box<HookModule>),
+    /// A schedule of the user's own.
+    Schedule(Box<ScheduleFn>),
+}
+
+/// `#[comm_kernel(..)]`.
+#[derive(Debug)]
+pub struct Options {
+    /// Asked-for transports, with the spans of their names.
+    pub transports: Vec<(Transport, Span)>,
+    /// Asked-for schedules.
+    pub schedules: Vec<Schedule>,
+    /// Architectures to make PTX for.
+    pub archs: Vec<String>,
+    /// Element types that a generic hook module is compiled for: name, path below the device crate, span.
+    pub elements: Vec<(String, String, Span)>,
+    /// Variants: packs in flight per thread. Empty: chosen from the hooks' grain.
+    pub unroll: Vec<u32>,
+    /// Whether the PTX names lines of the source.
+    pub line_info: bool,
+    /// Path of the `fusewire` crate.
+    pub krate: Path,
+    /// The word `comm_kernel` has no span here; errors about the whole attribute go to its first token.
+    pub span: Span,
+}
+
+/// `mod m { pub struct Args; fn produce; fn consume }`.
+#[derive(Debug)]
+pub struct HookModule {
+    /// Visibility of the module.
+    pub vis: Visibility,
+    /// Its name.
+    pub ident: Ident,
+    /// Attributes of the module (documentation).
+    pub attrs: Vec<TokenStream>,
+    /// The contents.
+    pub body: TokenStream,
+    /// `struct Args`.
+    pub args: Option<Args>,
+    /// `fn produce`.
+    pub produce: Option<Hook>,
+    /// `fn consume`.
+    pub consume: Option<Hook>,
+    /// Other functions: inlined too.
+    pub fns: Vec<Span>,
+}
+
+/// The arguments of hooks, or of a schedule function.
+#[derive(Debug)]
+pub struct Args {
+    /// Where `Args` is named.
+    pub span: Span,
+    /// Its generics.
+    pub generics: Generics,
+    /// Its fields in order.
+    pub fields: Vec<Field>,
+}
+
+/// One argument.
+#[derive(Debug)]
+pub struct Field {
+    /// Name.
+    pub ident: Ident,
+    /// Documentation.
+    pub docs: Vec<TokenStream>,
+    /// Type as written.
+    pub ty: Type,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// How an argument crosses.
+#[derive(Debug)]
+pub enum Kind {
+    /// `&'a [T]`.
+    Slice(Type),
+    /// `Out<'a, T>`.
+    Out(Type),
+    /// `Accumulate<'a, T>`.
+    Accumulate(Type),
+    /// By value.
+    Plain,
+}
+
+impl Kind {
+    /// The element type of a slice or output.
+    pub fn element(&self) -> Option<&Type> {
+        match self {
+            Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => Some(t),
+            Kind::Plain => None,
+        }
+    }
+}
+
+/// A hook function.
+#[derive(Debug)]
+pub struct Hook {
+    /// Span of its first token, where `#[inline(always)]` goes.
+    pub start: Span,
+    /// Its signature.
+    pub sig: syn::Signature,
+    /// Wire type, and whether by pack.
+    pub wire: Option<(Type, bool)>,
+}
+
+/// `fn ring<O: Put>(kernel: &Kernel<O>, ..) -> Flow`.
+#[derive(Debug)]
+pub struct ScheduleFn {
+    /// Visibility.
+    pub vis: Visibility,
+    /// Attributes (documentation).
+    pub attrs: Vec<TokenStream>,
+    /// Signature.
+    pub sig: syn::Signature,
+    /// Span of the first token of visibility or signature.
+    pub start: Span,
+    /// Arguments after the kernel.
+    pub args: Args,
+}
+
+/// One compiled entry point.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// `None` for a schedule function.
+    pub schedule: Option<Schedule>,
+    /// On which transport.
+    pub transport: Transport,
+    /// Element type's name and path, for generic modules.
+    pub element: Option<(String, String)>,
+    /// Packs in flight.
+    pub unroll: u32,
+    /// Whether it is the first variant: the one used when none is named.
+    pub default_variant: bool,
+}
+
+impl Model {
+    /// Name of the module or function.
+    pub fn ident(&self) -> &Ident {
+        match &self.item {
+            Item::Hooks(m) => &m.ident,
+            Item::Schedule(f) => &f.sig.ident,
+        }
+    }
+
+    /// The arguments.
+    pub fn args(&self) -> Option<&Args> {
+        match &self.item {
+            Item::Hooks(m) => m.args.as_ref(),
+            Item::Schedule(f) => Some(&f.args),
+        }
+    }
+
+    /// The wire type and whether hooks take packs, or `None` where both are left out and there is no `input` either.
+    pub fn wire(&self) -> Option<(Type, bool)> {
+        let Item::Hooks(m) = &self.item else { return None };
+        let hooks = [&m.produce, &m.consume];
+        hooks.iter().filter_map(|h| h.as_ref()?.wire.clone()).next().or_else(|| {
+            let input = self.args()?.fields.iter().find(|f| f.ident == "input")?;
+            Some((input.kind.element()?.clone(), true))
+        })
+    }
+
+    /// Packs in flight of each variant; the first is the default.
+    pub fn unrolls(&self) -> Vec<u32> {
+        if !self.options.unroll.is_empty() {
+            return self.options.unroll.clone();
+        }
+        let Item::Hooks(m) = &self.item else { return vec![2] };
+        let by_pack = |h: &Option<Hook>| h.as_ref().is_none_or(|h| h.wire.as_ref().is_some_and(|w| w.1));
+        vec![if by_pack(&m.produce) && by_pack(&m.consume) { 8 } else { 2 }]
+    }
+
+    /// Every entry asked for, on every transport.
+    pub fn entries(&self) -> Vec<Entry> {
+        let elements: Vec<_> = match self.options.elements.as_slice() {
+            [] => vec![None],
+            some => some.iter().map(|(name, path, _)| Some((name.clone(), path.clone()))).collect(),
+        };
+        let schedules: Vec<_> = match &self.item {
+            Item::Hooks(_) => self.options.schedules.iter().copied().map(Some).collect(),
+            Item::Schedule(_) => vec![None],
+        };
+        let mut entries = Vec::new();
+        for element in &elements {
+            for schedule in &schedules {
+                for (transport, _) in &self.options.transports {
+                    for (k, unroll) in self.unrolls().into_iter().enumerate() {
+                        entries.push(Entry {
+                            schedule: *schedule,
+                            transport: *transport,
+                            element: element.clone(),
+                            unroll,
+                            default_variant: k == 0,
+                        });
+                    }
+                }
+            }
+        }
+        entries
+    }
+}
+
+impl Entry {
+    /// The entry's symbol in PTX.
+    pub fn symbol(&self, item: &Ident) -> String {
+        let schedule = self.schedule.map_or("custom", |s| s.name);
+        let mut symbol = format!("{item}__{schedule}__{}", self.transport.label);
+        if let Some((name, _)) = &self.element {
+            symbol += "__";
+            symbol += name;
+        }
+        if !self.default_variant {
+            symbol += &format!("__u{}", self.unroll);
+        }
+        symbol
+    }
+}

@@ -1,0 +1,231 @@
+//! A hook module, or a schedule function.
+
+use crate::errors::Errors;
+use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{ParseStream, Parser};
+use syn::spanned::Spanned;
+use syn::{Attribute, FnArg, GenericArgument, Pat, PathArguments, ReturnType, Signature, Type, Visibility};
+
+/// Parses the item under the attribute.
+pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
+    let parsed = (|input: ParseStream<'_>| {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let start = input.span();
+        let vis: Visibility = input.parse()?;
+        let attrs: Vec<TokenStream> = attrs.iter().map(ToTokens::to_token_stream).collect();
+        if input.peek(syn::Token![mod]) {
+            module(input, attrs, vis)
+        } else if starts_fn(input) {
+            let sig: Signature = input.parse()?;
+            rest(input)?;
+            Ok(Some((attrs, vis, Shape::Function(Box::new(sig), start))))
+        } else {
+            rest(input)?;
+            Ok(None)
+        }
+    })
+    .parse2(tokens.clone());
+    match errors.take(parsed)? {
+        None => {
+            errors.at(
+                tokens.into_iter().next(),
+                "`#[comm_kernel]` goes on a module with `Args`, `produce` and `consume`, or on a schedule function \
+                 `fn name<O: Ops>(kernel: &Kernel<O>, ..) -> Flow`",
+            );
+            None
+        }
+        Some((attrs, vis, Shape::Function(sig, start))) => {
+            let args = fn_args(&sig, errors);
+            Some(Item::Schedule(Box::new(ScheduleFn { vis, attrs, sig: *sig, start, args })))
+        }
+        Some((attrs, vis, Shape::Module(ident, body))) => {
+            let Some(body) = body else {
+                errors.at(&ident, format!("hooks must be written in the module itself: `mod {ident} {{ .. }}`"));
+                return None;
+            };
+            let mut module =
+                HookModule { vis, ident, attrs, body: body.clone(), args: None, produce: None, consume: None, fns: Vec::new() };
+            let contents = (|input: ParseStream<'_>| {
+                while !input.is_empty() {
+                    inner_item(input, &mut module, errors)?;
+                }
+                Ok(())
+            })
+            .parse2(body);
+            errors.take(contents)?;
+            Some(Item::Hooks(Box::new(module)))
+        }
+    }
+}
+
+enum Shape {
+    Module(syn::Ident, Option<TokenStream>),
+    Function(Box<Signature>, Span),
+}
+
+type Parsed = syn::Result<Option<(Vec<TokenStream>, Visibility, Shape)>>;
+
+fn module(input: ParseStream<'_>, attrs: Vec<TokenStream>, vis: Visibility) -> Parsed {
+    input.parse::<syn::Token![mod]>()?;
+    let ident = input.parse()?;
+    if input.peek(syn::Token![;]) {
+        input.parse::<syn::Token![;]>()?;
+        return Ok(Some((attrs, vis, Shape::Module(ident, None))));
+    }
+    let content;
+    syn::braced!(content in input);
+    Ok(Some((attrs, vis, Shape::Module(ident, Some(content.parse()?)))))
+}
+
+/// Whether a function signature comes next.
+fn starts_fn(input: ParseStream<'_>) -> bool {
+    let mut cursor = input.cursor();
+    for _ in 0..5 {
+        match cursor.ident() {
+            Some((word, next)) => {
+                if word == "fn" {
+                    return true;
+                }
+                if !["const", "async", "unsafe", "extern", "safe"].iter().any(|m| word == m) {
+                    return false;
+                }
+                cursor = next;
+            }
+            None => match cursor.literal() {
+                Some((_, next)) => cursor = next,
+                None => return false,
+            },
+        }
+    }
+    false
+}
+
+/// Skips the rest of an item.
+fn rest(input: ParseStream<'_>) -> syn::Result<()> {
+    input.parse::<TokenStream>().map(|_| ())
+}
+
+fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Errors) -> syn::Result<()> {
+    let ahead = input.fork();
+    ahead.call(Attribute::parse_outer)?;
+    ahead.parse::<Visibility>()?;
+    if !starts_fn(&ahead) {
+        let item: syn::Item = input.parse()?;
+        if let syn::Item::Struct(s) = &item
+            && s.ident == "Args"
+        {
+            module.args = Some(struct_args(s, errors));
+        }
+        return Ok(());
+    }
+    input.call(Attribute::parse_outer)?;
+    let start = input.span();
+    let vis: Visibility = input.parse()?;
+    let sig: Signature = input.parse()?;
+    // The body stays what it is.
+    if input.peek(syn::token::Brace) {
+        input.parse::<TokenTree>()?;
+    } else {
+        errors.at(&sig.ident, format!("`{}` needs a body", sig.ident));
+        input.parse::<Option<syn::Token![;]>>()?;
+    }
+    let slot = match sig.ident.to_string().as_str() {
+        "produce" => &mut module.produce,
+        "consume" => &mut module.consume,
+        _ => {
+            module.fns.push(start);
+            return Ok(());
+        }
+    };
+    let _ = vis;
+    let wire = match sig.ident == "produce" {
+        true => match &sig.output {
+            ReturnType::Type(_, ty) => Some(wire(ty)),
+            ReturnType::Default => None,
+        },
+        false => match sig.inputs.iter().nth(2) {
+            Some(FnArg::Typed(p)) => Some(wire(&p.ty)),
+            _ => None,
+        },
+    };
+    *slot = Some(Hook { start, sig, wire });
+    Ok(())
+}
+
+/// `Pack<T>` by pack, anything else by element.
+fn wire(ty: &Type) -> (Type, bool) {
+    match generic(ty, "Pack") {
+        Some(element) => (element, true),
+        None => (ty.clone(), false),
+    }
+}
+
+/// `T` of `Name<'a, T>`.
+fn generic(ty: &Type, name: &str) -> Option<Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
+    if last.ident != name {
+        return None;
+    }
+    args.args.iter().find_map(|a| if let GenericArgument::Type(t) = a { Some(t.clone()) } else { None })
+}
+
+/// What kind of argument a type is.
+pub fn kind(ty: &Type) -> Kind {
+    if let Type::Reference(r) = ty
+        && r.mutability.is_none()
+        && let Type::Slice(s) = &*r.elem
+    {
+        return Kind::Slice((*s.elem).clone());
+    }
+    if let Some(t) = generic(ty, "Out") {
+        return Kind::Out(t);
+    }
+    if let Some(t) = generic(ty, "Accumulate") {
+        return Kind::Accumulate(t);
+    }
+    Kind::Plain
+}
+
+fn docs(attrs: &[Attribute]) -> Vec<TokenStream> {
+    attrs.iter().filter(|a| a.path().is_ident("doc")).map(ToTokens::to_token_stream).collect()
+}
+
+fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
+    let mut fields = Vec::new();
+    match &s.fields {
+        syn::Fields::Named(named) => {
+            for f in &named.named {
+                let Some(ident) = f.ident.clone() else { continue };
+                fields.push(Field { ident, docs: docs(&f.attrs), ty: f.ty.clone(), kind: kind(&f.ty) });
+            }
+        }
+        other => errors.at(
+            if other.is_empty() { s.ident.to_token_stream() } else { other.to_token_stream() },
+            "`Args` must have named fields: `pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }`",
+        ),
+    }
+    Args { span: s.ident.span(), generics: s.generics.clone(), fields }
+}
+
+fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
+    let mut fields = Vec::new();
+    for arg in sig.inputs.iter().skip(1) {
+        match arg {
+            FnArg::Typed(p) => match &*p.pat {
+                Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => fields.push(Field {
+                    ident: name.ident.clone(),
+                    docs: docs(&p.attrs),
+                    ty: (*p.ty).clone(),
+                    kind: kind(&p.ty),
+                }),
+                other => errors.at(other, "an argument of a schedule needs a plain name: it becomes a field of `Launch`"),
+            },
+            FnArg::Receiver(r) => errors.at(r, "a schedule is a free function; it has no `self`"),
+        }
+    }
+    Args { span: sig.inputs.span(), generics: sig.generics.clone(), fields }
+}

@@ -1,0 +1,15 @@
+//! From tokens to the model. Bodies of functions stay tokens, so that half-typed hooks still have a shape.
+
+mod item;
+mod options;
+
+use crate::errors::Errors;
+use crate::model::Model;
+use proc_macro2::TokenStream;
+
+/// Parses attribute and item. Collects errors; returns what could be made out.
+pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Model> {
+    let options = options::parse(attribute, errors);
+    let parsed = item::parse(item.clone(), errors)?;
+    Some(Model { options, item: parsed, tokens: item })
+}

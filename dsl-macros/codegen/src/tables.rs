@@ -1,0 +1,103 @@
+//! What can be named in the attribute: transports, schedules, element types, architectures.
+
+/// A transport that kernels can be compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// As users write it; also the host type's name in `fusewire`.
+    pub name: &'static str,
+    /// The device half's name in `fusewire_transports::ops`.
+    pub ops: &'static str,
+    /// In symbols.
+    pub label: &'static str,
+    /// Whether its kernels run on GPUs.
+    pub cuda: bool,
+    /// Whether its kernels run on CPU threads.
+    pub host: bool,
+}
+
+/// Every transport.
+pub const TRANSPORTS: &[Transport] = &[
+    Transport { name: "Shm", ops: "ShmOps", label: "shm", cuda: false, host: true },
+    Transport { name: "Nvl", ops: "NvlOps", label: "nvl", cuda: true, host: false },
+];
+
+/// A shipped schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// As users write it; also the function in `fusewire_device::schedule`.
+    pub name: &'static str,
+    /// The marker type in `fusewire::schedule`.
+    pub marker: &'static str,
+    /// The typed launcher in `fusewire::schedule`.
+    pub launcher: &'static str,
+    /// One line for the generated function's documentation.
+    pub doc: &'static str,
+}
+
+/// Every shipped schedule.
+pub const SCHEDULES: &[Schedule] = &[
+    Schedule {
+        name: "all_to_all",
+        marker: "AllToAll",
+        launcher: "AllToAllLauncher",
+        doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
+    },
+    Schedule {
+        name: "sendrecv",
+        marker: "SendRecv",
+        launcher: "SendRecvLauncher",
+        doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
+    },
+];
+
+/// Element types by the name users write; the path is relative to `fusewire_device`.
+pub const ELEMENTS: &[(&str, &str)] = &[
+    ("u8", "u8"),
+    ("u16", "u16"),
+    ("u32", "u32"),
+    ("u64", "u64"),
+    ("i8", "i8"),
+    ("i16", "i16"),
+    ("i32", "i32"),
+    ("i64", "i64"),
+    ("f32", "f32"),
+    ("f64", "f64"),
+    ("F16", "element::F16"),
+    ("Bf16", "element::Bf16"),
+    ("F8E4M3", "element::F8E4M3"),
+    ("F8E5M2", "element::F8E5M2"),
+];
+
+/// Architectures that are known to assemble. PTX for one runs on all later ones.
+pub const ARCHS: &[&str] = &["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
+
+/// The name in `known` that is nearest to `word`, if one is near.
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known.map(|k| (distance(&word.to_lowercase(), &k.to_lowercase()), k)).filter(|(d, k)| *d <= k.len().div_ceil(3)).min().map(|(_, k)| k)
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = row[j + 1];
+            row[j + 1] = next;
+        }
+    }
+    row[b.len()]
+}
+
+/// "a, b and c".
+pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}

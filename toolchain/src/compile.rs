@@ -1,0 +1,373 @@
+//! Compiles device libraries and kernels, and keeps what came out.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use crate::{
+    DEVICE_TARGET, cache, command,
+    diagnostic::{self, Level},
+    error::CompileError,
+    hash::Hasher,
+    target::Target,
+    toolchain::{Inner, Toolchain},
+};
+
+/// A `no_std` library for the device.
+#[derive(Clone, Debug)]
+pub struct Library<'a> {
+    /// The crate's name, an identifier: what `extern crate` calls it.
+    pub name: &'a str,
+    /// Its `lib.rs`. Every file of the folder it is in counts as part of the library.
+    pub root: &'a Path,
+    /// The libraries it uses, each under its own name.
+    pub externs: &'a [Rlib],
+    /// What it is compiled for.
+    pub target: &'a Target,
+    /// `--cfg` values, such as `feature="half"`.
+    pub cfgs: &'a [&'a str],
+}
+
+/// A compiled device library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rlib {
+    name: String,
+    path: PathBuf,
+    key: String,
+    folders: Vec<PathBuf>,
+}
+
+impl Rlib {
+    /// The crate's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stands for all that went into it.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+/// One kernel crate, as text. Crate attributes such as `#![no_std]` are the caller's.
+#[derive(Clone, Debug)]
+pub struct Unit<'a> {
+    /// The crate's name, an identifier.
+    pub name: &'a str,
+    /// Its source.
+    pub source: &'a str,
+    /// The file that the source stands for: named in diagnostics, panics and line information.
+    /// Without it that is `<name>.rs`.
+    pub file: Option<&'a Path>,
+    /// The libraries it uses, and under which names.
+    pub externs: &'a [(&'a str, &'a Rlib)],
+    /// What it is compiled for.
+    pub target: &'a Target,
+}
+
+impl<'a> Unit<'a> {
+    /// A unit without libraries and without a file of its own.
+    pub fn new(name: &'a str, source: &'a str, target: &'a Target) -> Unit<'a> {
+        Unit { name, source, file: None, externs: &[], target }
+    }
+}
+
+/// A compiled kernel crate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ptx {
+    /// The PTX.
+    pub text: String,
+    /// Whether it was in the cache.
+    pub from_cache: bool,
+    /// How long it took to compile or to look up.
+    pub seconds: f64,
+}
+
+impl Toolchain {
+    /// Compiles a device library, or finds it in the cache.
+    ///
+    /// # Errors
+    /// [`CompileError::Diagnostics`] when the compiler refuses it; [`CompileError::Misuse`] when its name is no
+    /// identifier or it reads a file outside its folder (which the cache would not see change).
+    pub fn library(&self, library: &Library<'_>) -> Result<Rlib, CompileError> {
+        check_name(library.name)?;
+        let inner = self.inner();
+        let rlib = self.describe(library)?;
+        if rlib.path.is_file() {
+            inner.cache.touch(&inner.cache.library(&rlib.key));
+            return Ok(rlib);
+        }
+        let entry = inner.cache.library(&rlib.key);
+        let _lock =
+            inner.cache.entry_lock(&rlib.key).map_err(CompileError::io("locking the cache", &entry))?;
+        if !rlib.path.is_file() {
+            inner.compile_library(library, &rlib)?;
+            inner.cache.prune();
+        }
+        Ok(rlib)
+    }
+
+    /// The library if it is in the cache: for editors, where nothing may take long.
+    pub fn cached_library(&self, library: &Library<'_>) -> Option<Rlib> {
+        self.describe(library).ok().filter(|rlib| rlib.path.is_file())
+    }
+
+    /// Compiles a kernel crate to PTX, or finds it in the cache.
+    ///
+    /// # Errors
+    /// [`CompileError::Diagnostics`] when the compiler refuses it; [`CompileError::Misuse`] when its name is no
+    /// identifier or it reads another file (which the cache would not see change).
+    pub fn kernel(&self, unit: &Unit<'_>) -> Result<Ptx, CompileError> {
+        check_name(unit.name)?;
+        let started = Instant::now();
+        let inner = self.inner();
+        let key = self.unit_key(unit);
+        if let Some(ptx) = inner.kept(&key, started) {
+            return Ok(ptx);
+        }
+        let entry = inner.cache.kernel(&key);
+        let _lock = inner.cache.entry_lock(&key).map_err(CompileError::io("locking the cache", &entry))?;
+        if let Some(ptx) = inner.kept(&key, started) {
+            return Ok(ptx);
+        }
+        let text = inner.compile_kernel(unit)?;
+        inner.cache.store(&entry, text.as_bytes()).map_err(CompileError::io("keeping the PTX", &entry))?;
+        inner.cache.prune();
+        Ok(Ptx { text, from_cache: false, seconds: started.elapsed().as_secs_f64() })
+    }
+
+    /// The PTX if it is in the cache: for editors, where nothing may take long.
+    pub fn cached_kernel(&self, unit: &Unit<'_>) -> Option<Ptx> {
+        self.inner().kept(&self.unit_key(unit), Instant::now())
+    }
+
+    fn describe(&self, library: &Library<'_>) -> Result<Rlib, CompileError> {
+        let folder = folder_of(library)?;
+        let hasher = Hasher::new("library 1").part(self.fingerprint()).part(library.name);
+        let mut hasher = target(hasher, library.target).path(&folder).part(library.cfgs.len().to_le_bytes());
+        for cfg in library.cfgs {
+            hasher = hasher.part(cfg);
+        }
+        for rlib in library.externs {
+            hasher = hasher.part(&rlib.name).part(&rlib.key);
+        }
+        let hasher = hasher.path(library.root).folder(&folder);
+        let key = hasher.map_err(CompileError::io("reading a device library", &folder))?.finish();
+        let entry = self.inner().cache.library(&key);
+        let path = entry.join(format!("lib{}-{}.rlib", library.name, &key[..16]));
+        let mut folders = vec![entry];
+        folders.extend(library.externs.iter().flat_map(|rlib| rlib.folders.iter().cloned()));
+        folders.sort();
+        folders.dedup();
+        Ok(Rlib { name: library.name.to_owned(), path, key, folders })
+    }
+
+    fn unit_key(&self, unit: &Unit<'_>) -> String {
+        let hasher = Hasher::new("kernel 1").part(self.fingerprint()).part(unit.name).part(unit.source);
+        let mut hasher = target(hasher, unit.target).path(unit.file.unwrap_or(Path::new("")));
+        for (name, rlib) in unit.externs {
+            hasher = hasher.part(name).part(&rlib.key);
+        }
+        hasher.finish()
+    }
+}
+
+fn target(hasher: Hasher, target: &Target) -> Hasher {
+    hasher.part(target.to_string())
+}
+
+fn check_name(name: &str) -> Result<(), CompileError> {
+    let mut chars = name.chars();
+    let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    if first && chars.all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Ok(());
+    }
+    let why = "a crate's name is letters, digits and `_`, and does not begin with a digit".to_owned();
+    Err(CompileError::Misuse { unit: name.to_owned(), why })
+}
+
+fn folder_of(library: &Library<'_>) -> Result<PathBuf, CompileError> {
+    let root = std::path::absolute(library.root).map_err(CompileError::io("resolving", library.root))?;
+    match root.parent() {
+        Some(folder) if root.is_file() => Ok(folder.to_owned()),
+        _ => {
+            let why = format!("there is no file {}: `root` names the library's lib.rs", root.display());
+            Err(CompileError::Misuse { unit: library.name.to_owned(), why })
+        }
+    }
+}
+
+impl Inner {
+    fn kept(&self, key: &str, started: Instant) -> Option<Ptx> {
+        let path = self.cache.kernel(key);
+        let text = fs::read_to_string(&path).ok()?;
+        self.cache.touch(&path);
+        Some(Ptx { text, from_cache: true, seconds: started.elapsed().as_secs_f64() })
+    }
+
+    fn compile_library(&self, library: &Library<'_>, rlib: &Rlib) -> Result<(), CompileError> {
+        let folder = folder_of(library)?;
+        let scratch =
+            self.cache.scratch().map_err(CompileError::io("making a folder in the cache", &rlib.path))?;
+        let made = scratch.path().join("library");
+        fs::create_dir(&made).map_err(CompileError::io("making a folder", &made))?;
+        let deps = scratch.path().join("deps");
+        let mut command = self.rustc(library.name, library.target);
+        command
+            .args(["--crate-type=rlib", "-Cembed-bitcode=yes", "--cap-lints=warn"])
+            .arg(format!("-Cmetadata={}", rlib.key))
+            .arg(format!("-Cextra-filename=-{}", &rlib.key[..16]))
+            .arg(format!("--emit=link,dep-info={}", deps.display()))
+            .arg("--out-dir")
+            .arg(&made);
+        for cfg in library.cfgs {
+            command.args(["--cfg", cfg]);
+        }
+        let externs: Vec<_> = library.externs.iter().map(|rlib| (rlib.name(), rlib)).collect();
+        add_externs(&mut command, &externs);
+        let root = std::path::absolute(library.root).map_err(CompileError::io("resolving", library.root))?;
+        compile(library.name, command.arg(root))?;
+        if let Some(file) = read_files(&deps).into_iter().find(|file| !file.starts_with(&folder)) {
+            let why = format!("it reads {}, which is not in {}", file.display(), folder.display());
+            return Err(CompileError::Misuse { unit: library.name.to_owned(), why });
+        }
+        let entry = self.cache.library(&rlib.key);
+        cache::publish(&made, &entry).map_err(CompileError::io("keeping a device library", &entry))
+    }
+
+    fn compile_kernel(&self, unit: &Unit<'_>) -> Result<String, CompileError> {
+        let scratch = self.cache.scratch();
+        let scratch = scratch.map_err(CompileError::io("making a folder in the cache", cache::dir()))?;
+        let at = |name: &str| scratch.path().join(name);
+        let name = format!("{}.rs", unit.name);
+        let (source, asm, deps) = (at(&name), at("out.ptx"), at("deps"));
+        fs::write(&source, unit.source).map_err(CompileError::io("writing the kernel's source", &source))?;
+        let shown = unit.file.unwrap_or(Path::new(&name));
+        let mut command = self.rustc(unit.name, unit.target);
+        command
+            // Without fat LTO whatever of core was not inlined, every panic above all, stays unresolved in the PTX.
+            .args(["--crate-type=cdylib", "-Clto=fat", "-Ccodegen-units=1"])
+            // rustc does LTO only on the way to a link; the assembly is what is wanted, so the linker does nothing.
+            .arg("-Clinker=true")
+            .arg(format!(
+                "--emit=asm={},link={},dep-info={}",
+                asm.display(),
+                at("unused").display(),
+                deps.display()
+            ))
+            .arg(format!("--remap-path-prefix={}={}", source.display(), shown.display()));
+        add_externs(&mut command, unit.externs);
+        compile(unit.name, command.arg(&source))?;
+        if let Some(file) = read_files(&deps).into_iter().find(|file| *file != source && file != shown) {
+            let why = format!("it reads {}; a kernel is one text and reads no other file", file.display());
+            return Err(CompileError::Misuse { unit: unit.name.to_owned(), why });
+        }
+        let text = fs::read_to_string(&asm).map_err(CompileError::io("reading the PTX", &asm))?;
+        let undefined = undefined_functions(&text);
+        if undefined.is_empty() {
+            return Ok(text);
+        }
+        let why =
+            format!("it calls functions that are defined nowhere on the device: {}", undefined.join(", "));
+        Err(CompileError::Misuse { unit: unit.name.to_owned(), why })
+    }
+
+    /// What libraries and kernels have in common.
+    fn rustc(&self, name: &str, target: &Target) -> Command {
+        let mut command = self.compiler.command();
+        command
+            .args(["--crate-name", name, "--edition=2024", "--error-format=json"])
+            .args(["--target", DEVICE_TARGET, "-Copt-level=3", "-Cpanic=abort"])
+            .arg(format!("-Ctarget-cpu={}", target.arch))
+            .arg(format!("-Ctarget-feature=+ptx{}", target.ptx))
+            .arg("--sysroot")
+            .arg(&self.sysroot);
+        if target.line_info {
+            // `line-tables-only` adds DWARF sections that ptxas does not parse; this gives `.file` and `.loc` alone.
+            command.arg("-Cdebuginfo=line-directives-only");
+        }
+        command
+    }
+}
+
+fn add_externs(command: &mut Command, externs: &[(&str, &Rlib)]) {
+    for (name, rlib) in externs {
+        command.arg("--extern").arg(format!("{name}={}", rlib.path.display()));
+        for folder in &rlib.folders {
+            command.arg("-L").arg(format!("dependency={}", folder.display()));
+        }
+    }
+}
+
+/// Runs the compiler; its errors, or how it ended, become a [`CompileError`]. Warnings are dropped: the same source
+/// is compiled for the host as well, and warned about there.
+fn compile(unit: &str, command: &mut Command) -> Result<(), CompileError> {
+    let tool = |why: String| CompileError::Tool { unit: unit.to_owned(), why };
+    let output = command.stdin(std::process::Stdio::null()).output();
+    let output = output.map_err(|error| {
+        tool(format!("{} does not start: {error}", Path::new(command.get_program()).display()))
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let (diagnostics, rest) = diagnostic::parse(&String::from_utf8_lossy(&output.stderr));
+    if diagnostics.iter().any(|diagnostic| diagnostic.level == Level::Error) {
+        return Err(CompileError::Diagnostics(diagnostics));
+    }
+    Err(tool(format!("{}\n{}", output.status, command::tail(rest.as_bytes()))))
+}
+
+/// Functions that the PTX declares and neither it nor the driver defines: such a module does not load.
+fn undefined_functions(ptx: &str) -> Vec<&str> {
+    const DRIVER: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
+    ptx.lines()
+        .filter_map(|line| line.strip_prefix(".extern .func"))
+        .filter_map(|rest| rest.trim_end_matches(['(', ')', ' ', ';']).rsplit([' ', ')']).next())
+        .filter(|name| !DRIVER.contains(name))
+        .collect()
+}
+
+/// The source files named in a dep-info file: one `path:` line each, spaces escaped.
+fn read_files(deps: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(deps).unwrap_or_default();
+    let name = |line: &str| Some(PathBuf::from(line.strip_suffix(':')?.replace("\\ ", " ")));
+    text.lines().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_identifiers() {
+        for name in ["k", "_k9", "transpose_add"] {
+            check_name(name).unwrap();
+        }
+        for name in ["", "9k", "a-b", "a b", "ä", "../x"] {
+            assert!(matches!(check_name(name), Err(CompileError::Misuse { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn undefined_functions_are_named() {
+        let ptx = ".visible .entry k()\n.extern .func  (.param .b32 func_retval0) vprintf\n(\n.extern .func far\n(\n\
+            .extern .func  (.param .b32 func_retval0) near(\n.extern .func none();\n.extern .shared .b8 s[];\n";
+        assert_eq!(undefined_functions(ptx), ["far", "near", "none"]);
+    }
+
+    #[test]
+    fn dep_info_lists_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deps");
+        fs::write(&path, "out.rlib: a.rs b\\ c.rs\n\na.rs:\nb\\ c.rs:\n# env-dep:X\n").unwrap();
+        assert_eq!(read_files(&path), [PathBuf::from("a.rs"), PathBuf::from("b c.rs")]);
+    }
+}

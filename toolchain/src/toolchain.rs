@@ -1,0 +1,202 @@
+//! The device compiler, found or prepared.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{
+    cache::{self, Cache},
+    error::{Attempt, Error},
+    hash::Hasher,
+    progress::Progress,
+    source::Source,
+    sources::{
+        debian,
+        named::{self, Named},
+        rustup,
+    },
+    sysroot::{self, Compiler},
+};
+
+/// A device compiler that is ready. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub cache: Cache,
+    pub compiler: Compiler,
+    pub sysroot: PathBuf,
+    source: Source,
+    fingerprint: String,
+}
+
+/// Where to look.
+#[derive(Clone, Debug)]
+struct Places {
+    cache: Cache,
+    named: Named,
+    rustup: Option<PathBuf>,
+}
+
+impl Toolchain {
+    /// The compiler that is there, in the order of the crate's page. Never downloads or builds; a few milliseconds.
+    ///
+    /// # Errors
+    /// [`Error::NotPrepared`] when none is ready; [`Error::Override`] when the one that the environment names cannot
+    /// be used.
+    pub fn find() -> Result<Toolchain, Error> {
+        Places::from_env().find()
+    }
+
+    /// The compiler that is there, or one made ready now: `core` built from rust-src, or the distribution's packages
+    /// downloaded and unpacked into [`cache::dir`]. Installs nothing and changes nothing outside the cache. Of
+    /// several processes one works and the others wait.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with every source tried and why it failed; [`Error::Override`] as for
+    /// [`Toolchain::find`]; [`Error::Io`] when the cache cannot be written.
+    pub fn prepare(progress: &mut dyn FnMut(Progress)) -> Result<Toolchain, Error> {
+        Places::from_env().prepare(progress)
+    }
+
+    /// Where the compiler comes from.
+    pub fn source(&self) -> &Source {
+        &self.inner.source
+    }
+
+    /// What `rustc -V` says.
+    pub fn version(&self) -> &str {
+        &self.inner.compiler.version.line
+    }
+
+    /// The compiler's executable.
+    pub fn rustc(&self) -> &Path {
+        &self.inner.compiler.rustc
+    }
+
+    /// Stands for the compiler and its `core` in every cache key: two toolchains that could compile differently have
+    /// different ones.
+    pub fn fingerprint(&self) -> &str {
+        &self.inner.fingerprint
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    fn new(cache: &Cache, compiler: Compiler, sysroot: PathBuf, source: Source) -> Toolchain {
+        // A released core is as old as its compiler; one that somebody named may be anything, so its files count.
+        let mut hasher = Hasher::new("toolchain 1").part(&compiler.version.text);
+        for file in cache::entries(&sysroot::libraries(&sysroot)) {
+            let size = file.metadata().map_or(0, |data| data.len());
+            hasher =
+                hasher.part(file.file_name().unwrap_or_default().as_encoded_bytes()).part(size.to_le_bytes());
+        }
+        let fingerprint = hasher.finish();
+        let cache = cache.clone();
+        Toolchain { inner: Arc::new(Inner { cache, compiler, sysroot, source, fingerprint }) }
+    }
+}
+
+impl Places {
+    fn from_env() -> Places {
+        Places { cache: Cache::new(cache::dir()), named: Named::from_env(), rustup: rustup::home() }
+    }
+
+    fn find(&self) -> Result<Toolchain, Error> {
+        let mut tried = Vec::new();
+        self.look(&mut tried)?.ok_or(Error::NotPrepared { tried })
+    }
+
+    fn look(&self, tried: &mut Vec<Attempt>) -> Result<Option<Toolchain>, Error> {
+        let cache = &self.cache;
+        if let Some(found) = self.named.find(cache)? {
+            let Some(sysroot) = found.sysroot else {
+                tried.push(Attempt::new("FUSEWIRE_DEVICE_RUSTC", "core is not built from its rust-src yet"));
+                return Ok(None);
+            };
+            let source = named::source(&found.compiler, &sysroot);
+            return Ok(Some(Toolchain::new(cache, found.compiler, sysroot, source)));
+        }
+        tried.push(Attempt::new("FUSEWIRE_DEVICE_RUSTC", "not set"));
+
+        let mut unbuilt = Vec::new();
+        let candidates = rustup::candidates(cache, self.rustup.as_deref(), tried);
+        let (ready, from_source): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|c| c.has_target);
+        if let Some(first) = ready.into_iter().next() {
+            let source = Source::RustupTarget { toolchain: first.toolchain.clone() };
+            return Ok(Some(Toolchain::new(cache, first.compiler, first.toolchain, source)));
+        }
+        for candidate in from_source {
+            let sysroot = candidate.compiler.built_sysroot(cache);
+            if sysroot::has_core(&sysroot) {
+                let source =
+                    Source::RustupRustSrc { toolchain: candidate.toolchain, sysroot: sysroot.clone() };
+                return Ok(Some(Toolchain::new(cache, candidate.compiler, sysroot, source)));
+            }
+            let name = format!("rustup toolchain {}", candidate.toolchain.display());
+            unbuilt.push(Attempt::new(name, "core is not built from its rust-src yet"));
+        }
+        tried.append(&mut unbuilt);
+        Ok(debian::unpacked(cache, tried).map(|unpacked| from_packages(cache, unpacked)))
+    }
+
+    fn prepare(&self, progress: &mut dyn FnMut(Progress)) -> Result<Toolchain, Error> {
+        if let Some(found) = self.look(&mut Vec::new())? {
+            return Ok(found);
+        }
+        let cache = &self.cache;
+        let lock = cache.lock("prepare", |path| progress(Progress::Waiting { lock: path.to_owned() }));
+        let _lock = lock.map_err(Error::io("locking the cache", cache.lock_path("prepare")))?;
+        let mut tried = Vec::new();
+        // Whoever held the lock may have done the work.
+        if let Some(found) = self.look(&mut tried)? {
+            return Ok(found);
+        }
+        tried.iter().for_each(|attempt| refused(progress, attempt));
+
+        if let Some(found) = self.named.find(cache)?
+            && let Some(library) = found.library
+        {
+            let sysroot = sysroot::build(cache, &found.compiler, &library, progress)?;
+            let source = named::source(&found.compiler, &sysroot);
+            return Ok(Toolchain::new(cache, found.compiler, sysroot, source));
+        }
+        for candidate in rustup::candidates(cache, self.rustup.as_deref(), &mut Vec::new()) {
+            let Some(library) = &candidate.library else { continue };
+            match sysroot::build(cache, &candidate.compiler, library, progress) {
+                Ok(sysroot) => {
+                    let source =
+                        Source::RustupRustSrc { toolchain: candidate.toolchain, sysroot: sysroot.clone() };
+                    return Ok(Toolchain::new(cache, candidate.compiler, sysroot, source));
+                }
+                Err(error) => {
+                    let name = format!("rustup toolchain {}", candidate.toolchain.display());
+                    tried.push(Attempt::new(name, error));
+                    refused(progress, &tried[tried.len() - 1]);
+                }
+            }
+        }
+        match debian::fetch(cache, progress) {
+            Ok(unpacked) => Ok(from_packages(cache, unpacked)),
+            Err(why) => {
+                tried.push(Attempt::new(debian::NAME, why));
+                Err(Error::Unavailable { tried })
+            }
+        }
+    }
+}
+
+fn refused(progress: &mut dyn FnMut(Progress), attempt: &Attempt) {
+    progress(Progress::Refused { source: attempt.source.clone(), why: attempt.why.clone() });
+}
+
+fn from_packages(cache: &Cache, unpacked: debian::Unpacked) -> Toolchain {
+    let debian::Unpacked { package, folder, compiler, sysroot } = unpacked;
+    let source = Source::Debian { package, folder, sysroot: sysroot.clone() };
+    Toolchain::new(cache, compiler, sysroot, source)
+}
