@@ -146,8 +146,8 @@ pub(crate) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Bytes of all files under `path`; 0 where it cannot be read.
-pub(crate) fn size(path: &Path) -> u64 {
+/// Bytes of all files under `path`, links not followed; 0 where it cannot be read.
+pub fn size(path: &Path) -> u64 {
     let Ok(data) = fs::symlink_metadata(path) else { return 0 };
     if !data.is_dir() {
         return data.len();

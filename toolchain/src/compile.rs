@@ -16,6 +16,12 @@ use crate::{
     toolchain::{Inner, Toolchain},
 };
 
+// Names in the scratch folder. The compiler runs there and is given bare names: its options split at `,` and `=`, and
+// a command line without the folder's name can be part of a key.
+const ASM: &str = "out.ptx";
+const DEPS: &str = "deps";
+const LIBRARY_OUT: &str = "library";
+
 /// A `no_std` library for the device.
 #[derive(Clone, Debug)]
 pub struct Library<'a> {
@@ -151,15 +157,8 @@ impl Toolchain {
 
     fn describe(&self, library: &Library<'_>) -> Result<Rlib, CompileError> {
         let folder = folder_of(library)?;
-        let hasher = Hasher::new("library 1").part(self.fingerprint()).part(library.name);
-        let mut hasher = target(hasher, library.target).path(&folder).part(library.cfgs.len().to_le_bytes());
-        for cfg in library.cfgs {
-            hasher = hasher.part(cfg);
-        }
-        for rlib in library.externs {
-            hasher = hasher.part(&rlib.name).part(&rlib.key);
-        }
-        let hasher = hasher.path(library.root).folder(&folder);
+        let hasher = Hasher::new("library").part(self.fingerprint());
+        let hasher = arguments(hasher, &self.inner().library_command(library)?).folder(&folder);
         let key = hasher.map_err(CompileError::io("reading a device library", &folder))?.finish();
         let entry = self.inner().cache.library(&key);
         let path = entry.join(format!("lib{}-{}.rlib", library.name, &key[..16]));
@@ -171,17 +170,14 @@ impl Toolchain {
     }
 
     fn unit_key(&self, unit: &Unit<'_>) -> String {
-        let hasher = Hasher::new("kernel 1").part(self.fingerprint()).part(unit.name).part(unit.source);
-        let mut hasher = target(hasher, unit.target).path(unit.file.unwrap_or(Path::new("")));
-        for (name, rlib) in unit.externs {
-            hasher = hasher.part(name).part(&rlib.key);
-        }
-        hasher.finish()
+        let hasher = Hasher::new("kernel").part(self.fingerprint()).part(unit.source);
+        arguments(hasher, &self.inner().kernel_command(unit)).finish()
     }
 }
 
-fn target(hasher: Hasher, target: &Target) -> Hasher {
-    hasher.part(target.to_string())
+/// The whole command line counts, so that no option can be forgotten: externs are in it by a path with their key.
+fn arguments(hasher: Hasher, command: &Command) -> Hasher {
+    command.get_args().fold(hasher, |hasher, argument| hasher.part(argument.as_encoded_bytes()))
 }
 
 fn check_name(name: &str) -> Result<(), CompileError> {
@@ -192,6 +188,10 @@ fn check_name(name: &str) -> Result<(), CompileError> {
     }
     let why = "a crate's name is letters, digits and `_`, and does not begin with a digit".to_owned();
     Err(CompileError::Misuse { unit: name.to_owned(), why })
+}
+
+fn source_name(unit: &Unit<'_>) -> String {
+    format!("{}.rs", unit.name)
 }
 
 fn folder_of(library: &Library<'_>) -> Result<PathBuf, CompileError> {
@@ -217,25 +217,16 @@ impl Inner {
         let folder = folder_of(library)?;
         let scratch =
             self.cache.scratch().map_err(CompileError::io("making a folder in the cache", &rlib.path))?;
-        let made = scratch.path().join("library");
+        let made = scratch.path().join(LIBRARY_OUT);
         fs::create_dir(&made).map_err(CompileError::io("making a folder", &made))?;
-        let deps = scratch.path().join("deps");
-        let mut command = self.rustc(library.name, library.target);
+        let mut command = self.library_command(library)?;
         command
-            .args(["--crate-type=rlib", "-Cembed-bitcode=yes", "--cap-lints=warn"])
+            .current_dir(scratch.path())
             .arg(format!("-Cmetadata={}", rlib.key))
-            .arg(format!("-Cextra-filename=-{}", &rlib.key[..16]))
-            .arg(format!("--emit=link,dep-info={}", deps.display()))
-            .arg("--out-dir")
-            .arg(&made);
-        for cfg in library.cfgs {
-            command.args(["--cfg", cfg]);
-        }
-        let externs: Vec<_> = library.externs.iter().map(|rlib| (rlib.name(), rlib)).collect();
-        add_externs(&mut command, &externs);
-        let root = std::path::absolute(library.root).map_err(CompileError::io("resolving", library.root))?;
-        compile(library.name, command.arg(root))?;
-        if let Some(file) = read_files(&deps).into_iter().find(|file| !file.starts_with(&folder)) {
+            .arg(format!("-Cextra-filename=-{}", &rlib.key[..16]));
+        compile(library.name, &mut command)?;
+        let files = read_files(&scratch.path().join(DEPS));
+        if let Some(file) = files.into_iter().find(|file| !file.starts_with(&folder)) {
             let why = format!("it reads {}, which is not in {}", file.display(), folder.display());
             return Err(CompileError::Misuse { unit: library.name.to_owned(), why });
         }
@@ -246,30 +237,17 @@ impl Inner {
     fn compile_kernel(&self, unit: &Unit<'_>) -> Result<String, CompileError> {
         let scratch = self.cache.scratch();
         let scratch = scratch.map_err(CompileError::io("making a folder in the cache", cache::dir()))?;
-        let at = |name: &str| scratch.path().join(name);
-        let name = format!("{}.rs", unit.name);
-        let (source, asm, deps) = (at(&name), at("out.ptx"), at("deps"));
+        let source = scratch.path().join(source_name(unit));
         fs::write(&source, unit.source).map_err(CompileError::io("writing the kernel's source", &source))?;
-        let shown = unit.file.unwrap_or(Path::new(&name));
-        let mut command = self.rustc(unit.name, unit.target);
-        command
-            // Without fat LTO whatever of core was not inlined, every panic above all, stays unresolved in the PTX.
-            .args(["--crate-type=cdylib", "-Clto=fat", "-Ccodegen-units=1"])
-            // rustc does LTO only on the way to a link; the assembly is what is wanted, so the linker does nothing.
-            .arg("-Clinker=true")
-            .arg(format!(
-                "--emit=asm={},link={},dep-info={}",
-                asm.display(),
-                at("unused").display(),
-                deps.display()
-            ))
-            .arg(format!("--remap-path-prefix={}={}", source.display(), shown.display()));
-        add_externs(&mut command, unit.externs);
-        compile(unit.name, command.arg(&source))?;
-        if let Some(file) = read_files(&deps).into_iter().find(|file| *file != source && file != shown) {
+        compile(unit.name, self.kernel_command(unit).current_dir(scratch.path()))?;
+        let files = read_files(&scratch.path().join(DEPS));
+        let own =
+            |file: &PathBuf| *file == Path::new(&source_name(unit)) || Some(file.as_path()) == unit.file;
+        if let Some(file) = files.into_iter().find(|file| !own(file)) {
             let why = format!("it reads {}; a kernel is one text and reads no other file", file.display());
             return Err(CompileError::Misuse { unit: unit.name.to_owned(), why });
         }
+        let asm = scratch.path().join(ASM);
         let text = fs::read_to_string(&asm).map_err(CompileError::io("reading the PTX", &asm))?;
         let undefined = undefined_functions(&text);
         if undefined.is_empty() {
@@ -278,6 +256,43 @@ impl Inner {
         let why =
             format!("it calls functions that are defined nowhere on the device: {}", undefined.join(", "));
         Err(CompileError::Misuse { unit: unit.name.to_owned(), why })
+    }
+
+    /// The command line for a library, less what tells its key. To be run in a scratch folder.
+    fn library_command(&self, library: &Library<'_>) -> Result<Command, CompileError> {
+        let root = std::path::absolute(library.root).map_err(CompileError::io("resolving", library.root))?;
+        let mut command = self.rustc(library.name, library.target);
+        command
+            .args(["--crate-type=rlib", "-Cembed-bitcode=yes", "--cap-lints=warn"])
+            .arg(format!("--emit=link,dep-info={DEPS}"))
+            .arg(format!("--out-dir={LIBRARY_OUT}"));
+        for cfg in library.cfgs {
+            command.args(["--cfg", cfg]);
+        }
+        let externs: Vec<_> = library.externs.iter().map(|rlib| (rlib.name(), rlib)).collect();
+        add_externs(&mut command, &externs);
+        command.arg(root);
+        Ok(command)
+    }
+
+    /// The command line for a kernel. To be run in a scratch folder that holds its source.
+    fn kernel_command(&self, unit: &Unit<'_>) -> Command {
+        let name = source_name(unit);
+        let shown = unit.file.unwrap_or(Path::new(&name));
+        let mut command = self.rustc(unit.name, unit.target);
+        command
+            // Without fat LTO whatever of core was not inlined, every panic above all, stays unresolved in the PTX.
+            .args(["--crate-type=cdylib", "-Clto=fat", "-Ccodegen-units=1"])
+            // rustc does LTO only on the way to a link; the assembly is what is wanted, so the linker does nothing.
+            .arg("-Clinker=true")
+            .arg(format!("--emit=asm={ASM},link=unused,dep-info={DEPS}"));
+        // rustc splits this option at its last `=`; a file with one keeps the scratch folder's name for it.
+        if !shown.as_os_str().as_encoded_bytes().contains(&b'=') {
+            command.arg(format!("--remap-path-prefix={name}={}", shown.display()));
+        }
+        add_externs(&mut command, unit.externs);
+        command.arg(name);
+        command
     }
 
     /// What libraries and kernels have in common.

@@ -35,6 +35,15 @@ pub struct DiagSpan {
     pub label: Option<String>,
     /// What a help proposes to put in this place.
     pub suggestion: Option<String>,
+    /// Where the macro was called whose expansion this place is in.
+    pub call_site: Option<Box<DiagSpan>>,
+}
+
+impl DiagSpan {
+    /// This place, or the innermost call that led to it, in `file`.
+    pub fn in_file(&self, file: &str) -> Option<&DiagSpan> {
+        if self.file == file { Some(self) } else { self.call_site.as_ref()?.in_file(file) }
+    }
 }
 
 /// One message of the compiler.
@@ -58,6 +67,12 @@ impl Diagnostic {
     /// The first primary place, or else the first one.
     pub fn primary(&self) -> Option<&DiagSpan> {
         self.spans.iter().find(|span| span.is_primary).or(self.spans.first())
+    }
+
+    /// The first place in `file`, primary ones before others; of a macro defined elsewhere, its call there.
+    pub fn primary_in(&self, file: &str) -> Option<&DiagSpan> {
+        let (primary, others): (Vec<_>, Vec<_>) = self.spans.iter().partition(|span| span.is_primary);
+        primary.into_iter().chain(others).find_map(|span| span.in_file(file))
     }
 }
 
@@ -88,6 +103,12 @@ struct JsonSpan {
     is_primary: bool,
     label: Option<String>,
     suggested_replacement: Option<String>,
+    expansion: Option<Box<JsonExpansion>>,
+}
+
+#[derive(Deserialize)]
+struct JsonExpansion {
+    span: JsonSpan,
 }
 
 impl From<JsonSpan> for DiagSpan {
@@ -101,6 +122,7 @@ impl From<JsonSpan> for DiagSpan {
             is_primary: span.is_primary,
             label: span.label,
             suggestion: span.suggested_replacement,
+            call_site: span.expansion.map(|expansion| Box::new(expansion.span.into())),
         }
     }
 }

@@ -200,3 +200,137 @@ fn from_packages(cache: &Cache, unpacked: debian::Unpacked) -> Toolchain {
     let source = Source::Debian { package, folder, sysroot: sysroot.clone() };
     Toolchain::new(cache, compiler, sysroot, source)
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+    };
+
+    use super::*;
+    use crate::{Arch, Target, Unit};
+
+    const KERNEL: &str = "#![no_std]\n#![feature(abi_ptx)]\n\
+        #[panic_handler] fn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n\
+        #[unsafe(no_mangle)] pub extern \"ptx-kernel\" fn k() {}\n";
+
+    /// A `core` that is just enough to be built and to be named as one.
+    const TINY_CORE: &str = "#![feature(no_core, lang_items)]\n#![no_core]\n\
+        #[lang = \"pointee_sized\"] pub trait PointeeSized {}\n\
+        #[lang = \"meta_sized\"] pub trait MetaSized: PointeeSized {}\n\
+        #[lang = \"sized\"] pub trait Sized: MetaSized {}\n";
+    const TINY_BUILTINS: &str = "#![feature(no_core)]\n#![no_core]\nextern crate core;\n";
+
+    fn prepared() -> Toolchain {
+        Toolchain::prepare(&mut |event| eprintln!("{event}")).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A rustup home with one toolchain whose compiler is the prepared one.
+    struct Home {
+        folder: tempfile::TempDir,
+        places: Places,
+    }
+
+    fn home() -> Home {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("rustup/toolchains/test/bin");
+        fs::create_dir_all(&bin).unwrap();
+        let compiler = &prepared().inner.compiler;
+        let libraries = compiler.library_path.clone().unwrap_or_default();
+        let script = format!(
+            "#!/bin/sh\nexport LD_LIBRARY_PATH='{}'\nexec '{}' \"$@\"\n",
+            libraries.display(),
+            compiler.rustc.display()
+        );
+        fs::write(bin.join("rustc"), script).unwrap();
+        fs::set_permissions(bin.join("rustc"), fs::Permissions::from_mode(0o755)).unwrap();
+        let places = Places {
+            cache: Cache::new(folder.path().join("cache")),
+            named: Named::default(),
+            rustup: Some(folder.path().join("rustup")),
+        };
+        Home { folder, places }
+    }
+
+    impl Home {
+        fn toolchain(&self) -> PathBuf {
+            self.folder.path().join("rustup/toolchains/test")
+        }
+
+        fn add_target(&self) {
+            let lib = sysroot::libraries(&self.toolchain());
+            fs::create_dir_all(lib.parent().unwrap()).unwrap();
+            symlink(sysroot::libraries(&prepared().inner.sysroot), lib).unwrap();
+        }
+
+        fn add_source(&self, core: &str) {
+            let library = self.toolchain().join("lib/rustlib/src/rust/library");
+            for (folder, text) in [("core", core), ("compiler-builtins/compiler-builtins", TINY_BUILTINS)] {
+                fs::create_dir_all(library.join(folder).join("src")).unwrap();
+                fs::write(library.join(folder).join("src/lib.rs"), text).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_rustup_target_is_used_as_it_is() {
+        let home = home();
+        home.add_target();
+        let found = home.places.find().unwrap();
+        assert_eq!(found.source(), &Source::RustupTarget { toolchain: home.toolchain() });
+        let target = Target::new(Arch::SM_90);
+        assert!(found.kernel(&Unit::new("k", KERNEL, &target)).unwrap().text.contains(".visible .entry k("));
+    }
+
+    #[test]
+    fn core_is_built_from_rust_src_once() {
+        let home = home();
+        home.add_source(TINY_CORE);
+        let error = home.places.find().unwrap_err().to_string();
+        assert!(error.contains("core is not built from its rust-src yet"), "{error}");
+        assert!(error.contains("cargo fusewire setup"), "{error}");
+
+        let builds = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let found = home.places.prepare(&mut |event| {
+                        if let Progress::Started { .. } = event {
+                            builds.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        }
+                    });
+                    assert!(matches!(found.unwrap().source(), Source::RustupRustSrc { .. }));
+                });
+            }
+        });
+        assert_eq!(builds.into_inner(), 1);
+        assert!(matches!(home.places.find().unwrap().source(), Source::RustupRustSrc { .. }));
+    }
+
+    #[test]
+    fn a_named_compiler_comes_first() {
+        let mut home = home();
+        home.add_target();
+        let rustc = home.toolchain().join("bin/rustc");
+        let sysroot = prepared().inner.sysroot.clone();
+        home.places.named = Named { rustc: Some(rustc.clone()), sysroot: Some(sysroot.clone()) };
+        assert_eq!(home.places.find().unwrap().source(), &Source::Override { rustc, sysroot });
+        home.places.named.sysroot = Some(home.folder.path().to_owned());
+        assert!(matches!(
+            home.places.find(),
+            Err(Error::Override { variable: "FUSEWIRE_DEVICE_SYSROOT", .. })
+        ));
+    }
+
+    #[test]
+    fn nothing_found_names_every_source() {
+        let home = home();
+        let error = home.places.find().unwrap_err().to_string();
+        for part in
+            ["FUSEWIRE_DEVICE_RUSTC: not set", "rustup toolchain test", "Debian or Ubuntu packages: none"]
+        {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+}

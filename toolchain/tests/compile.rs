@@ -119,6 +119,27 @@ fn an_error_has_its_place() {
 }
 
 #[test]
+fn an_error_in_a_librarys_macro_is_at_its_call() {
+    let toolchain = toolchain();
+    let target = Target::new(Arch::SM_90);
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("lib.rs");
+    let text =
+        "#![no_std]\n#[macro_export]\nmacro_rules! wrong { ($x:expr) => {{ let y: bool = $x + 1u8; y }} }\n";
+    std::fs::write(&root, text).unwrap();
+    let library = Library { name: "macros", root: &root, externs: &[], target: &target, cfgs: &[] };
+    let library = toolchain.library(&library).unwrap();
+    let source = format!("{HEAD}pub fn k() -> bool {{\n    macros::wrong!(2u8)\n}}\n");
+    let externs = [("macros", &library)];
+    let error =
+        toolchain.kernel(&Unit { externs: &externs, ..Unit::new("k", &source, &target) }).unwrap_err();
+    let CompileError::Diagnostics(diagnostics) = error else { panic!("{error:?}") };
+    let place = diagnostics.iter().find_map(|diagnostic| diagnostic.primary_in("k.rs")).unwrap();
+    assert_eq!((place.line, place.column), (5, 5), "{diagnostics:?}");
+    std::fs::remove_dir_all(library.path().parent().unwrap()).unwrap();
+}
+
+#[test]
 fn what_the_cache_would_miss_is_refused() {
     let toolchain = toolchain();
     let target = Target::new(Arch::SM_90);

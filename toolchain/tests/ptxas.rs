@@ -62,6 +62,10 @@ fn line_info_names_the_users_file() {
     let number = number.expect("a .file line for the unit");
     let at = format!(".loc\t{number} 10 ");
     assert!(ptx.contains(&at), "{at}");
+    let bare = toolchain().kernel(&Unit { file: None, ..unit.clone() }).unwrap().text;
+    let files: Vec<&str> = bare.lines().filter(|line| line.contains(".file")).collect();
+    assert!(files.iter().any(|line| line.ends_with("\"lines.rs\"")), "{files:?}");
+    assert!(files.iter().all(|line| line.contains("lines.rs") || line.contains("\"/rustc/")), "{files:?}");
     let plain = Target::new(Arch::SM_90);
     let plain = toolchain().kernel(&Unit { target: &plain, ..unit }).unwrap().text;
     assert!(!plain.contains(".loc") && !plain.contains(".file"));
