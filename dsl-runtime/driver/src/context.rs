@@ -1,7 +1,9 @@
 //! Contexts: a device made usable in this process.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys;
 
@@ -21,6 +23,13 @@ pub struct Context {
 struct Inner {
     raw: Handle<sys::CUcontext>,
     device: Device,
+    /// Unlike a handle, which the driver may give out again, never the same twice; never 0.
+    id: u64,
+}
+
+thread_local! {
+    /// The [`Inner::id`] that this thread made current last, 0 at first.
+    static BOUND: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The least and the greatest stream priority; the greatest is the smaller number.
@@ -42,7 +51,9 @@ impl Context {
         // SAFETY: `raw` is a valid out-pointer and the device exists.
         let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device.as_raw()) };
         check(result, "cuDevicePrimaryCtxRetain", || format!("opening a context on {device}"))?;
-        let context = Self { inner: Arc::new(Inner { raw: Handle(raw), device: device.clone() }) };
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let context = Self { inner: Arc::new(Inner { raw: Handle(raw), device: device.clone(), id }) };
         context.bind()?;
         Ok(context)
     }
@@ -54,8 +65,9 @@ impl Context {
 
     /// Makes the context current on this thread (`cuCtxGetCurrent`, and `cuCtxSetCurrent` where it differs).
     ///
-    /// The driver's own thread-local value is what is compared: it costs some nanoseconds, and a copy of it
-    /// kept here would go stale when another library on the same thread sets a context of its own.
+    /// A context that is current already costs some nanoseconds. Both the driver's thread-local value and one
+    /// of this crate are compared: the former as another library on this thread may have set its own context,
+    /// the latter as the handle may be that of an earlier context which is gone.
     ///
     /// # Errors
     /// [`Error::Call`] if the driver fails.
@@ -64,12 +76,14 @@ impl Context {
         // SAFETY: `current` is a valid out-pointer.
         let result = unsafe { sys::cuCtxGetCurrent(&mut current) };
         check(result, "cuCtxGetCurrent", || "asking for the current context".to_owned())?;
-        if current == self.inner.raw.0 {
+        if current == self.inner.raw.0 && BOUND.get() == self.inner.id {
             return Ok(());
         }
         // SAFETY: the context is retained as long as `self` lives.
         let result = unsafe { sys::cuCtxSetCurrent(self.inner.raw.0) };
-        check(result, "cuCtxSetCurrent", || format!("making the context of {} current", self.device()))
+        check(result, "cuCtxSetCurrent", || format!("making the context of {} current", self.device()))?;
+        BOUND.set(self.inner.id);
+        Ok(())
     }
 
     /// Waits for everything on the device that this process has submitted (`cuCtxSynchronize`).
