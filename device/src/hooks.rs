@@ -7,7 +7,7 @@ use crate::pack::{Pack, unroll};
 /// The two ends of a wire, and how the work between them is cut.
 pub trait Hooks: 'static {
     /// Arguments as hooks see them.
-    type Args<'a>: Copy;
+    type Args<'a>;
     /// What crosses the wire.
     type Wire: Element;
     /// Packs that a thread produces before it stores the first of them.

@@ -1,1 +1,77 @@
-//! Fused GPU communication kernels written in Rust.
+//! **fusewire**: fused GPU communication kernels written as two small Rust functions.
+//!
+//! `produce` says what goes on the wire, `consume` what happens to what arrives. [`comm_kernel`] compiles both to PTX, fused into a
+//! schedule and specialised on a transport's device operations; the same hooks and schedules run on CPU threads.
+//!
+//! ```no_run
+//! use fusewire::prelude::*;
+//!
+//! /// Sends each chunk doubled; the receiver adds it to what it has.
+//! #[comm_kernel(transports(Shm), schedules(all_to_all))]
+//! mod double_add {
+//!     pub struct Args<'a> {
+//!         pub input: &'a [f32],
+//!         pub output: Out<'a, f32>,
+//!     }
+//!     pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+//!         2.0 * args.input[ctx.index()]
+//!     }
+//!     pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+//!         args.output.at(ctx).add(value);
+//!     }
+//! }
+//!
+//! fn main() -> fusewire::Result<()> {
+//!     let world = World::from_env()?;
+//!     let shm = Shm::rendezvous(&world, 1 << 20)?;
+//!     let all_to_all = double_add::all_to_all(&shm)?;
+//!     let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
+//!     let input = device.buffer_from(&[1.0f32; 1024])?;
+//!     let mut output = device.buffer::<f32>(1024)?;
+//!     all_to_all.launch(&stream, double_add::Launch { input: input.view(), output: output.view_mut() })?;
+//!     println!("{:?}", &output.read(&stream)?[..4]);
+//!     Ok(())
+//! }
+//! ```
+
+// So that generated code can name this crate inside it.
+extern crate self as fusewire;
+
+mod buffer;
+mod error;
+mod graph;
+pub mod kernel;
+mod machine;
+pub mod schedule;
+mod stream;
+
+pub use buffer::{Buffer, View, ViewMut};
+pub use error::{Error, Result};
+pub use fusewire_driver as driver;
+pub use fusewire_macros::comm_kernel;
+pub use fusewire_transports::host::{Fault, Operation, Options};
+pub use fusewire_transports::{Nvl, Shm, Transport};
+pub use fusewire_world as world;
+pub use fusewire_world::{UniqueId, World};
+pub use graph::Graph;
+pub use machine::Device;
+pub use schedule::LaunchOptions;
+pub use stream::Stream;
+
+/// The device side, as it is on the host.
+pub mod device {
+    pub use fusewire_device::*;
+}
+
+/// Device operations of every transport.
+pub mod ops {
+    pub use fusewire_transports::ops::*;
+}
+
+/// What programs that launch kernels need, and what hooks see.
+pub mod prelude {
+    pub use crate::device::prelude::*;
+    pub use crate::{
+        Buffer, Device, Graph, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId, View, ViewMut, World, comm_kernel,
+    };
+}

@@ -18,3 +18,8 @@ pub mod ops {
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
 }
+
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub mod host;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub use {host::Transport, nvl::Nvl, shm::Shm};

@@ -1,0 +1,325 @@
+//! Buffers: memory of a device, and views of it that launches take.
+
+use crate::machine::{bytes_of, bytes_of_mut};
+use crate::stream::Kind;
+use crate::{Device, Error, Result, Stream};
+use fusewire_device::element::Element;
+use fusewire_driver::{self as cuda, memory::DeviceRegion};
+use fusewire_transports::host::Machine;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Alignment of every buffer; launches want 16.
+const ALIGN: usize = 256;
+
+/// The bytes behind a buffer.
+pub(crate) struct Memory {
+    store: Store,
+    device: Device,
+    /// The stream that used it last: another one waits for it first.
+    last: Mutex<Option<Stream>>,
+}
+
+enum Store {
+    Empty,
+    Host(NonNull<u8>, Layout),
+    Cuda(cuda::memory::DeviceMemory),
+}
+
+// SAFETY: the bytes are reached only by operations of one stream at a time (`use_on`).
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(device: &Device, bytes: usize) -> Result<Self> {
+        let store = match &device.0 {
+            _ if bytes == 0 => Store::Empty,
+            Machine::Host => {
+                let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| Error::misuse(format!("a buffer of {bytes} bytes")))?;
+                // SAFETY: the layout is not empty.
+                let start = unsafe { alloc_zeroed(layout) };
+                let Some(start) = NonNull::new(start) else {
+                    return Err(Error::misuse(format!("there is no memory for a buffer of {bytes} bytes")));
+                };
+                Store::Host(start, layout)
+            }
+            Machine::Cuda(context) => {
+                let memory = cuda::memory::DeviceMemory::new(context, bytes)?;
+                memory.fill(0)?;
+                Store::Cuda(memory)
+            }
+        };
+        Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        match &self.store {
+            Store::Empty => 0,
+            Store::Host(start, _) => start.as_ptr() as u64,
+            Store::Cuda(memory) => memory.ptr().as_u64(),
+        }
+    }
+
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.device.0
+    }
+
+    /// Before work on `stream` uses the memory: waits for the stream that used it last, if it is another one.
+    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = last.take()
+            && !other.is(stream)
+        {
+            if other.is_capturing() {
+                return Err(Error::misuse("a buffer is used by two captures at once"));
+            }
+            other.wait_idle()?;
+        }
+        *last = Some(stream.clone());
+        Ok(())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.store {
+            Store::Empty => {}
+            // SAFETY: allocated with this layout; every queued operation holds the memory, so none is left.
+            Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
+            Store::Cuda(_) => {
+                // Launches do not hold the memory: wait for them.
+                if let Some(stream) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+                    && !stream.is_capturing()
+                {
+                    let _ = stream.wait_idle();
+                }
+            }
+        }
+    }
+}
+
+/// Elements in the memory of a device.
+pub struct Buffer<T> {
+    memory: Arc<Memory>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
+        let bytes = len.checked_mul(T::SIZE).ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
+        Ok(Buffer { memory: Arc::new(Memory::new(device, bytes)?), len, element: PhantomData })
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All of it, to be read by a launch.
+    pub fn view(&self) -> View<'_, T> {
+        View { memory: &self.memory, start: 0, len: self.len, life: PhantomData }
+    }
+
+    /// All of it, to be written by a launch.
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        ViewMut { memory: &self.memory, start: 0, len: self.len, life: PhantomData }
+    }
+
+    /// Copies all elements out, after everything queued on `stream` before. Waits for it.
+    ///
+    /// # Errors
+    /// Those of [`Stream::synchronize`].
+    pub fn read(&self, stream: &Stream) -> Result<Vec<T>> {
+        self.memory.device.check_same(&stream.device().0, "the stream")?;
+        stream.not_capturing("Buffer::read")?;
+        self.memory.use_on(stream)?;
+        stream.synchronize()?;
+        let mut values = vec![T::default(); self.len];
+        match &self.memory.store {
+            Store::Empty => {}
+            // SAFETY: `len` elements; the only stream that used the memory is idle.
+            Store::Host(start, _) => unsafe {
+                std::ptr::copy_nonoverlapping(start.as_ptr(), values.as_mut_ptr().cast(), self.len * T::SIZE);
+            },
+            Store::Cuda(memory) => memory.read(0, bytes_of_mut(&mut values))?,
+        }
+        Ok(values)
+    }
+
+    /// Copies `values` in, after everything queued on the stream that used the buffer last. Waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the lengths differ.
+    pub fn fill_from(&mut self, values: &[T]) -> Result<()> {
+        if values.len() != self.len {
+            return Err(Error::misuse(format!("{} values for a buffer of {} elements", values.len(), self.len)));
+        }
+        if let Some(stream) = self.memory.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            stream.wait_idle()?;
+        }
+        match &self.memory.store {
+            Store::Empty => {}
+            // SAFETY: `len` elements; no stream uses the memory.
+            Store::Host(start, _) => unsafe {
+                std::ptr::copy_nonoverlapping(values.as_ptr().cast(), start.as_ptr(), self.len * T::SIZE);
+            },
+            Store::Cuda(memory) => memory.write(0, bytes_of(values))?,
+        }
+        Ok(())
+    }
+
+    /// Queues a copy of `from` on `stream`: capturable, nothing waits.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if lengths or devices differ.
+    pub fn copy_from(&mut self, stream: &Stream, from: &Buffer<T>) -> Result<()> {
+        if from.len != self.len {
+            return Err(Error::misuse(format!("{} elements into a buffer of {}", from.len, self.len)));
+        }
+        for memory in [&self.memory, &from.memory] {
+            stream.device().check_same(memory.machine(), "a buffer")?;
+            memory.use_on(stream)?;
+            stream.captured(|c| c.memory.push(Arc::clone(memory)));
+        }
+        let bytes = self.len * T::SIZE;
+        match (&stream.0.kind, &from.memory.store, &self.memory.store) {
+            (Kind::Cuda(s), Store::Cuda(a), Store::Cuda(b)) => {
+                // SAFETY: both hold `bytes`, are distinct (one is borrowed mutably), and drop only after the stream is idle.
+                unsafe { cuda::copy::d2d_async(s, b.ptr(), a.ptr(), bytes)? };
+            }
+            (Kind::Host(_), Store::Host(..), Store::Host(..)) => {
+                let (from, to) = (Arc::clone(&from.memory), Arc::clone(&self.memory));
+                stream.push(Arc::new(move |_| {
+                    // SAFETY: both are held by this operation, hold `bytes` and are distinct; one stream at a time uses them.
+                    unsafe { std::ptr::copy_nonoverlapping(from.address() as *const u8, to.address() as *mut u8, bytes) };
+                }));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Queues setting every byte to `value` on `stream`: capturable, nothing waits.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on a stream of another device.
+    pub fn fill_bytes(&mut self, stream: &Stream, value: u8) -> Result<()> {
+        stream.device().check_same(self.memory.machine(), "a buffer")?;
+        self.memory.use_on(stream)?;
+        stream.captured(|c| c.memory.push(Arc::clone(&self.memory)));
+        let bytes = self.len * T::SIZE;
+        match (&stream.0.kind, &self.memory.store) {
+            // SAFETY: holds `bytes`, and drops only after the stream is idle.
+            (Kind::Cuda(s), Store::Cuda(m)) => unsafe { cuda::copy::memset_u8_async(s, m.ptr(), value, bytes)? },
+            (Kind::Host(_), Store::Host(..)) => {
+                let memory = Arc::clone(&self.memory);
+                // SAFETY: held by this operation, holds `bytes`; one stream at a time uses it.
+                stream.push(Arc::new(move |_| unsafe { (memory.address() as *mut u8).write_bytes(value, bytes) }));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl<T> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer of {} elements on {:?}", self.len, self.memory.device.0)
+    }
+}
+
+macro_rules! view {
+    ($(#[$doc:meta])* $name:ident, $life:ty, $from:ty, $how:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<'a, T> {
+            pub(crate) memory: &'a Arc<Memory>,
+            start: usize,
+            len: usize,
+            life: PhantomData<$life>,
+        }
+
+        impl<'a, T: Element> $name<'a, T> {
+            /// Elements.
+            pub fn len(&self) -> usize {
+                self.len
+            }
+
+            /// Whether there are none.
+            pub fn is_empty(&self) -> bool {
+                self.len == 0
+            }
+
+            /// A part of it.
+            ///
+            /// # Errors
+            /// [`Error::Misuse`] if the range is not within it.
+            pub fn slice(self, range: impl RangeBounds<usize>) -> Result<Self> {
+                let start = match range.start_bound() {
+                    Bound::Included(s) => *s,
+                    Bound::Excluded(s) => s.saturating_add(1),
+                    Bound::Unbounded => 0,
+                };
+                let end = match range.end_bound() {
+                    Bound::Included(e) => e.saturating_add(1),
+                    Bound::Excluded(e) => *e,
+                    Bound::Unbounded => self.len,
+                };
+                if start > end || end > self.len {
+                    return Err(Error::misuse(format!("elements {start}..{end} of a view of {}", self.len)));
+                }
+                Ok(Self { start: self.start + start, len: end - start, ..self })
+            }
+
+            pub(crate) fn address(&self) -> u64 {
+                self.memory.address() + (self.start * T::SIZE) as u64
+            }
+        }
+
+        impl<'a, T: Element> From<$from> for $name<'a, T> {
+            fn from(buffer: $from) -> Self {
+                buffer.$how()
+            }
+        }
+    };
+}
+
+view!(
+    /// A buffer, or a part of one, that a launch reads.
+    View,
+    &'a [T],
+    &'a Buffer<T>,
+    view
+);
+view!(
+    /// A buffer, or a part of one, that a launch writes.
+    ViewMut,
+    &'a mut [T],
+    &'a mut Buffer<T>,
+    view_mut
+);
+
+impl<T: Element> Clone for View<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Element> Copy for View<'_, T> {}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "memory on {:?}", self.device.0)
+    }
+}

@@ -1,0 +1,79 @@
+//! Errors of launches, by who is to blame.
+
+use fusewire_transports::host::Fault;
+
+/// Shorthand.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller asked for something that cannot be; nothing was launched.
+    #[error("{what}")]
+    Misuse {
+        /// What, and what to do instead.
+        what: String,
+    },
+    /// A kernel ended before its work was done: a wait expired, a hook panicked, a peer launched something else.
+    #[error(transparent)]
+    Fault(Box<Fault>),
+    /// Ranks disagree, are missing or are lost.
+    #[error(transparent)]
+    Peer(fusewire_world::Error),
+    /// A rank died; kernels that waited for it were stopped.
+    #[error("rank {rank} is lost; kernels that waited for it were told to stop")]
+    Lost {
+        /// The rank.
+        rank: usize,
+    },
+    /// The CUDA driver refused something.
+    #[error(transparent)]
+    Device(#[from] fusewire_driver::Error),
+    /// A transport could not be made or used.
+    #[error(transparent)]
+    Transport(fusewire_transports::host::Error),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: String,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn misuse(what: impl Into<String>) -> Error {
+        Error::Misuse { what: what.into() }
+    }
+
+    /// The fault, if a kernel was aborted.
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Error::Fault(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}
+
+impl From<fusewire_world::Error> for Error {
+    fn from(error: fusewire_world::Error) -> Self {
+        Error::Peer(error)
+    }
+}
+
+impl From<fusewire_transports::host::Error> for Error {
+    fn from(error: fusewire_transports::host::Error) -> Self {
+        use fusewire_transports::host::Error as E;
+        match error {
+            E::Misuse { what } => Error::Misuse { what },
+            E::Fault(fault) => Error::Fault(fault),
+            E::Lost { rank } => Error::Lost { rank },
+            E::World(error) => Error::Peer(error),
+            E::Cuda(error) => Error::Device(error),
+            E::System { what, source } => Error::System { what, source },
+            other => Error::Transport(other),
+        }
+    }
+}

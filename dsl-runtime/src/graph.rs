@@ -1,0 +1,60 @@
+//! Graphs: what a stream captured, replayed as often as one likes. On a GPU it is a CUDA graph, on the host a list of operations.
+
+use crate::buffer::Memory;
+use crate::machine::Op;
+use crate::stream::{Captured, Kind};
+use crate::{Device, Result, Stream};
+use fusewire_driver as cuda;
+use fusewire_transports::host::Link;
+use std::fmt;
+use std::sync::Arc;
+
+/// Captured work. Buffers, transports and kernels that it uses stay alive with it.
+pub struct Graph {
+    device: Device,
+    exec: Option<cuda::GraphExec>,
+    ops: Vec<Op>,
+    links: Vec<Arc<Link>>,
+    memory: Vec<Arc<Memory>>,
+    _functions: Vec<cuda::Function>,
+}
+
+impl Graph {
+    pub(crate) fn new(device: &Device, graph: Option<cuda::Graph>, captured: Captured) -> Result<Self> {
+        let exec = graph.map(|g| g.instantiate()).transpose()?;
+        let Captured { ops, links, memory, modules } = captured;
+        Ok(Graph { device: device.clone(), exec, ops, links, memory, _functions: modules })
+    }
+
+    /// Operations in the graph.
+    pub fn node_count(&self) -> usize {
+        self.exec.as_ref().map_or(self.ops.len(), cuda::GraphExec::node_count)
+    }
+
+    /// Queues one replay.
+    ///
+    /// # Errors
+    /// [`crate::Error::Misuse`] on a stream of another device or while it captures.
+    pub fn launch(&self, stream: &Stream) -> Result<()> {
+        self.device.check_same(&stream.device().0, "the stream")?;
+        stream.not_capturing("Graph::launch")?;
+        for memory in &self.memory {
+            memory.use_on(stream)?;
+        }
+        for link in &self.links {
+            stream.touch(link)?;
+        }
+        match (&stream.0.kind, &self.exec) {
+            // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for.
+            (Kind::Cuda(s), Some(exec)) => unsafe { exec.launch(s)? },
+            _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph of {} operations on {:?}", self.node_count(), self.device.0)
+    }
+}

@@ -1,0 +1,160 @@
+//! What `#[comm_kernel]` generates code against. Users meet these as bounds.
+
+use crate::buffer::Memory;
+use crate::{Device, Error, Result, Stream, Transport, View, ViewMut};
+use fusewire_device::args::RawSlice;
+use fusewire_device::element::Element;
+use fusewire_device::ops::Ops;
+use fusewire_device::schedule::{self, Grid, Params, Unpack};
+use fusewire_device::wait::Flow;
+use std::sync::Arc;
+
+/// PTX for one architecture.
+#[derive(Debug)]
+pub struct Image {
+    /// The oldest architecture it runs on, such as `sm_80`.
+    pub arch: &'static str,
+    /// The PTX.
+    pub text: &'static str,
+}
+
+/// One block of a kernel on a CPU thread. The pointer is to the `Params` of the entry's own types.
+pub type HostEntry = unsafe fn(Grid, *const u8) -> Flow;
+
+/// A compiled kernel for one schedule, transport and variant.
+#[derive(Debug)]
+pub struct Entry {
+    /// Symbol in the images.
+    pub symbol: &'static str,
+    /// Packs in flight: which variant it is.
+    pub unroll: u32,
+    /// PTX, empty for transports of the host.
+    pub images: &'static [Image],
+    /// The host twin, for transports of the host.
+    pub host: Option<HostEntry>,
+}
+
+/// A hook module or schedule function, for one element type.
+pub trait HookSet: Sized + 'static {
+    /// Arguments of a launch.
+    type Args<'a>: Arguments;
+    /// What crosses the wire.
+    type Wire: Element;
+    /// Path of the module.
+    const NAME: &'static str;
+    /// Element type of a generic module, else empty.
+    const ELEMENT: &'static str;
+    /// Differs when hooks or options do.
+    const FINGERPRINT: u64;
+}
+
+/// Compiled for schedule `S` on transport `X`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` was not compiled for `{S}` on transport `{X}`",
+    label = "no kernel for this transport",
+    note = "name it in the attribute: `#[comm_kernel(transports(..), schedules(..))]`"
+)]
+pub trait Supports<S, X: Transport>: HookSet {
+    /// The variants, the default first.
+    const ENTRIES: &'static [Entry];
+}
+
+/// Arguments of a launch: generated as `Launch`.
+pub trait Arguments {
+    /// What crosses to the device.
+    type Raw: Copy + Send + Sync + 'static;
+    /// Checks every buffer and takes its address.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] naming the field.
+    fn bind(&self, binder: &mut Binder) -> Result<Self::Raw>;
+    /// Elements of the field `input`, if there is one.
+    fn input_len(&self) -> Option<usize>;
+    /// Elements of the output, if there is one.
+    fn output_len(&self) -> Option<usize>;
+}
+
+struct Bound {
+    name: &'static str,
+    from: u64,
+    to: u64,
+    written: bool,
+    memory: Arc<Memory>,
+}
+
+/// Checks the buffers of one launch.
+pub struct Binder {
+    device: Device,
+    bound: Vec<Bound>,
+}
+
+impl Binder {
+    pub(crate) fn new(device: Device) -> Self {
+        Binder { device, bound: Vec::new() }
+    }
+
+    /// A buffer that hooks read.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if it is on another device, not aligned to 16 bytes, or overlaps one that is written.
+    pub fn read<T: Element>(&mut self, name: &'static str, view: &View<'_, T>) -> Result<RawSlice> {
+        self.bind::<T>(name, view.memory, view.address(), view.len(), false)
+    }
+
+    /// A buffer that hooks write.
+    ///
+    /// # Errors
+    /// As for [`Binder::read`]; it may overlap no other.
+    pub fn write<T: Element>(&mut self, name: &'static str, view: &ViewMut<'_, T>) -> Result<RawSlice> {
+        self.bind::<T>(name, view.memory, view.address(), view.len(), true)
+    }
+
+    fn bind<T: Element>(&mut self, name: &'static str, memory: &Arc<Memory>, address: u64, len: usize, written: bool) -> Result<RawSlice> {
+        self.device.check_same(memory.machine(), &format!("buffer `{name}`"))?;
+        if len > 0 && !address.is_multiple_of(16) {
+            let off = address % 16;
+            return Err(Error::misuse(format!(
+                "buffer `{name}` starts {off} bytes past a multiple of 16: slices of a launch start at a multiple of {} elements",
+                16 / T::SIZE
+            )));
+        }
+        let (from, to) = (address, address + (len * T::SIZE) as u64);
+        let clash = self.bound.iter().find(|b| (b.written || written) && b.from < to && from < b.to);
+        if let Some(other) = clash {
+            return Err(Error::misuse(format!("buffers `{}` and `{name}` overlap, and one of them is written", other.name)));
+        }
+        self.bound.push(Bound { name, from, to, written, memory: Arc::clone(memory) });
+        Ok(RawSlice { address, len: len as u64 })
+    }
+
+    /// Hands the buffers to a stream.
+    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
+        for b in &self.bound {
+            b.memory.use_on(stream)?;
+            stream.captured(|c| c.memory.push(Arc::clone(&b.memory)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn memory(self) -> Vec<Arc<Memory>> {
+        self.bound.into_iter().map(|b| b.memory).collect()
+    }
+}
+
+/// `all_to_all` on a CPU thread.
+///
+/// # Safety
+/// `params` points to `Params<O, H::Raw>` made by a checked launch.
+pub unsafe fn host_all_to_all<O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
+    // SAFETY: the caller's contract.
+    unsafe { schedule::all_to_all::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+}
+
+/// `sendrecv` on a CPU thread.
+///
+/// # Safety
+/// As for [`host_all_to_all`].
+pub unsafe fn host_sendrecv<O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
+    // SAFETY: the caller's contract.
+    unsafe { schedule::sendrecv::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+}

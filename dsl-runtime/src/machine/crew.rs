@@ -1,0 +1,148 @@
+//! The threads of a host stream: one for each block of the kernel that runs, all at once, since blocks wait for each other.
+
+use fusewire_device::wait::{Flow, abort_code, kind, record_panic};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::JoinHandle;
+
+/// A block's work.
+type Block<'a> = &'a (dyn Fn(u32) -> Flow + Sync);
+
+struct Round {
+    number: u64,
+    blocks: u32,
+    left: u32,
+    // Lives as long as `Crew::run`, which returns only when `left` is zero.
+    work: Option<Block<'static>>,
+    stop: bool,
+}
+
+struct Shared {
+    round: Mutex<Round>,
+    begin: Condvar,
+    done: Condvar,
+}
+
+/// Threads that run blocks.
+pub(crate) struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crew {
+    pub(crate) fn new() -> Self {
+        catch_panics_of_blocks();
+        let round = Round { number: 0, blocks: 0, left: 0, work: None, stop: false };
+        Crew { shared: Arc::new(Shared { round: Mutex::new(round), begin: Condvar::new(), done: Condvar::new() }), threads: Vec::new() }
+    }
+
+    /// Runs `work(block)` for every block at once and returns when all have ended. A panic is recorded as a fault of the kernel; then
+    /// `on_panic(rank, code)` tells the peers.
+    pub(crate) fn run(&mut self, blocks: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u64) + Sync)) {
+        let block = |block: u32| {
+            guarded(block, work, on_panic);
+            Ok(())
+        };
+        if blocks == 1 {
+            let _ = block(0);
+            return;
+        }
+        while self.threads.len() < blocks as usize {
+            let (shared, index) = (Arc::clone(&self.shared), self.threads.len() as u32);
+            let thread = std::thread::Builder::new().name(format!("block {index}")).stack_size(512 << 10);
+            match thread.spawn(move || member(&shared, index)) {
+                Ok(handle) => self.threads.push(handle),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        let whole: Block<'_> = &block;
+        // SAFETY: only the lifetime changes; the reference is taken back below, before `block` ends, when no thread uses it.
+        let whole: Block<'static> = unsafe { std::mem::transmute::<Block<'_>, Block<'static>>(whole) };
+        let mut round = lock(&self.shared.round);
+        round.number += 1;
+        (round.blocks, round.left, round.work) = (blocks, blocks, Some(whole));
+        self.shared.begin.notify_all();
+        while round.left > 0 {
+            round = self.shared.done.wait(round).unwrap_or_else(PoisonError::into_inner);
+        }
+        round.work = None;
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        lock(&self.shared.round).stop = true;
+        self.shared.begin.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn member(shared: &Shared, index: u32) {
+    let mut seen = 0;
+    loop {
+        let work = {
+            let mut round = lock(&shared.round);
+            loop {
+                if round.stop {
+                    return;
+                }
+                if round.number != seen {
+                    seen = round.number;
+                    if index < round.blocks {
+                        break round.work;
+                    }
+                }
+                round = shared.begin.wait(round).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        if let Some(work) = work {
+            let _ = work(index);
+        }
+        let mut round = lock(&shared.round);
+        round.left -= 1;
+        if round.left == 0 {
+            shared.done.notify_all();
+        }
+    }
+}
+
+thread_local! {
+    static IN_BLOCK: Cell<bool> = const { Cell::new(false) };
+    static PANIC: RefCell<Option<(String, u32, u32)>> = const { RefCell::new(None) };
+}
+
+/// The place of a panic in a block goes into the fault instead of to standard error.
+fn catch_panics_of_blocks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IN_BLOCK.get() {
+                before(info);
+            } else if let Some(at) = info.location() {
+                PANIC.set(Some((at.file().to_string(), at.line(), at.column())));
+            }
+        }));
+    });
+}
+
+fn guarded(block: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u64) + Sync)) {
+    IN_BLOCK.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(block)));
+    IN_BLOCK.set(false);
+    let armed = fusewire_device::arch::take_armed();
+    if outcome.is_err()
+        && let Some((control, rank, block)) = armed
+    {
+        let (file, line, column) = PANIC.take().unwrap_or_default();
+        record_panic(&control, rank, block, &file, line, column);
+        on_panic(abort_code(rank, kind::PANIC));
+    }
+}

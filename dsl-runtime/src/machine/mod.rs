@@ -1,0 +1,91 @@
+//! Where kernels run: CPU threads or a GPU.
+
+mod crew;
+mod worker;
+
+pub(crate) use crew::Crew;
+pub(crate) use worker::{Op, Worker};
+
+use crate::{Buffer, Error, Result, Stream, Transport};
+use fusewire_device::element::Element;
+use fusewire_transports::host::Machine;
+
+/// A place that holds buffers and runs streams: the host's threads, or one GPU.
+#[derive(Clone, Debug)]
+pub struct Device(pub(crate) Machine);
+
+impl Device {
+    /// CPU threads; each block of a kernel is one.
+    pub fn host() -> Device {
+        Device(Machine::Host)
+    }
+
+    /// A GPU by its number.
+    ///
+    /// # Errors
+    /// [`Error::Device`] without CUDA, or if there is no such GPU.
+    pub fn cuda(ordinal: usize) -> Result<Device> {
+        let device = fusewire_driver::Driver::load()?.device(ordinal)?;
+        Ok(Device(Machine::Cuda(fusewire_driver::Context::new(&device)?)))
+    }
+
+    /// Where kernels on a transport run.
+    pub fn of(transport: &impl Transport) -> Device {
+        Device(transport.link().machine().clone())
+    }
+
+    /// A new stream.
+    ///
+    /// # Errors
+    /// If the driver or the system has no room for it.
+    pub fn stream(&self) -> Result<Stream> {
+        Stream::new(self)
+    }
+
+    /// A buffer of `len` zeroed elements.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::new(self, len)
+    }
+
+    /// A buffer with these elements.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn buffer_from<T: Element>(&self, values: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = Buffer::new(self, values.len())?;
+        buffer.fill_from(values)?;
+        Ok(buffer)
+    }
+
+    /// Streaming multiprocessors, or cores.
+    pub fn processors(&self) -> usize {
+        match &self.0 {
+            Machine::Host => std::thread::available_parallelism().map_or(1, usize::from),
+            Machine::Cuda(c) => c.device().sm_count() as usize,
+        }
+    }
+
+    pub(crate) fn check_same(&self, other: &Machine, what: &str) -> Result<()> {
+        match (&self.0, other) {
+            (Machine::Host, Machine::Host) => Ok(()),
+            (Machine::Cuda(a), Machine::Cuda(b)) if a == b => Ok(()),
+            (a, b) => Err(Error::misuse(format!("{what} is on {b:?}, but the kernel runs on {a:?}"))),
+        }
+    }
+}
+
+/// Bytes of elements. Every element type is plain.
+pub(crate) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
+    // SAFETY: `Element` is sealed; all its types are plain numbers without padding.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// Bytes of elements, to be written.
+pub(crate) fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as for `bytes_of`, and every bit pattern is a value.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}
+

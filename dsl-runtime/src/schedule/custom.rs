@@ -1,0 +1,50 @@
+//! A schedule of the user's own.
+
+use super::LaunchOptions;
+use super::prepared::Prepared;
+use crate::kernel::{HookSet, Supports};
+use crate::{Error, Result, Stream, Transport};
+use std::marker::PhantomData;
+
+/// The schedule, as a type.
+#[derive(Debug)]
+pub struct Custom;
+
+/// A schedule function on a transport.
+pub struct CustomLauncher<X: Transport, H> {
+    prepared: Prepared<X>,
+    hooks: PhantomData<H>,
+}
+
+impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
+    #[doc(hidden)]
+    pub fn new(transport: &X) -> Result<Self>
+    where
+        H: Supports<Custom, X>,
+    {
+        Ok(Self { prepared: Prepared::new::<Custom, H>(transport, "custom")?, hooks: PhantomData })
+    }
+
+    /// Queues the schedule with `blocks` blocks. Blocks that use tiles work the channel of their index, so there are at most as many as
+    /// the transport has channels.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before anything is launched: buffers that overlap, are unaligned or elsewhere, more blocks than the device
+    /// holds at once. Faults of the kernel itself come from [`Stream::synchronize`].
+    pub fn launch(&self, stream: &Stream, blocks: u32, args: H::Args<'_>) -> Result<()> {
+        self.launch_with(stream, blocks, args, &LaunchOptions::default())
+    }
+
+    /// As [`CustomLauncher::launch`], with options.
+    ///
+    /// # Errors
+    /// As for [`CustomLauncher::launch`].
+    pub fn launch_with(&self, stream: &Stream, blocks: u32, args: H::Args<'_>, options: &LaunchOptions) -> Result<()> {
+        if blocks == 0 {
+            return Err(Error::misuse("0 blocks; a launch has at least one"));
+        }
+        let plan = self.prepared.plan::<H>(options.elements.unwrap_or(0), options, |_| blocks)?;
+        let shape = self.prepared.shape(&plan, options)?;
+        self.prepared.launch(stream, &args, &plan, shape, options)
+    }
+}

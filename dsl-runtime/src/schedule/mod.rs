@@ -1,0 +1,83 @@
+//! Launchers: a schedule, a hook set and a transport, ready to launch.
+
+mod all_to_all;
+mod custom;
+mod prepared;
+mod sendrecv;
+
+pub use all_to_all::{AllToAll, AllToAllLauncher};
+pub use custom::{Custom, CustomLauncher};
+pub use prepared::Plan;
+pub use sendrecv::{SendRecv, SendRecvLauncher};
+
+use std::time::Duration;
+
+/// What a launch may be told beside its arguments. Equal on all ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// Elements of one peer's chunk; by default the output's (or the input's) length divided by the ranks.
+    pub elements: Option<usize>,
+    /// Rows and columns of a chunk, for hooks that ask `ctx.rows`, `ctx.cols` or `ctx.row_col()`.
+    pub shape: Option<(usize, usize)>,
+    /// Channels to each peer; by default chosen from the size.
+    pub channels: Option<u32>,
+    /// Threads of a block, a multiple of 32 up to 512; on the host always 1.
+    pub threads: Option<u32>,
+    /// Bytes that travel together on a channel; by default a quarter of its staging.
+    pub chunk: Option<usize>,
+    /// The variant with that many packs in flight; by default the first.
+    pub unroll: Option<u32>,
+    /// How long one wait may last; by default the transport's.
+    pub deadline: Option<Duration>,
+}
+
+impl LaunchOptions {
+    /// Sets the elements of one peer's chunk.
+    #[must_use]
+    pub fn elements(mut self, elements: usize) -> Self {
+        self.elements = Some(elements);
+        self
+    }
+
+    /// Sets rows and columns of a chunk.
+    #[must_use]
+    pub fn shape(mut self, rows: usize, cols: usize) -> Self {
+        self.shape = Some((rows, cols));
+        self
+    }
+
+    /// Sets the channels to each peer.
+    #[must_use]
+    pub fn channels(mut self, channels: u32) -> Self {
+        self.channels = Some(channels);
+        self
+    }
+
+    /// Sets the threads of a block.
+    #[must_use]
+    pub fn threads(mut self, threads: u32) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Sets the bytes that travel together.
+    #[must_use]
+    pub fn chunk(mut self, bytes: usize) -> Self {
+        self.chunk = Some(bytes);
+        self
+    }
+
+    /// Chooses a variant.
+    #[must_use]
+    pub fn unroll(mut self, packs: u32) -> Self {
+        self.unroll = Some(packs);
+        self
+    }
+
+    /// Sets the deadline of waits.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+}

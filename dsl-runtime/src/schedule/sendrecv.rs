@@ -1,0 +1,106 @@
+//! One chunk to a peer, one from a peer, or either.
+
+use super::LaunchOptions;
+use super::prepared::{Plan, Prepared};
+use crate::kernel::{Arguments, HookSet, Supports};
+use crate::{Error, Result, Stream, Transport};
+use fusewire_device::schedule::{NOBODY, Shape};
+use std::marker::PhantomData;
+
+/// The schedule, as a type.
+#[derive(Debug)]
+pub struct SendRecv;
+
+/// Send and receive with hooks `H` on a transport.
+pub struct SendRecvLauncher<X: Transport, H> {
+    prepared: Prepared<X>,
+    hooks: PhantomData<H>,
+}
+
+impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
+    #[doc(hidden)]
+    pub fn new(transport: &X) -> Result<Self>
+    where
+        H: Supports<SendRecv, X>,
+    {
+        Ok(Self { prepared: Prepared::new::<SendRecv, H>(transport, "sendrecv")?, hooks: PhantomData })
+    }
+
+    /// Queues a send to `peer`: `input` (or the output's length, or the options') says how many elements.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before anything is launched, as for
+    /// [`AllToAllLauncher::launch`](super::AllToAllLauncher::launch); also for a peer that is this rank or no rank.
+    pub fn send(&self, stream: &Stream, peer: usize, args: H::Args<'_>) -> Result<()> {
+        self.launch_with(stream, Some(peer), None, args, &LaunchOptions::default())
+    }
+
+    /// Queues a receive from `peer`: the output's length says how many elements.
+    ///
+    /// # Errors
+    /// As for [`SendRecvLauncher::send`].
+    pub fn recv(&self, stream: &Stream, peer: usize, args: H::Args<'_>) -> Result<()> {
+        self.launch_with(stream, None, Some(peer), args, &LaunchOptions::default())
+    }
+
+    /// Queues a send to one peer and a receive of as many elements from another (or the same), at once.
+    ///
+    /// # Errors
+    /// As for [`SendRecvLauncher::send`].
+    pub fn sendrecv(&self, stream: &Stream, send_peer: usize, recv_peer: usize, args: H::Args<'_>) -> Result<()> {
+        self.launch_with(stream, Some(send_peer), Some(recv_peer), args, &LaunchOptions::default())
+    }
+
+    /// Any of the three, with options.
+    ///
+    /// # Errors
+    /// As for [`SendRecvLauncher::send`], and options that cannot be.
+    pub fn launch_with(
+        &self,
+        stream: &Stream,
+        send_peer: Option<usize>,
+        recv_peer: Option<usize>,
+        args: H::Args<'_>,
+        options: &LaunchOptions,
+    ) -> Result<()> {
+        for peer in [send_peer, recv_peer].into_iter().flatten() {
+            if peer >= self.prepared.world() {
+                return Err(Error::misuse(format!("peer {peer} in a world of {} ranks", self.prepared.world())));
+            }
+            if peer == self.prepared.rank() {
+                return Err(Error::misuse(format!("rank {peer} cannot send to itself; `all_to_all` copies a rank's own chunk")));
+            }
+        }
+        let (plan, mut shape) = self.cut(send_peer.is_some(), recv_peer.is_some(), &args, options)?;
+        if plan.elements == 0 || plan.blocks == 0 {
+            return Ok(());
+        }
+        shape.send_peer = send_peer.map_or(NOBODY, |p| p as u32);
+        shape.recv_peer = recv_peer.map_or(NOBODY, |p| p as u32);
+        self.prepared.launch(stream, &args, &plan, shape, options)
+    }
+
+    fn cut(&self, sends: bool, receives: bool, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+        let (input, output) = (args.input_len(), args.output_len());
+        let elements = match (options.elements, sends, receives) {
+            (Some(n), ..) => Some(n),
+            (None, true, true) => match (input, output) {
+                (Some(i), Some(o)) if i != o => {
+                    return Err(Error::misuse(format!(
+                        "{i} elements to send and {o} to receive in one `sendrecv`: make them equal, or launch `send` and `recv` on two transports"
+                    )));
+                }
+                _ => output.or(input),
+            },
+            (None, true, false) => input.or(output),
+            (None, false, _) => output.or(input),
+        };
+        let Some(elements) = elements else {
+            return Err(Error::misuse("the arguments have neither `output` nor `input`: say `LaunchOptions::elements`"));
+        };
+        let ends = u32::from(sends) + u32::from(receives);
+        let plan = self.prepared.plan::<H>(elements, options, |channels| ends * channels)?;
+        let shape = self.prepared.shape(&plan, options)?;
+        Ok((plan, shape))
+    }
+}

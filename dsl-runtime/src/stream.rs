@@ -1,0 +1,189 @@
+//! Streams: work in order, on the host as on a GPU.
+
+use crate::buffer::Memory;
+use crate::machine::{Op, Worker};
+use crate::{Device, Error, Graph, Result};
+use fusewire_driver as cuda;
+use fusewire_transports::host::{Link, Machine};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A queue of copies, launches and graphs that run in order.
+#[derive(Clone)]
+pub struct Stream(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) device: Device,
+    pub(crate) kind: Kind,
+    /// Links whose kernels were queued since the last synchronisation.
+    links: Mutex<Vec<Arc<Link>>>,
+    capture: Mutex<Option<Captured>>,
+}
+
+pub(crate) enum Kind {
+    Host(Worker),
+    Cuda(cuda::Stream),
+}
+
+/// What a capture has collected: operations (host), and what must outlive the graph.
+#[derive(Default)]
+pub(crate) struct Captured {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) links: Vec<Arc<Link>>,
+    pub(crate) memory: Vec<Arc<Memory>>,
+    pub(crate) modules: Vec<cuda::Function>,
+}
+
+impl Stream {
+    pub(crate) fn new(device: &Device) -> Result<Self> {
+        let kind = match &device.0 {
+            Machine::Host => {
+                Kind::Host(Worker::new().map_err(|source| Error::System { what: "starting a stream's thread".into(), source })?)
+            }
+            Machine::Cuda(context) => Kind::Cuda(cuda::Stream::new(context)?),
+        };
+        Ok(Stream(Arc::new(Inner { device: device.clone(), kind, links: Mutex::default(), capture: Mutex::default() })))
+    }
+
+    /// Where the stream's work runs.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Waits for everything queued so far.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] if a kernel was aborted, [`Error::Lost`] if a rank died, [`Error::Device`] if the GPU failed;
+    /// [`Error::Misuse`] while the stream is capturing.
+    pub fn synchronize(&self) -> Result<()> {
+        self.not_capturing("synchronize")?;
+        self.wait_idle()?;
+        self.check_links()
+    }
+
+    /// As [`Stream::synchronize`]; gives up waiting after `limit`, with the work still queued.
+    ///
+    /// # Errors
+    /// As for [`Stream::synchronize`], and [`Error::Misuse`] when `limit` has passed.
+    pub fn synchronize_within(&self, limit: Duration) -> Result<()> {
+        self.not_capturing("synchronize")?;
+        match &self.0.kind {
+            Kind::Host(worker) if !worker.wait(Some(limit)) => {
+                return Err(Error::misuse(format!("the stream was still busy after {limit:?}; nothing was cancelled")));
+            }
+            Kind::Host(_) => {}
+            Kind::Cuda(stream) => stream.synchronize_deadline(limit)?,
+        }
+        self.check_links()
+    }
+
+    /// Records what `body` queues as a graph instead of running it.
+    ///
+    /// # Errors
+    /// Those of `body`; the stream is usable again in any case.
+    pub fn capture(&self, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        {
+            let mut capture = lock(&self.0.capture);
+            if capture.is_some() {
+                return Err(Error::misuse("the stream is capturing already"));
+            }
+            *capture = Some(Captured::default());
+        }
+        let graph = match &self.0.kind {
+            Kind::Host(_) => body().map(|()| None),
+            Kind::Cuda(stream) => stream.capture(cuda::CaptureMode::ThreadLocal, |_| body()).map(Some),
+        };
+        let captured = lock(&self.0.capture).take().unwrap_or_default();
+        Graph::new(self.device(), graph?, captured)
+    }
+
+    /// Whether the stream is recording a graph.
+    pub fn is_capturing(&self) -> bool {
+        lock(&self.0.capture).is_some()
+    }
+
+    /// Waits without looking for faults.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        match &self.0.kind {
+            Kind::Host(worker) => {
+                worker.wait(None);
+                Ok(())
+            }
+            Kind::Cuda(stream) => Ok(stream.synchronize()?),
+        }
+    }
+
+    fn check_links(&self) -> Result<()> {
+        let links = std::mem::take(&mut *lock(&self.0.links));
+        let mut first = Ok(());
+        for link in links {
+            let verdict = link.check();
+            if first.is_ok() {
+                first = verdict;
+            }
+        }
+        Ok(first?)
+    }
+
+    pub(crate) fn not_capturing(&self, what: &str) -> Result<()> {
+        match self.is_capturing() {
+            true => Err(Error::misuse(format!("`{what}` waits for the stream, which cannot be done while it is capturing a graph"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Queues a host operation, or records it.
+    pub(crate) fn push(&self, op: Op) {
+        if let Some(captured) = &mut *lock(&self.0.capture) {
+            captured.ops.push(op);
+        } else if let Kind::Host(worker) = &self.0.kind {
+            worker.push(op);
+        }
+    }
+
+    /// Runs `keep` on the capture, if there is one.
+    pub(crate) fn captured(&self, keep: impl FnOnce(&mut Captured)) {
+        if let Some(captured) = &mut *lock(&self.0.capture) {
+            keep(captured);
+        }
+    }
+
+    /// Notes that a kernel on `link` is queued: two streams' kernels on one link would break its channels, so the other stream is
+    /// waited for.
+    pub(crate) fn touch(&self, link: &Arc<Link>) -> Result<()> {
+        if self.is_capturing() {
+            self.captured(|c| {
+                if !c.links.iter().any(|l| Arc::ptr_eq(l, link)) {
+                    c.links.push(Arc::clone(link));
+                }
+            });
+            return Ok(());
+        }
+        let before = link.swap_stream(self.0.clone());
+        if let Some(other) = before.and_then(|s| s.downcast::<Inner>().ok())
+            && !Arc::ptr_eq(&other, &self.0)
+        {
+            Stream(other).wait_idle()?;
+        }
+        let mut links = lock(&self.0.links);
+        if !links.iter().any(|l| Arc::ptr_eq(l, link)) {
+            links.push(Arc::clone(link));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is(&self, other: &Stream) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream on {:?}", self.0.device.0)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,87 @@
+//! The notice board: every rank's abort record, readable by all ranks of the host.
+
+use super::{Mapping, Result};
+use fusewire_device::wait::{AbortRecord, FILLED};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const BYTES: usize = 4096;
+
+/// One page per rank of the host.
+#[derive(Debug)]
+pub struct Board {
+    pages: Vec<Option<Mapping>>,
+    rank: usize,
+}
+
+impl Board {
+    /// This rank's page.
+    pub(crate) fn page() -> Result<Mapping> {
+        Mapping::create(BYTES)
+    }
+
+    /// Maps the peers' pages; `None` for ranks that cannot share memory.
+    pub(crate) fn new(rank: usize, own: Mapping, peers: Vec<Option<OwnedFd>>) -> Result<Self> {
+        let mut pages = Vec::with_capacity(peers.len());
+        let mut own = Some(own);
+        for (r, fd) in peers.into_iter().enumerate() {
+            pages.push(match fd {
+                _ if r == rank => own.take(),
+                Some(fd) => Some(Mapping::map(fd, BYTES)?),
+                None => None,
+            });
+        }
+        Ok(Board { pages, rank })
+    }
+
+    /// Address of this rank's record.
+    pub fn own_record(&self) -> u64 {
+        self.pages[self.rank].as_ref().map_or(0, Mapping::address)
+    }
+
+    /// The record of `rank`, if it is complete within `patience`.
+    pub(crate) fn read(&self, rank: usize, patience: Duration) -> Option<AbortRecord> {
+        let page = self.pages.get(rank)?.as_ref()?;
+        let at = page.address() as *mut AbortRecord;
+        let start = Instant::now();
+        loop {
+            // SAFETY: a live page, aligned; the state word is accessed by atomics alone.
+            let state = unsafe { AtomicU32::from_ptr(&raw mut (*at).state) };
+            if state.load(Ordering::Acquire) == FILLED {
+                // SAFETY: complete, and not written again before the next `renew`.
+                return Some(unsafe { at.read_volatile() });
+            }
+            if start.elapsed() >= patience {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Posts a record that a kernel left elsewhere.
+    pub(crate) fn post(&self, record: &AbortRecord) {
+        let at = self.own_record() as *mut AbortRecord;
+        if at.is_null() {
+            return;
+        }
+        // SAFETY: this rank's own live page; readers look at the state first.
+        unsafe {
+            let state = AtomicU32::from_ptr(&raw mut (*at).state);
+            if state.load(Ordering::Acquire) == FILLED {
+                return;
+            }
+            at.write_volatile(AbortRecord { state: 0, ..*record });
+            state.store(FILLED, Ordering::Release);
+        }
+    }
+
+    /// Empties this rank's record.
+    pub(crate) fn clear(&self) {
+        let at = self.own_record() as *mut AbortRecord;
+        if !at.is_null() {
+            // SAFETY: this rank's own live page; all ranks are between two barriers of `renew`.
+            unsafe { at.write_volatile(AbortRecord::EMPTY) };
+        }
+    }
+}

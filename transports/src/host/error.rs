@@ -1,0 +1,48 @@
+//! Errors of transports, by who is to blame.
+
+use super::Fault;
+
+/// Shorthand.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong with a transport.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller asked for something that cannot be.
+    #[error("{what}")]
+    Misuse {
+        /// What, and what to do instead.
+        what: String,
+    },
+    /// A kernel ended before its work was done, on this rank or on a peer. The transport is poisoned until `renew`.
+    #[error(transparent)]
+    Fault(#[from] Box<Fault>),
+    /// A rank is gone. The transport is of no further use.
+    #[error("rank {rank} is lost; kernels on this transport were told to stop")]
+    Lost {
+        /// The rank.
+        rank: usize,
+    },
+    /// Ranks disagree, are missing or are lost.
+    #[error(transparent)]
+    World(#[from] fusewire_world::Error),
+    /// The CUDA driver refused something.
+    #[error(transparent)]
+    Cuda(#[from] fusewire_driver::Error),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: String,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Error {
+        let what = what.into();
+        move |errno| Error::System { what, source: errno.into() }
+    }
+}

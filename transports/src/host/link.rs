@@ -1,0 +1,218 @@
+//! A rank's end of a transport: what launches, graphs and the transport itself share.
+
+use super::{Board, Error, Fault, Options, Result};
+use fusewire_device::mapped::Layout;
+use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
+use fusewire_world::World;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Where kernels on a transport run.
+#[derive(Clone)]
+pub enum Machine {
+    /// CPU threads, a block each.
+    Host,
+    /// A GPU.
+    Cuda(fusewire_driver::Context),
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Machine::Host => f.write_str("host"),
+            Machine::Cuda(c) => write!(f, "{}", c.device()),
+        }
+    }
+}
+
+/// Something whose kernels may have been aborted: asked after a stream has been waited for.
+pub trait Health: Send + Sync {
+    /// The fault, if there is one.
+    ///
+    /// # Errors
+    /// The fault.
+    fn check(&self) -> Result<()>;
+}
+
+/// Symmetric memory as one rank sees it. Implemented by each transport's host half.
+pub trait Region: Send + Sync {
+    /// The abort word of this rank.
+    ///
+    /// # Errors
+    /// If it cannot be read: the context is lost, say.
+    fn abort_word(&self) -> Result<u64>;
+    /// Sets this rank's abort word if it is zero, while kernels run.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn raise_abort(&self, code: u64) -> Result<()>;
+    /// Zeroes control words, lines and state of this rank's region, and the kernels' record if it is not on the board.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn clear(&self) -> Result<()>;
+    /// The record that kernels fill, if it is not on the board.
+    fn record(&self) -> Option<AbortRecord>;
+    /// Address of that record as kernels see it; `None` if the board's is to be used.
+    fn record_address(&self) -> Option<u64>;
+    /// Address of this rank's region as its kernels see it.
+    fn own_address(&self) -> u64;
+    /// Address, for kernels, of the table of all ranks' regions.
+    fn table_address(&self) -> u64;
+}
+
+/// A rank's end of a transport.
+pub struct Link {
+    name: &'static str,
+    world: World,
+    options: Options,
+    layout: Layout,
+    machine: Machine,
+    board: Board,
+
+    region: Box<dyn Region>,
+    kernels: AtomicU64,
+    last_stream: Mutex<Option<Arc<dyn std::any::Any + Send + Sync>>>,
+    launches: AtomicUsize,
+}
+
+impl Link {
+    pub(crate) fn new(
+        name: &'static str,
+        world: &World,
+        options: Options,
+        layout: Layout,
+        machine: Machine,
+        board: Board,
+        region: Box<dyn Region>,
+    ) -> Arc<Self> {
+        let link = Arc::new(Link {
+            name,
+            world: world.clone(),
+            options,
+            layout,
+            machine,
+            board,
+            region,
+            kernels: AtomicU64::new(0),
+            last_stream: Mutex::new(None),
+            launches: AtomicUsize::new(0),
+        });
+        // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
+        let weak = Arc::downgrade(&link);
+        world.on_lost(move |rank, _why| {
+            if let Some(link) = weak.upgrade() {
+                let _ = link.region.raise_abort(abort_code(rank as u32, kind::LOST));
+            }
+        });
+        link
+    }
+
+    /// The transport's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The world it was made in.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// What the rendezvous was asked for.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The layout of every rank's region.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Where kernels run.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// This rank's region.
+    pub fn region(&self) -> &dyn Region {
+        &*self.region
+    }
+
+    /// Control words for a launch.
+    pub fn control(&self, deadline: Option<Duration>) -> Control {
+        let record = self.region.record_address().unwrap_or_else(|| self.board.own_record());
+        let deadline = deadline.unwrap_or(self.options.deadline);
+        Control {
+            abort: self.region.own_address() + self.layout.abort(),
+            record,
+            deadline_ns: deadline.as_nanos().min(u128::from(u64::MAX)) as u64,
+        }
+    }
+
+    /// Numbers kernels as they are prepared on this transport; equal on all ranks, which prepare them in the same order.
+    pub fn next_kernel(&self) -> u64 {
+        self.kernels.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Exchanges the stream that the last launch went to: launches on a transport must not overlap.
+    pub fn swap_stream(&self, stream: Arc<dyn std::any::Any + Send + Sync>) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        self.last_stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(stream)
+    }
+
+    /// See [`super::Transport::check`].
+    ///
+    /// # Errors
+    /// The fault, or a lost rank.
+    pub fn check(&self) -> Result<()> {
+        let Some((rank, why)) = read_abort_code(self.region.abort_word()?) else { return Ok(()) };
+        let (rank, me) = (rank as usize, self.world.rank());
+        if let Some(record) = self.region.record() {
+            self.board.post(&record);
+        }
+        if why == kind::LOST {
+            return Err(Error::Lost { rank });
+        }
+        // A peer's host posts its record when it waits for its own stream; a rank's own record is there already.
+        let record = self.board.read(rank, Duration::from_secs(if rank == me { 1 } else { 2 }));
+        let fault = match record {
+            Some(record) => Fault::read(self.name, me, &record),
+            None => Fault { transport: self.name, reader: me, rank, operation: None },
+        };
+        Err(Box::new(fault).into())
+    }
+
+    /// See [`super::Transport::renew`].
+    ///
+    /// # Errors
+    /// If a rank is lost or does not come.
+    pub fn renew(&self) -> Result<()> {
+        self.world.barrier()?;
+        self.region.clear()?;
+        self.board.clear();
+        self.world.barrier()?;
+        Ok(())
+    }
+}
+
+impl Health for Link {
+    fn check(&self) -> Result<()> {
+        Link::check(self)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, size) = (self.world.rank(), self.world.size());
+        write!(f, "{} on {:?}, rank {rank} of {size}", self.name, self.machine)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Nobody unmaps before every rank is done or known to be lost.
+        let _ = self.world.teardown_barrier();
+    }
+}

@@ -1,0 +1,76 @@
+//! What the host halves share: options, the collective set-up of a region, faults, tear-down.
+
+mod board;
+mod error;
+mod fault;
+mod link;
+mod mapping;
+mod options;
+
+pub use board::Board;
+pub use error::{Error, Result};
+pub use fault::{Fault, Operation};
+pub use link::{Health, Link, Machine, Region};
+pub use mapping::Mapping;
+pub use options::Options;
+
+use fusewire_device::ops::Ops;
+use std::sync::Arc;
+
+/// A transport: made by a collective `rendezvous`, owned by the user, named by kernels as a type.
+///
+/// The device operations are an associated type: a kernel launched on `X` was compiled for `X::Ops`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transport",
+    label = "expected `Shm`, `Nvl`, or another type that implements `Transport`"
+)]
+pub trait Transport: Send + Sync + 'static {
+    /// The device half.
+    type Ops: Ops + bytemuck::Pod;
+    /// As users name it.
+    const NAME: &'static str;
+
+    /// State shared with launches and graphs, which may outlive the transport.
+    fn link(&self) -> &Arc<Link>;
+    /// The device half for this rank's kernels.
+    fn ops(&self) -> Self::Ops;
+
+    /// This rank.
+    fn rank(&self) -> usize {
+        self.link().world().rank()
+    }
+    /// Ranks.
+    fn world_size(&self) -> usize {
+        self.link().world().size()
+    }
+    /// Whether a kernel on this transport was aborted, on this rank or on a peer.
+    ///
+    /// # Errors
+    /// The fault, for as long as the transport is poisoned: until [`Transport::renew`].
+    fn check(&self) -> Result<()> {
+        self.link().check()
+    }
+    /// Agrees the transport anew after a fault: lines, positions and records start from zero. Collective, with no kernel running on
+    /// any rank.
+    ///
+    /// # Errors
+    /// If a rank is lost or does not come.
+    fn renew(&self) -> Result<()> {
+        self.link().renew()
+    }
+}
+
+/// Compares the protocol and a layout over all ranks.
+pub(crate) fn agree(world: &fusewire_world::World, topic: &str, layout: &fusewire_device::mapped::Layout) -> Result<()> {
+    world.agree(
+        topic,
+        &[
+            ("protocol version", fusewire_device::PROTOCOL.to_string()),
+            ("channels", layout.channels.to_string()),
+            ("bytes per channel", layout.window.to_string()),
+            ("signals", layout.signals.to_string()),
+            ("heap bytes", layout.heap.to_string()),
+        ],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What a rendezvous is asked for; equal on all ranks.
+
+use super::{Error, Result};
+use fusewire_device::mapped::Layout;
+use std::time::Duration;
+
+/// Geometry and deadlines of a transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Staging for each peer and direction, in bytes; cut into channels.
+    pub per_peer_bytes: usize,
+    /// Channels to each peer: the most blocks that can work for one peer and direction at once.
+    pub channels: u32,
+    /// Signals from each peer for schedules of one's own.
+    pub signals: u32,
+    /// Symmetric heap of each rank in bytes, for raw `put` and `get`.
+    pub heap_bytes: usize,
+    /// How long one wait in a kernel may last.
+    pub deadline: Duration,
+}
+
+impl Options {
+    /// Options with `per_peer_bytes` of staging and defaults for the rest.
+    pub fn per_peer(bytes: usize) -> Self {
+        Options { per_peer_bytes: bytes, ..Self::default() }
+    }
+
+    /// Sets the number of channels.
+    #[must_use]
+    pub fn channels(mut self, channels: u32) -> Self {
+        self.channels = channels;
+        self
+    }
+
+    /// Sets the number of user signals from each peer.
+    #[must_use]
+    pub fn signals(mut self, signals: u32) -> Self {
+        self.signals = signals;
+        self
+    }
+
+    /// Sets the size of the symmetric heap.
+    #[must_use]
+    pub fn heap(mut self, bytes: usize) -> Self {
+        self.heap_bytes = bytes;
+        self
+    }
+
+    /// Sets the deadline of waits in kernels.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The layout of every rank's region.
+    ///
+    /// # Errors
+    /// If the staging is too small for the channels, or a number is zero or too large.
+    pub fn layout(&self, world: usize) -> Result<Layout> {
+        let misuse = |what: String| Err(Error::Misuse { what });
+        if self.channels == 0 || self.channels > 4096 {
+            return misuse(format!("{} channels; a transport has 1 to 4096", self.channels));
+        }
+        if self.signals > 4096 {
+            return misuse(format!("{} signals from each peer; a transport has at most 4096", self.signals));
+        }
+        let per_channel = self.per_peer_bytes / self.channels as usize;
+        if per_channel < 1024 {
+            return misuse(format!(
+                "{} bytes per peer are {per_channel} for each of {} channels; a channel needs at least 1024. Give more bytes or fewer channels",
+                self.per_peer_bytes, self.channels
+            ));
+        }
+        if self.deadline.is_zero() || self.deadline > Duration::from_secs(24 * 3600) {
+            return misuse(format!("a deadline of {:?}; waits last between 1 ns and a day", self.deadline));
+        }
+        let Ok(world) = u32::try_from(world) else { return misuse(format!("a world of {world} ranks")) };
+        Ok(Layout {
+            world,
+            channels: self.channels,
+            signals: self.signals,
+            reserved: 0,
+            window: 1 << per_channel.ilog2(),
+            heap: (self.heap_bytes as u64).next_multiple_of(128),
+        })
+    }
+}
+
+impl Default for Options {
+    /// 16 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap; waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
+    fn default() -> Self {
+        let ms = std::env::var("FUSEWIRE_DEADLINE_MS").ok().and_then(|v| v.parse().ok()).unwrap_or(10_000);
+        Options {
+            per_peer_bytes: 16 << 20,
+            channels: 16,
+            signals: 8,
+            heap_bytes: 1 << 20,
+            deadline: Duration::from_millis(ms),
+        }
+    }
+}
+
+impl From<usize> for Options {
+    fn from(per_peer_bytes: usize) -> Self {
+        Options::per_peer(per_peer_bytes)
+    }
+}

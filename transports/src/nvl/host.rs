@@ -1,0 +1,205 @@
+//! Host half: a CUDA VMM allocation per rank, exported as a file descriptor, mapped by all.
+
+use super::NvlOps;
+use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Transport};
+use fusewire_device::mapped::Mapped;
+use fusewire_device::wait::{AbortRecord, FILLED};
+use fusewire_driver::memory::{DeviceMemory, DeviceRegion, PinnedMemory, SharedMemory};
+use fusewire_driver::{Context, Driver};
+use fusewire_world::World;
+use serde::{Deserialize, Serialize};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// GPUs that reach each other's memory, over NVLink or PCIe peer access. Ranks are threads or processes of one host.
+#[derive(Debug)]
+pub struct Nvl {
+    link: Arc<Link>,
+}
+
+#[derive(Serialize, Deserialize, Clone, PartialEq)]
+struct Card {
+    ordinal: usize,
+    bus: String,
+    error: Option<String>,
+}
+
+impl Nvl {
+    /// Makes the transport on the GPU of this rank's place on its host (`local_rank`, modulo the GPUs there are). Collective.
+    ///
+    /// # Errors
+    /// As for [`Nvl::rendezvous_on`]; and a missing or old CUDA driver, on every rank.
+    pub fn rendezvous(world: &World, options: impl Into<Options>) -> Result<Nvl> {
+        let open = || -> fusewire_driver::Result<Context> {
+            let driver = Driver::load()?;
+            let count = driver.device_count()?.max(1);
+            Context::new(&driver.device(world.local_rank() % count)?)
+        };
+        Self::with(world, open(), options.into())
+    }
+
+    /// Makes the transport on a GPU of the caller's choice. Collective: all ranks call it, with equal options.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for options that cannot be, ranks on other hosts, and GPUs that do not reach each other (the error names the
+    /// pair); [`Error::World`] when options differ over ranks or a rank is missing; [`Error::Cuda`] when the driver refuses.
+    pub fn rendezvous_on(world: &World, context: &Context, options: impl Into<Options>) -> Result<Nvl> {
+        Self::with(world, Ok(context.clone()), options.into())
+    }
+
+    fn with(world: &World, context: fusewire_driver::Result<Context>, options: Options) -> Result<Nvl> {
+        let layout = options.layout(world.size())?;
+        crate::host::agree(world, "nvl rendezvous", &layout)?;
+        // Every rank learns of every rank's GPU, or of why it has none: nobody is left waiting.
+        let card = match &context {
+            Ok(c) => Card { ordinal: c.device().ordinal(), bus: c.device().pci_bus_id().to_string(), error: None },
+            Err(e) => Card { ordinal: 0, bus: String::new(), error: Some(e.to_string()) },
+        };
+        let cards = world.all_gather_as(&card)?;
+        let context = context?;
+        if let Some((rank, why)) = cards.iter().enumerate().find_map(|(r, c)| Some((r, c.error.as_ref()?))) {
+            return Err(Error::Misuse { what: format!("rank {rank} has no GPU to use: {why}") });
+        }
+        let reach = reachable(world, &context, &cards);
+        let verdicts: Vec<Option<String>> = world.all_gather_as(&reach)?;
+        if let Some(what) = verdicts.into_iter().flatten().next() {
+            return Err(Error::Misuse { what });
+        }
+        let bytes = layout.total() as usize;
+        let (own, page) = (SharedMemory::create(&context, bytes)?, Board::page()?);
+        let fd = own.export_fd()?;
+        let fds = world.exchange_fds(&[fd.as_fd(), page.fd()])?;
+        let (mut regions, mut pages) = (Vec::new(), Vec::new());
+        let mut own = Some(own);
+        for (rank, theirs) in fds.into_iter().enumerate() {
+            let mut theirs = theirs.into_iter();
+            let (region, page) = (theirs.next(), theirs.next());
+            regions.push(match (own.take_if(|_| rank == world.rank()), region) {
+                (Some(own), _) => own,
+                (None, Some(fd)) => SharedMemory::import(&context, fd.as_fd(), bytes)?,
+                (None, None) => return Err(Error::Misuse { what: format!("rank {rank} passed no memory") }),
+            });
+            pages.push(page);
+        }
+        let board = Board::new(world.rank(), page, pages)?;
+        let table: Vec<u64> = regions.iter().map(|r| r.ptr().as_u64()).collect();
+        let device_table = DeviceMemory::new(&context, 8 * table.len())?;
+        device_table.write(0, &table)?;
+        let record = PinnedMemory::new(&context, size_of::<AbortRecord>())?;
+        let control_bytes = layout.control_bytes() as usize;
+        let region = CudaRegion { regions, table: device_table, record, rank: world.rank(), control_bytes };
+        let link = Link::new("Nvl", world, options, layout, Machine::Cuda(context), board, Box::new(region));
+        world.barrier()?;
+        Ok(Nvl { link })
+    }
+
+    /// The GPU of this rank.
+    pub fn context(&self) -> &Context {
+        match self.link.machine() {
+            Machine::Cuda(context) => context,
+            Machine::Host => unreachable!("an Nvl link is made on a GPU"),
+        }
+    }
+}
+
+/// Why this rank's GPU does not reach a peer's, if one is out of reach.
+fn reachable(world: &World, context: &Context, cards: &[Card]) -> Option<String> {
+    let (me, own) = (world.rank(), context.device());
+    let Ok(driver) = Driver::load() else { return None };
+    for (rank, card) in cards.iter().enumerate() {
+        if !world.is_local(rank) {
+            return Some(format!("rank {rank} is on another host than rank {me}; `Nvl` needs all ranks on one host"));
+        }
+        if card.bus == own.pci_bus_id() {
+            continue;
+        }
+        let devices = driver.devices().unwrap_or_default();
+        let Some(theirs) = devices.iter().find(|d| d.pci_bus_id() == card.bus) else {
+            return Some(format!(
+                "rank {me} cannot see the GPU of rank {rank} ({}): give every rank all GPUs of the host (CUDA_VISIBLE_DEVICES hides it)",
+                card.bus
+            ));
+        };
+        if !own.can_access_peer(theirs).unwrap_or(false) {
+            return Some(format!("the GPUs of rank {me} ({own}) and rank {rank} ({theirs}) cannot reach each other's memory"));
+        }
+    }
+    if !own.supports_posix_fd() {
+        return Some(format!("the GPU of rank {me} ({own}) cannot share memory by file descriptor"));
+    }
+    None
+}
+
+impl Transport for Nvl {
+    type Ops = NvlOps;
+    const NAME: &'static str = "Nvl";
+
+    fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    fn ops(&self) -> NvlOps {
+        let region = self.link.region();
+        NvlOps(Mapped {
+            layout: *self.link.layout(),
+            rank: self.link.world().rank() as u32,
+            reserved: 0,
+            own: region.own_address(),
+            bases: region.table_address(),
+        })
+    }
+}
+
+struct CudaRegion {
+    regions: Vec<SharedMemory>,
+    table: DeviceMemory,
+    record: PinnedMemory,
+    rank: usize,
+    control_bytes: usize,
+}
+
+impl Region for CudaRegion {
+    fn abort_word(&self) -> Result<u64> {
+        let mut word = [0u64];
+        self.regions[self.rank].read(0, &mut word)?;
+        Ok(word[0])
+    }
+
+    fn raise_abort(&self, code: u64) -> Result<()> {
+        // Not a compare-and-swap: the host has none on device memory. A fault of the same moment may be overwritten by this reason.
+        if self.abort_word()? == 0 {
+            self.regions[self.rank].write(0, &[code])?;
+        }
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<()> {
+        let zeros = vec![0u64; self.control_bytes / 8];
+        self.regions[self.rank].write(0, &zeros)?;
+        let record = self.record.host_ptr().cast::<AbortRecord>();
+        // SAFETY: this rank's live pinned record; `renew` holds all ranks between two barriers with no kernel running.
+        unsafe { record.write_volatile(AbortRecord::EMPTY) };
+        Ok(())
+    }
+
+    fn record(&self) -> Option<AbortRecord> {
+        let record = self.record.host_ptr().cast::<AbortRecord>();
+        // SAFETY: live pinned memory, aligned to a page; the state word is accessed by atomics alone.
+        let state = unsafe { AtomicU32::from_ptr(&raw mut (*record).state) };
+        // SAFETY: complete, and not written again before the next `renew`.
+        (state.load(Ordering::Acquire) == FILLED).then(|| unsafe { record.read_volatile() })
+    }
+
+    fn record_address(&self) -> Option<u64> {
+        Some(self.record.device_ptr().as_u64())
+    }
+
+    fn own_address(&self) -> u64 {
+        self.regions[self.rank].ptr().as_u64()
+    }
+
+    fn table_address(&self) -> u64 {
+        self.table.ptr().as_u64()
+    }
+}

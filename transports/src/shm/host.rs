@@ -1,0 +1,122 @@
+//! Host half: a memfd per rank, mapped by all.
+
+use super::ShmOps;
+use crate::host::{Board, Error, Link, Machine, Mapping, Options, Region, Result, Transport};
+use fusewire_device::mapped::Mapped;
+use fusewire_device::wait::AbortRecord;
+use fusewire_world::World;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Host shared memory between threads or processes of one host. Kernels run on CPU threads.
+#[derive(Debug)]
+pub struct Shm {
+    link: Arc<Link>,
+}
+
+impl Shm {
+    /// Makes the transport. Collective: all ranks call it, with equal options.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for options that cannot be and ranks on other hosts; [`Error::World`] when options differ over ranks (the
+    /// error names rank and field) or a rank is missing.
+    pub fn rendezvous(world: &World, options: impl Into<Options>) -> Result<Shm> {
+        let options = options.into();
+        let layout = options.layout(world.size())?;
+        crate::host::agree(world, "shm rendezvous", &layout)?;
+        if let Some(far) = (0..world.size()).find(|r| !world.is_local(*r)) {
+            let what = format!("rank {far} is on another host than rank {}; `Shm` needs all ranks on one host", world.rank());
+            return Err(Error::Misuse { what });
+        }
+        let (own, page) = (Mapping::create(layout.total() as usize)?, Board::page()?);
+        let fds = world.exchange_fds(&[own.fd(), page.fd()])?;
+        let mut pages = Vec::with_capacity(fds.len());
+        let mut regions = Vec::with_capacity(fds.len());
+        let mut own = Some(own);
+        for (rank, theirs) in fds.into_iter().enumerate() {
+            let mut theirs = theirs.into_iter();
+            let (region, page): (Option<OwnedFd>, Option<OwnedFd>) = (theirs.next(), theirs.next());
+            regions.push(match (own.take_if(|_| rank == world.rank()), region) {
+                (Some(own), _) => own,
+                (None, Some(fd)) => Mapping::map(fd, layout.total() as usize)?,
+                (None, None) => return Err(Error::Misuse { what: format!("rank {rank} passed no shared memory") }),
+            });
+            pages.push(page);
+        }
+        let board = Board::new(world.rank(), page, pages)?;
+        let table: Box<[u64]> = regions.iter().map(Mapping::address).collect();
+        let region = HostRegion { regions, table, rank: world.rank(), control_bytes: layout.control_bytes() as usize };
+        let link = Link::new("Shm", world, options, layout, Machine::Host, board, Box::new(region));
+        world.barrier()?;
+        Ok(Shm { link })
+    }
+}
+
+impl Transport for Shm {
+    type Ops = ShmOps;
+    const NAME: &'static str = "Shm";
+
+    fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    fn ops(&self) -> ShmOps {
+        let region = self.link.region();
+        ShmOps(Mapped {
+            layout: *self.link.layout(),
+            rank: self.link.world().rank() as u32,
+            reserved: 0,
+            own: region.own_address(),
+            bases: region.table_address(),
+        })
+    }
+}
+
+struct HostRegion {
+    regions: Vec<Mapping>,
+    table: Box<[u64]>,
+    rank: usize,
+    control_bytes: usize,
+}
+
+impl HostRegion {
+    fn abort(&self) -> &AtomicU64 {
+        // SAFETY: the first word of this rank's live region, aligned, accessed by atomics alone.
+        unsafe { AtomicU64::from_ptr(self.regions[self.rank].address() as *mut u64) }
+    }
+}
+
+impl Region for HostRegion {
+    fn abort_word(&self) -> Result<u64> {
+        Ok(self.abort().load(Ordering::Acquire))
+    }
+
+    fn raise_abort(&self, code: u64) -> Result<()> {
+        let _ = self.abort().compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<()> {
+        let start = self.regions[self.rank].address() as *mut u8;
+        // SAFETY: this rank's live region; `renew` holds all ranks between two barriers with no kernel running.
+        unsafe { start.write_bytes(0, self.control_bytes) };
+        Ok(())
+    }
+
+    fn record(&self) -> Option<AbortRecord> {
+        None
+    }
+
+    fn record_address(&self) -> Option<u64> {
+        None
+    }
+
+    fn own_address(&self) -> u64 {
+        self.table[self.rank]
+    }
+
+    fn table_address(&self) -> u64 {
+        self.table.as_ptr() as u64
+    }
+}
