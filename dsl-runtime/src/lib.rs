@@ -39,6 +39,7 @@ extern crate self as fusewire;
 
 mod buffer;
 mod error;
+mod event;
 mod graph;
 pub mod kernel;
 mod machine;
@@ -53,6 +54,7 @@ pub use fusewire_transports::host::{Fault, Operation, Options};
 pub use fusewire_transports::{Nvl, Shm, Transport};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
+pub use event::Event;
 pub use graph::Graph;
 pub use machine::Device;
 pub use schedule::LaunchOptions;
@@ -72,6 +74,6 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Graph, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId, View, ViewMut, World, comm_kernel,
+        Buffer, Device, Event, Graph, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId, View, ViewMut, World, comm_kernel,
     };
 }

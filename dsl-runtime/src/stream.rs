@@ -2,7 +2,7 @@
 
 use crate::buffer::Memory;
 use crate::machine::{Op, Worker};
-use crate::{Device, Error, Graph, Result};
+use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::fmt;
@@ -76,6 +76,15 @@ impl Stream {
             Kind::Cuda(stream) => stream.synchronize_deadline(limit)?,
         }
         self.check_links()
+    }
+
+    /// Marks this point of the stream's work.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] while capturing.
+    pub fn record(&self) -> Result<Event> {
+        self.not_capturing("Stream::record")?;
+        Event::record(self)
     }
 
     /// Records what `body` queues as a graph instead of running it.

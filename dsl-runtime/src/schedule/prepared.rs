@@ -143,8 +143,7 @@ impl<X: Transport> Prepared<X> {
             }
             Some(c) => c,
             None => {
-                let wanted = if self.on_host() { 1 } else { wire_bytes.div_ceil(BYTES_PER_CHANNEL).clamp(1, 16) as u32 };
-                let mut channels = wanted.min(layout.channels);
+                let mut channels = if self.on_host() { 1 } else { channels_for(wire_bytes) }.min(layout.channels);
                 while channels > 1 && blocks(channels) > resident {
                     channels -= 1;
                 }
@@ -157,7 +156,7 @@ impl<X: Transport> Prepared<X> {
                 return Err(Error::misuse(format!("chunks of {c} bytes; a chunk is a multiple of 128 up to half a channel's staging, {half}")));
             }
             Some(c) => c as u64,
-            None => (layout.window / 4).max(256),
+            None => layout.window / 4,
         };
         let grid = blocks(channels);
         if grid > resident {
@@ -226,8 +225,11 @@ impl<X: Transport> Prepared<X> {
     }
 }
 
-/// Wire bytes that are worth one more channel on a GPU.
-const BYTES_PER_CHANNEL: usize = 16 << 10;
+/// Channels to each peer that a GPU uses for so many wire bytes, residency aside. From sweeps on 2 and 4 H200s (docs/performance.md).
+fn channels_for(wire_bytes: usize) -> u32 {
+    let most = if wire_bytes >= 64 << 20 { 24 } else { 32 };
+    wire_bytes.div_ceil(8 << 10).clamp(1, most) as u32
+}
 
 /// A pointer that blocks' threads share; what it points to is plain data that nobody writes.
 struct Address(*const u8);
