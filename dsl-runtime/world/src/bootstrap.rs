@@ -1,0 +1,138 @@
+//! The seam: how ranks reach each other before there is a fabric.
+
+use std::time::Instant;
+
+use crate::{Error, Rank, Result};
+
+/// How ranks exchange bytes at set-up. Three methods are enough; the rest have defaults that are made from these,
+/// or say that they cannot be had.
+///
+/// The thread world and the TCP store implement it, and so can a caller who has an all-gather already (MPI,
+/// `torch.distributed`, a job's own control plane): see [`World::with_bootstrap`](crate::World::with_bootstrap).
+///
+/// # Contract
+/// - Methods may be called from several threads, but collectives of one set of ranks come in the same order on
+///   every rank.
+/// - Every method returns by its deadline, with [`Error::timeout`] naming the ranks that had not arrived.
+/// - Ranks are numbered in the whole world, `0..size`.
+pub trait Bootstrap: Send + Sync {
+    /// This rank, below [`size`](Self::size).
+    fn rank(&self) -> Rank;
+
+    /// How many ranks there are; at least one.
+    fn size(&self) -> usize;
+
+    /// Collective: gives `bytes`, returns every rank's, by rank. Lengths may differ, and may be zero.
+    ///
+    /// # Errors
+    /// A deadline that passed, or a rank that is lost.
+    fn all_gather(&self, bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>>;
+
+    /// Collective: returns when every rank is here.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
+    fn barrier(&self, deadline: Instant) -> Result<()> {
+        self.all_gather(&[], deadline).map(drop)
+    }
+
+    /// Sends to one rank; need not wait for the receiver. Messages with the same sender, receiver and tag arrive in
+    /// order. Default: an error.
+    ///
+    /// # Errors
+    /// The peer is lost, or this bootstrap has no point-to-point messages.
+    fn send(&self, peer: Rank, tag: u64, bytes: &[u8], deadline: Instant) -> Result<()> {
+        let _ = (peer, tag, bytes, deadline);
+        Err(no_messages())
+    }
+
+    /// Receives what `peer` sent with `tag`. Default: an error.
+    ///
+    /// # Errors
+    /// A deadline that passed, a lost peer, or this bootstrap has no point-to-point messages.
+    fn recv(&self, peer: Rank, tag: u64, deadline: Instant) -> Result<Vec<u8>> {
+        let _ = (peer, tag, deadline);
+        Err(no_messages())
+    }
+
+    /// Collective over `members` (distinct, this rank among them): like [`all_gather`](Self::all_gather), in the
+    /// order of `members`. Default: the first member collects and hands out, by [`send`](Self::send) and
+    /// [`recv`](Self::recv).
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather), and as `send`.
+    fn group_gather(&self, members: &[Rank], bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>> {
+        group_gather_by_messages(self, members, bytes, deadline)
+    }
+
+    /// Collective over `members`: returns when each of them has called it **or is known to be dead**. Default: an
+    /// all-gather, which cannot do without the dead.
+    ///
+    /// # Errors
+    /// A deadline that passed.
+    fn settle(&self, members: &[Rank], deadline: Instant) -> Result<()> {
+        if members.len() == self.size() {
+            self.barrier(deadline)
+        } else {
+            self.group_gather(members, &[], deadline).map(drop)
+        }
+    }
+
+    /// The ranks known to be dead, ascending. Default: none are known.
+    fn lost(&self) -> Vec<Rank> {
+        Vec::new()
+    }
+
+    /// Calls back once for each rank that is lost or was already, on a thread of the bootstrap's own. Default: never.
+    fn on_lost(&self, callback: LostCallback) {
+        drop(callback);
+    }
+
+    /// Says goodbye: this rank's silence from now on is not a death. Called once, last, and must not block for long.
+    fn leave(&self) {}
+
+    /// Ends without a goodbye, as after a panic: peers should learn that this rank is lost.
+    fn abort(&self, why: &str) {
+        let _ = why;
+    }
+}
+
+/// What is called with each lost rank and with how it was noticed.
+pub type LostCallback = Box<dyn Fn(Rank, &str) + Send>;
+
+fn no_messages() -> Error {
+    Error::misuse(
+        "this bootstrap has no point-to-point messages",
+        "implement `Bootstrap::send` and `Bootstrap::recv` (subgroups need them too)",
+    )
+}
+
+/// The tag of the default group gather; the world never uses tags with the top bit set.
+const GROUP_TAG: u64 = 1 << 63;
+
+fn group_gather_by_messages<B: Bootstrap + ?Sized>(
+    bootstrap: &B,
+    members: &[Rank],
+    bytes: &[u8],
+    deadline: Instant,
+) -> Result<Vec<Vec<u8>>> {
+    let me = bootstrap.rank();
+    let Some((&first, others)) = members.split_first() else { return Ok(Vec::new()) };
+    let tag = GROUP_TAG | (crate::group::group_id(members) >> 1);
+    if me == first {
+        let mut parts = vec![bytes.to_vec()];
+        for &peer in others {
+            parts.push(bootstrap.recv(peer, tag, deadline)?);
+        }
+        let all = postcard::to_stdvec(&parts)
+            .map_err(|e| Error::misuse(format!("cannot encode a group's parts ({e})"), "report this"))?;
+        for &peer in others {
+            bootstrap.send(peer, tag, &all, deadline)?;
+        }
+        Ok(parts)
+    } else {
+        bootstrap.send(first, tag, bytes, deadline)?;
+        let all = bootstrap.recv(first, tag, deadline)?;
+        crate::wire::decode(first, "a group's parts", &all)
+    }
+}

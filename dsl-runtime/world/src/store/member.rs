@@ -1,0 +1,230 @@
+//! A rank's side of the store, as a [`Bootstrap`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::hub::{Hub, Register, Sink};
+use super::inbox::{Inbox, Outcome};
+use super::proto::Request;
+use crate::bootstrap::{Bootstrap, LostCallback};
+use crate::error::Timeout;
+use crate::group::group_id;
+use crate::sync::lock;
+use crate::tcp::client::Connection;
+use crate::wire::Bytes;
+use crate::{Error, Rank, Result};
+
+/// How long to wait, after a deadline has passed, for the store to say who was missing.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How requests reach the store.
+pub(crate) enum Link {
+    /// The store is in this process.
+    Local(Arc<Hub>),
+    Tcp(Connection),
+}
+
+pub(crate) struct Member {
+    rank: Rank,
+    size: usize,
+    max_message: usize,
+    link: Link,
+    inbox: Arc<Inbox>,
+    /// Collectives and teardowns so far, by group.
+    counts: Mutex<HashMap<u64, (u64, u64)>>,
+}
+
+impl Member {
+    pub fn new(rank: Rank, size: usize, max_message: usize, link: Link, inbox: Arc<Inbox>) -> Self {
+        Self { rank, size, max_message, link, inbox, counts: Mutex::default() }
+    }
+
+    /// A rank in the store's own process.
+    pub fn local(hub: &Arc<Hub>, rank: Rank, max_message: usize) -> Result<Self> {
+        let inbox = Arc::new(Inbox::new(rank));
+        match hub.register(rank, "another thread of it", || Ok(Sink::Local(Arc::clone(&inbox)))) {
+            Register::Admitted => {
+                Ok(Self::new(rank, hub.size(), max_message, Link::Local(Arc::clone(hub)), inbox))
+            }
+            _ => Err(Error::misuse(
+                format!("rank {rank} is taken already"),
+                "give each process a rank of its own",
+            )),
+        }
+    }
+
+    fn post(&self, request: Request) -> Result<()> {
+        match &self.link {
+            Link::Local(hub) => {
+                hub.handle(self.rank, request);
+                Ok(())
+            }
+            Link::Tcp(connection) => connection.post(&request),
+        }
+    }
+
+    fn check_size(&self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() <= self.max_message {
+            return Ok(());
+        }
+        Err(Error::misuse(
+            format!("{} bytes in one message, where {} are allowed", bytes.len(), self.max_message),
+            "the store is for set-up: send less, or raise `Options::max_message` on every rank",
+        ))
+    }
+
+    fn gather(&self, members: &[Rank], all: bool, bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>> {
+        self.check_size(bytes)?;
+        let started = Instant::now();
+        let group = group_id(members);
+        let op = (group, count(&mut lock(&self.counts).entry(group).or_default().0));
+        if let Some(error) = self.inbox.with(|state| state.broken(members)) {
+            return Err(error);
+        }
+        let named = if all { Vec::new() } else { members.to_vec() };
+        self.post(Request::Gather { op, members: named, part: Bytes(bytes.to_vec()) })?;
+        let outcome = self
+            .inbox
+            .wait(deadline, |state| state.take_result(op).map(Ok).or_else(|| state.broken(members).map(Err)));
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => self.give_up(op, members),
+        };
+        let unknown = |note: &str| Timeout {
+            what: "all_gather".to_owned(),
+            waited: started.elapsed(),
+            missing: Vec::new(),
+            given_up_by: None,
+            note: note.to_owned(),
+        };
+        match outcome {
+            Ok(Outcome::Parts(parts)) => Ok(parts.into_iter().map(|part| part.0).collect()),
+            Ok(Outcome::Unknown) => {
+                Err(unknown("and the store does not answer: is the rank that holds it stopped?").into())
+            }
+            Ok(Outcome::GivenUp { by, missing }) => {
+                let given_up_by = (by != self.rank).then_some(by);
+                Err(Timeout { missing, given_up_by, ..unknown("") }.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The deadline has passed: tell the store, and learn from it who was missing.
+    fn give_up(&self, op: (u64, u64), members: &[Rank]) -> Result<Outcome> {
+        self.post(Request::GiveUp { op })?;
+        let outcome = self.inbox.wait(Instant::now() + GRACE, |state| {
+            state.take_result(op).map(Ok).or_else(|| state.broken(members).map(Err))
+        });
+        outcome.unwrap_or_else(|| {
+            self.inbox.with(|state| state.abandon(op));
+            Ok(Outcome::Unknown)
+        })
+    }
+
+    fn check_peer(&self, peer: Rank) -> Result<()> {
+        if peer < self.size {
+            return Ok(());
+        }
+        Err(Error::misuse(
+            format!("there is no rank {peer} in a world of {}", self.size),
+            "name a rank below `size()`",
+        ))
+    }
+}
+
+fn count(counter: &mut u64) -> u64 {
+    *counter += 1;
+    *counter
+}
+
+impl Bootstrap for Member {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn all_gather(&self, bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>> {
+        let members: Vec<_> = (0..self.size).collect();
+        self.gather(&members, true, bytes, deadline)
+    }
+
+    fn group_gather(&self, members: &[Rank], bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>> {
+        self.gather(members, false, bytes, deadline)
+    }
+
+    fn send(&self, peer: Rank, tag: u64, bytes: &[u8], _deadline: Instant) -> Result<()> {
+        self.check_peer(peer)?;
+        self.check_size(bytes)?;
+        if let Some(error) = self.inbox.with(|state| state.broken(&[peer])) {
+            return Err(error);
+        }
+        self.post(Request::Send { to: peer, tag, bytes: Bytes(bytes.to_vec()) })
+    }
+
+    fn recv(&self, peer: Rank, tag: u64, deadline: Instant) -> Result<Vec<u8>> {
+        self.check_peer(peer)?;
+        let started = Instant::now();
+        self.inbox
+            .wait(deadline, |state| {
+                state.take_message(peer, tag).map(Ok).or_else(|| state.broken(&[peer]).map(Err))
+            })
+            .unwrap_or_else(|| Err(Error::timeout("recv", started.elapsed(), vec![peer])))
+    }
+
+    fn settle(&self, members: &[Rank], deadline: Instant) -> Result<()> {
+        let started = Instant::now();
+        let group = group_id(members);
+        let op @ (_, nth) = (group, count(&mut lock(&self.counts).entry(group).or_default().1));
+        // Where the connection is gone, what is known of the others still decides.
+        let posted = self.post(Request::Done { op, members: members.to_vec() });
+        let missing = |state: &mut super::inbox::State| -> Vec<Rank> {
+            members.iter().copied().filter(|&r| r != self.rank && !state.settled(group, nth, r)).collect()
+        };
+        let settled = self.inbox.wait(deadline, |state| {
+            if missing(state).is_empty() {
+                return Some(Ok(()));
+            }
+            state.closed().cloned().map(Err)
+        });
+        match settled {
+            Some(settled) => settled,
+            None => {
+                posted?;
+                let missing = self.inbox.with(missing);
+                Err(Error::timeout("teardown_barrier", started.elapsed(), missing))
+            }
+        }
+    }
+
+    fn lost(&self) -> Vec<Rank> {
+        self.inbox.lost()
+    }
+
+    fn on_lost(&self, callback: LostCallback) {
+        // Without a thread there is no callback; the collectives still tell.
+        let _ = self.inbox.on_lost(callback);
+    }
+
+    fn leave(&self) {
+        if self.inbox.leave() {
+            match &self.link {
+                Link::Local(hub) => hub.handle(self.rank, Request::Leave),
+                Link::Tcp(connection) => connection.leave(),
+            }
+        }
+    }
+
+    fn abort(&self, why: &str) {
+        if self.inbox.leave() {
+            match &self.link {
+                Link::Local(hub) => hub.lost(self.rank, why),
+                Link::Tcp(connection) => connection.abort(),
+            }
+        }
+    }
+}

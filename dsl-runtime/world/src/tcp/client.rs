@@ -1,0 +1,182 @@
+//! A rank's side of its connection to the store.
+
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::auth::Token;
+use super::handshake::{Failure, HELLO_LIMIT, present};
+use super::server::{FRAME_SLACK, spawn, why_lost};
+use crate::error::PeerError;
+use crate::store::inbox::Inbox;
+use crate::store::member::{Link, Member};
+use crate::store::proto::{Event, Request, frame, read_frame};
+use crate::sync::lock;
+use crate::{Error, Options, Rank, Result};
+
+/// One attempt to reach one address.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// A store that does not take a request for this long is out of reach.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a goodbye may take: sent, and the store has hung up.
+const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
+
+/// Where to look for the store: asked anew before each attempt, since the answer may change (a file is rewritten, a
+/// name begins to resolve).
+pub(crate) trait Whereabouts {
+    fn find(&mut self) -> Result<(Vec<SocketAddr>, Token), String>;
+    /// For the message: where this looks.
+    fn describe(&self) -> String;
+    /// True where a refusal may come of an outdated answer.
+    fn may_be_stale(&self) -> bool {
+        false
+    }
+}
+
+/// The write half of a connection; a thread of its own reads.
+pub(crate) struct Connection {
+    stream: Arc<Mutex<TcpStream>>,
+    inbox: Arc<Inbox>,
+    host: Rank,
+}
+
+/// Finds the store and joins it, with retries until the deadline.
+pub(crate) fn join(
+    place: &mut dyn Whereabouts,
+    rank: Rank,
+    size: usize,
+    options: &Options,
+) -> Result<Member> {
+    let started = Instant::now();
+    let deadline = started + options.timeout;
+    let mut pause = FIRST_PAUSE;
+    let mut last = "nothing was tried".to_owned();
+    let mut attempts = 0u32;
+    loop {
+        match place.find() {
+            Err(why) => last = why,
+            Ok((addresses, token)) => {
+                for address in addresses {
+                    attempts += 1;
+                    match attempt(address, &token, rank, size, deadline) {
+                        Ok((stream, host)) => return start(stream, host, rank, size, options),
+                        Err(Failure::Refused(reason)) if !place.may_be_stale() => {
+                            return Err(
+                                PeerError::Refused { address: address.to_string(), rank, reason }.into()
+                            );
+                        }
+                        Err(Failure::Refused(why) | Failure::Retry(why)) => {
+                            last = format!("{address}: {why}")
+                        }
+                    }
+                }
+            }
+        }
+        if Instant::now() + pause >= deadline {
+            let what = format!(
+                "rank {rank} could not reach the store at {} in {:.1} s and {attempts} attempts",
+                place.describe(),
+                started.elapsed().as_secs_f64()
+            );
+            let advice = "see that the rank which holds the store is running, that its address and port are right \
+                          and open, and that every rank is given the same ones";
+            return Err(Error::fabric(what, std::io::Error::other(last), advice));
+        }
+        // Ranks that start together do not knock together.
+        std::thread::sleep(pause + Duration::from_millis(rank as u64 % 16));
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn attempt(
+    address: SocketAddr,
+    token: &Token,
+    rank: Rank,
+    size: usize,
+    deadline: Instant,
+) -> Result<(TcpStream, Rank), Failure> {
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let retry = |e: std::io::Error| Failure::Retry(e.to_string());
+    let stream = TcpStream::connect_timeout(&address, left.min(CONNECT_LIMIT)).map_err(retry)?;
+    stream.set_nodelay(true).map_err(retry)?;
+    stream.set_write_timeout(Some(WRITE_LIMIT)).map_err(retry)?;
+    let host = present(&stream, token, rank, size, HELLO_LIMIT, deadline)?;
+    Ok((stream, host))
+}
+
+fn start(stream: TcpStream, host: Rank, rank: Rank, size: usize, options: &Options) -> Result<Member> {
+    let advice = "raise the process's limits";
+    let broken = |e| Error::fabric("setting up the connection to the store", e, advice);
+    let reader = stream.try_clone().map_err(broken)?;
+    let inbox = Arc::new(Inbox::new(rank));
+    let stream = Arc::new(Mutex::new(stream));
+
+    let limit = options.max_message.saturating_add(64).saturating_mul(size).saturating_add(FRAME_SLACK);
+    let (to, silence) = (Arc::clone(&inbox), options.silence);
+    spawn("fusewire-rank", move || read(reader, &to, host, limit, silence)).map_err(broken)?;
+
+    let (beats, watched, beat) = (Arc::clone(&stream), Arc::clone(&inbox), options.heartbeat);
+    spawn("fusewire-beat", move || {
+        let beat = beat.max(Duration::from_millis(10));
+        let over = |state: &mut crate::store::inbox::State| state.closed().is_some().then_some(());
+        while watched.wait(Instant::now() + beat, over).is_none() {
+            // What fails here shows where the connection is read.
+            let _ = frame(&Request::Ping).and_then(|ping| lock(&beats).write_all(&ping));
+        }
+    })
+    .map_err(broken)?;
+
+    let connection = Connection { stream, inbox: Arc::clone(&inbox), host };
+    Ok(Member::new(rank, size, options.max_message, Link::Tcp(connection), inbox))
+}
+
+fn read(mut stream: TcpStream, inbox: &Inbox, host: Rank, limit: usize, silence: Option<Duration>) {
+    if let Err(error) = stream.set_read_timeout(silence) {
+        return inbox.close(host, &why_lost(&error, silence));
+    }
+    loop {
+        match read_frame::<Event>(&mut stream, limit) {
+            Ok(event) => inbox.deliver(event),
+            Err(error) => {
+                inbox.hung_up(host, &why_lost(&error, silence));
+                let _ = stream.shutdown(Shutdown::Both);
+                return;
+            }
+        }
+    }
+}
+
+impl Connection {
+    pub fn post(&self, request: &Request) -> Result<()> {
+        let bytes =
+            frame(request).map_err(|e| Error::fabric("encoding a request to the store", e, "report this"))?;
+        let written = lock(&self.stream).write_all(&bytes);
+        written.map_err(|error| {
+            self.inbox.close(self.host, &why_lost(&error, Some(WRITE_LIMIT)));
+            // What the store said last may explain more than that it cannot be written to.
+            self.inbox
+                .with(|state| state.closed().cloned())
+                .unwrap_or_else(|| Error::peer_lost(self.host, "it holds the store and cannot be written to"))
+        })
+    }
+
+    /// Says goodbye and waits a little for the store to hang up: a process that ends right after must not have its
+    /// last words discarded with its unread ones.
+    pub fn leave(&self) {
+        let sent = frame(&Request::Leave).and_then(|bytes| {
+            let mut stream = lock(&self.stream);
+            stream.write_all(&bytes)?;
+            stream.shutdown(Shutdown::Write)
+        });
+        if sent.is_ok() {
+            self.inbox.wait(Instant::now() + GOODBYE_LIMIT, |state| state.hung_up().then_some(()));
+        }
+    }
+
+    pub fn abort(&self) {
+        let _ = lock(&self.stream).shutdown(Shutdown::Both);
+    }
+}

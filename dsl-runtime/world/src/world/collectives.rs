@@ -1,0 +1,221 @@
+//! Bytes, values and file descriptors between the ranks of a [`World`].
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::World;
+use crate::error::{DifferingField, Disagreement, PeerError};
+use crate::fds::{Carrier, Exchange};
+use crate::group::group_id;
+use crate::{Error, Rank, Result, wire};
+
+impl World {
+    /// Collective: gives `bytes`, returns every rank's, by rank. Lengths may differ, and may be zero.
+    ///
+    /// # Errors
+    /// A rank that is lost or has left, ranks that have not arrived when the deadline passes (named), ranks that are in
+    /// another collective (named, with it), or more bytes than [`Options::max_message`](crate::Options::max_message).
+    pub fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.gather("all_gather", bytes)
+    }
+
+    /// Collective: as [`all_gather`](Self::all_gather), for values.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather), or a value that postcard cannot carry.
+    pub fn all_gather_as<T: Serialize + DeserializeOwned>(&self, value: &T) -> Result<Vec<T>> {
+        let name = std::any::type_name::<T>();
+        let parts = self.gather(&format!("all_gather of {name}"), &wire::encode(value)?)?;
+        let decode = |(rank, part): (Rank, &Vec<u8>)| wire::decode(self.group.members[rank], name, part);
+        parts.iter().enumerate().map(decode).collect()
+    }
+
+    /// Collective: returns `root`'s `bytes` on every rank; those of the others do not count.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather), or a root that does not exist.
+    pub fn broadcast(&self, root: Rank, bytes: &[u8]) -> Result<Vec<u8>> {
+        self.world_peer(root)?;
+        let own = if root == self.rank() { bytes } else { &[] };
+        let mut parts = self.gather(&format!("broadcast from rank {root}"), own)?;
+        Ok(parts.swap_remove(root))
+    }
+
+    /// Collective: returns `root`'s value on every rank; the root gives `Some`, and what the others give does not count.
+    ///
+    /// # Errors
+    /// As [`broadcast`](Self::broadcast); a root that gives `None`.
+    pub fn broadcast_as<T: Serialize + DeserializeOwned>(&self, root: Rank, value: Option<&T>) -> Result<T> {
+        let own = match value {
+            Some(value) if root == self.rank() => wire::encode(value)?,
+            None if root == self.rank() => {
+                return Err(Error::misuse(
+                    "the root of a broadcast gave no value",
+                    "give `Some(&value)` on the root",
+                ));
+            }
+            _ => Vec::new(),
+        };
+        let bytes = self.broadcast(root, &own)?;
+        wire::decode(self.group.members[root], std::any::type_name::<T>(), &bytes)
+    }
+
+    /// Collective: returns when every rank is here.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
+    pub fn barrier(&self) -> Result<()> {
+        self.gather("barrier", &[]).map(drop)
+    }
+
+    /// Sends to one rank (itself too). Does not wait for it to receive.
+    ///
+    /// # Errors
+    /// A peer that does not exist, is lost or has left; too many bytes; a bootstrap without messages.
+    pub fn send(&self, peer: Rank, tag: u32, bytes: &[u8]) -> Result<()> {
+        let to = self.world_peer(peer)?;
+        let call = || format!("send to rank {to} with tag {tag}");
+        self.core.bootstrap.send(to, self.tag(tag), bytes, self.deadline()).map_err(|e| e.during(&call()))
+    }
+
+    /// Receives what `peer` sent with `tag`: in the order sent, and apart from other tags and groups.
+    ///
+    /// # Errors
+    /// Nothing came before the deadline; a peer that does not exist, or is lost or gone with nothing left to receive.
+    pub fn recv(&self, peer: Rank, tag: u32) -> Result<Vec<u8>> {
+        let from = self.world_peer(peer)?;
+        let call = || format!("recv from rank {from} with tag {tag}");
+        self.core.bootstrap.recv(from, self.tag(tag), self.deadline()).map_err(|e| e.during(&call()))
+    }
+
+    /// Collective: groups the ranks by `color`; in a group they are numbered by `key`, then by rank.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
+    pub fn split(&self, color: u64, key: u64) -> Result<Self> {
+        let all = self.all_gather_as(&(color, key))?;
+        let mut members: Vec<Rank> = (0..all.len()).filter(|&rank| all[rank].0 == color).collect();
+        members.sort_by_key(|&rank| all[rank].1);
+        self.subgroup(&members)
+    }
+
+    /// Collective over the ranks of **this host**: gives `fds`, returns every rank's as descriptors of this process, by
+    /// rank; empty for ranks of other hosts (which may call it too, for their own). The descriptors are close-on-exec.
+    ///
+    /// # Errors
+    /// A rank of this host that is lost, or has not arrived when the deadline passes; a system that refuses, mostly for
+    /// a limit on open files.
+    pub fn exchange_fds(&self, fds: &[BorrowedFd<'_>]) -> Result<Vec<Vec<OwnedFd>>> {
+        let places = self.local_ranks();
+        let locals: Vec<Rank> = places.iter().map(|&rank| self.group.members[rank]).collect();
+        // Of the whole group, not of its local part: the same ranks may meet in several groups.
+        let group = group_id(&self.group.members);
+        let check = || self.check_alive(&locals);
+        let exchange = Exchange {
+            key: (group, self.next_exchange(group)),
+            me: self.group.members[self.rank()],
+            locals: &locals,
+            check: &check,
+            deadline: self.deadline(),
+        };
+        let received = match &self.core.carrier {
+            Carrier::Threads(table) => table.exchange(&exchange, fds),
+            Carrier::Sockets(mailbox) => {
+                let addresses = places.iter().map(|&rank| self.info(rank).mailbox.as_ref());
+                let addresses: Option<Vec<_>> = addresses.collect();
+                let addresses = addresses.ok_or_else(|| {
+                    Error::misuse(
+                        "a rank of this host has no socket for descriptors",
+                        "run the same build everywhere",
+                    )
+                })?;
+                mailbox.exchange(&exchange, &addresses, fds)
+            }
+        };
+        let mut by_rank: Vec<Vec<OwnedFd>> = (0..self.size()).map(|_| Vec::new()).collect();
+        for (place, fds) in places.into_iter().zip(received.map_err(|e| e.during("exchange_fds"))?) {
+            by_rank[place] = fds;
+        }
+        Ok(by_rank)
+    }
+
+    /// Collective: returns when every rank has called it **or is known to be dead or gone**. Call it before memory that
+    /// peers may still write to is unmapped or deregistered.
+    ///
+    /// # Errors
+    /// The deadline passed (the error names who has not said that it is done), or the rank that holds the store died, so
+    /// that nothing more can be learnt of the others: then keep the memory mapped.
+    pub fn teardown_barrier(&self) -> Result<()> {
+        let settled = self.core.bootstrap.settle(&self.group.members, self.deadline());
+        settled.map_err(|e| e.during("teardown_barrier"))
+    }
+
+    /// An all-gather under a name, which must be the same on every rank.
+    pub(super) fn gather(&self, call: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let framed = wire::encode(&(call, wire::Bytes(bytes.to_vec())))?;
+        let (bootstrap, deadline) = (&self.core.bootstrap, self.deadline());
+        let parts = if self.group.whole {
+            bootstrap.all_gather(&framed, deadline)
+        } else {
+            bootstrap.group_gather(&self.group.members, &framed, deadline)
+        };
+        let parts = parts.map_err(|e| e.during(call))?;
+        if parts.len() != self.size() {
+            return Err(Error::misuse(
+                format!(
+                    "the bootstrap's all-gather returned {} parts for {} ranks",
+                    parts.len(),
+                    self.size()
+                ),
+                "return one part a rank, by rank",
+            ));
+        }
+        let decode = |(place, part): (Rank, &Vec<u8>)| {
+            wire::decode::<(String, wire::Bytes)>(self.group.members[place], "a part of a collective", part)
+        };
+        let parts: Vec<_> = parts.iter().enumerate().map(decode).collect::<Result<_>>()?;
+        if parts.iter().any(|(name, _)| name != call) {
+            let names = parts.into_iter().map(|(name, _)| Some(name)).collect();
+            let field = self.differing("called", names);
+            let topic = "which collective this is".to_owned();
+            return Err(PeerError::from(Disagreement { topic, fields: vec![field] }).into());
+        }
+        Ok(parts.into_iter().map(|(_, bytes)| bytes.0).collect())
+    }
+
+    /// `values` by place in the group, sorted into who has what; fewest first, so that the odd one out leads.
+    pub(super) fn differing(&self, name: &str, values: Vec<Option<String>>) -> DifferingField {
+        let mut by_value: Vec<(Option<String>, Vec<Rank>)> = Vec::new();
+        for (place, value) in values.into_iter().enumerate() {
+            let rank = self.group.members[place];
+            match by_value.iter_mut().find(|(known, _)| *known == value) {
+                Some((_, ranks)) => ranks.push(rank),
+                None => by_value.push((value, vec![rank])),
+            }
+        }
+        // With equally many on each side, rank 0's is the one to compare with.
+        by_value.sort_by_key(|(_, ranks)| (ranks.len(), std::cmp::Reverse(ranks[0])));
+        DifferingField { name: name.to_owned(), values: by_value }
+    }
+
+    fn check_alive(&self, world_ranks: &[Rank]) -> Result<()> {
+        match self.core.bootstrap.lost().into_iter().find(|rank| world_ranks.contains(rank)) {
+            Some(rank) => Err(Error::peer_lost(rank, "its connection to the world ended")),
+            None => Ok(()),
+        }
+    }
+
+    fn world_peer(&self, peer: Rank) -> Result<Rank> {
+        self.world_rank(peer).ok_or_else(|| {
+            let what = format!("there is no rank {peer} in a world of {}", self.size());
+            Error::misuse(what, "name a rank below `size()`")
+        })
+    }
+
+    /// The top bit stays clear: it is the bootstrap's own.
+    fn tag(&self, tag: u32) -> u64 {
+        self.group.tag_space << 32 | u64::from(tag)
+    }
+}
