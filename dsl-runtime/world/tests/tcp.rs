@@ -118,6 +118,7 @@ fn a_lost_rank_is_known_to_the_others_at_once() {
         assert_eq!(world.lost(), [2]);
         assert_eq!(world.recv(2, 0).unwrap_err().lost_rank(), Some(2));
         assert_eq!(world.send(2, 0, b"x").unwrap_err().lost_rank(), Some(2));
+        assert_eq!(world.exchange_fds(&[]).unwrap_err().lost_rank(), Some(2));
         let rest = world.subgroup(&[0, 1, 3]).unwrap();
         rest.barrier().unwrap();
         world.teardown_barrier().unwrap();
