@@ -140,6 +140,9 @@ impl Mailbox {
 
     fn collect(&self, exchange: &Exchange<'_>, own: &[BorrowedFd<'_>]) -> Result<Received> {
         let mut arrived = lock(&self.arrived);
+        // What came too late for exchanges that failed.
+        let (group, nth) = exchange.key;
+        arrived.retain(|((other, n), _), _| *other != group || *n >= nth);
         let take = |&rank: &Rank| {
             if rank == exchange.me {
                 own.iter().map(|fd| fd.try_clone_to_owned()).collect::<Result<Vec<_>, _>>().map_err(|e| {
