@@ -155,6 +155,21 @@ impl<'a, T: Element> Out<'a, T> {
         Place { at: unsafe { self.start.add(first) }, ctx, own: PhantomData }
     }
 
+    /// Reads element `index`, whoever owns it.
+    ///
+    /// # Safety
+    /// No other thread writes that element meanwhile: this block wrote it before its last sync, say.
+    ///
+    /// # Panics
+    /// If `index` is not below `len()`.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn read(&self, index: usize) -> T {
+        assert!(index < self.len, "index past the end of the output");
+        // SAFETY: in bounds by the assertion, not written by the caller's contract.
+        unsafe { self.start.add(index).read() }
+    }
+
     /// Writes element `index`, whoever owns it.
     ///
     /// # Safety
