@@ -161,6 +161,8 @@ fn a_goodbye_is_no_loss() {
         }
         let error = world.barrier().unwrap_err();
         assert!(matches!(error, Error::Peer(PeerError::Left { rank: 1, .. })), "{error}");
+        let error = world.exchange_fds(&[]).unwrap_err();
+        assert!(matches!(error, Error::Peer(PeerError::Left { rank: 1, .. })), "{error}");
         assert!(world.lost().is_empty());
         world.teardown_barrier().unwrap();
     });
