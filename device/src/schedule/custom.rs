@@ -264,7 +264,8 @@ impl<O: Ops> Kernel<O> {
 #[inline(always)]
 pub unsafe fn custom<O: Ops>(grid: Grid, ops: O, control: Control, shape: Shape, body: impl FnOnce(&Kernel<O>) -> Flow) -> Flow {
     // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block)? };
+    let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
+    watch.enter(&Block)?;
     body(&Kernel { ops, watch, grid, shape })
 }
 

@@ -196,7 +196,7 @@ fn recv_share<O: Ops, H: Hooks, G: Group>(group: &G, ops: &O, watch: &Watch, sha
 pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (group, ops, shape) = (Block, &params.ops, &params.shape);
     // SAFETY: the caller's contract.
-    let (watch, args) = unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block)?, H::unpack(&params.raw)) };
+    let (watch, args) = unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
     let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
     if grid.block < senders {
         let place = place(ops, grid, shape, shape.send_peer, grid.block, 0);
@@ -216,10 +216,11 @@ pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>
 pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (group, ops, shape) = (Block, &params.ops, &params.shape);
     // SAFETY: the caller's contract.
-    let (watch, args) = unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block)?, H::unpack(&params.raw)) };
+    let (watch, args) = unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
     let (rank, world) = (ops.rank(), ops.world());
     let wired = 2 * shape.channels * (world - 1);
     if grid.block >= wired {
+        watch.enter(&group)?;
         let place = place(ops, grid, shape, rank, 0, u64::from(rank) * shape.elements);
         let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, grid.block - wired, shape.diagonal);
         span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
