@@ -64,14 +64,30 @@ impl<'k, O: Ops> Sending<'k, O> {
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
         let start = unsafe { (&raw const (*ops.state(peer, channel)).sent).read_volatile() };
-        Sending { ops, watch, peer, channel, base: ops.outgoing(peer, channel), mask: ops.window() - 1, start, call }
+        Sending {
+            ops,
+            watch,
+            peer,
+            channel,
+            base: ops.outgoing(peer, channel),
+            mask: ops.window() - 1,
+            start,
+            call,
+        }
     }
 
     /// Waits until stream bytes up to `to` (relative to this call) fit in the ring. Writes the header with the first chunk.
     #[inline(always)]
     pub fn reserve<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let floor = self.start.wrapping_add(to).wrapping_sub(self.mask + 1);
-        self.watch.until_line(group, self.ops, self.peer, Line::Free(self.channel), floor, operation::SEND)?;
+        self.watch.until_line(
+            group,
+            self.ops,
+            self.peer,
+            Line::Free(self.channel),
+            floor,
+            operation::SEND,
+        )?;
         if from == 0 && group.leads() {
             // SAFETY: the header's place in the ring, reserved above, aligned since streams are multiples of 128.
             unsafe { arch::store_16(self.at(0), self.call.header()) };
@@ -145,7 +161,14 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let line = Line::Ready(self.channel);
         if from > 0 {
-            return self.watch.until_line(group, self.ops, self.peer, line, self.start.wrapping_add(to), operation::RECEIVE);
+            return self.watch.until_line(
+                group,
+                self.ops,
+                self.peer,
+                line,
+                self.start.wrapping_add(to),
+                operation::RECEIVE,
+            );
         }
         let failed = group.leads() && self.await_first(to).is_none();
         if group.any(failed) { Err(Stopped) } else { Ok(()) }

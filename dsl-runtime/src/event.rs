@@ -45,7 +45,9 @@ impl Event {
                 (Some(a), Some(b)) => Ok(a.saturating_duration_since(*b)),
                 _ => Err(Error::misuse("the event has not happened yet: synchronize its stream first")),
             },
-            (Point::Cuda(a), Point::Cuda(b)) => Ok(Duration::from_secs_f64(f64::from(a.elapsed_ms_since(b)?.max(0.0)) / 1e3)),
+            (Point::Cuda(a), Point::Cuda(b)) => {
+                Ok(Duration::from_secs_f64(f64::from(a.elapsed_ms_since(b)?.max(0.0)) / 1e3))
+            }
             _ => Err(Error::misuse("the two events are of different devices")),
         }
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 /// Whether a launcher (torchrun, mpirun, srun, or [`spawn`]) started this process as a rank.
 pub fn launched() -> bool {
-    ["FUSEWIRE_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"].iter().any(|v| std::env::var_os(v).is_some())
+    ["FUSEWIRE_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"]
+        .iter()
+        .any(|v| std::env::var_os(v).is_some())
 }
 
 /// Starts this program once more for each rank, with the same arguments, and waits for all.
@@ -57,7 +59,9 @@ pub fn spawn(ranks: usize) -> ExitCode {
 fn nonce() -> &'static str {
     use std::hash::{BuildHasher, RandomState};
     static WORD: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    WORD.get_or_init(|| format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2)))
+    WORD.get_or_init(|| {
+        format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))
+    })
 }
 
 /// The slowest rank's median of `times`.
@@ -99,4 +103,3 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
     let n: usize = digits.parse().map_err(|_| format!("`{digits}` is no number of bytes"))?;
     n.checked_mul(1 << unit).ok_or_else(|| format!("`{text}` is too large"))
 }
-

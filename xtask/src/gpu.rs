@@ -19,7 +19,11 @@ const NCCL: &str = include_str!("../assets/nccl_all_to_all.py");
 /// Builds everything and writes a folder with `run.sh`.
 pub fn package(folder: &Path) -> Outcome {
     device_compiler()?;
-    let folder: PathBuf = if folder.is_absolute() { folder.into() } else { std::env::current_dir().map_err(text)?.join(folder) };
+    let folder: PathBuf = if folder.is_absolute() {
+        folder.into()
+    } else {
+        std::env::current_dir().map_err(text)?.join(folder)
+    };
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     for (name, arguments, place) in PROGRAMS {
         println!("building {name}");
@@ -37,7 +41,10 @@ pub fn package(folder: &Path) -> Outcome {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755)).map_err(text)?;
     }
-    println!("packed into {}: `run.sh test` and `run.sh bench` need a CUDA driver (and torch for NCCL's side), no Rust", folder.display());
+    println!(
+        "packed into {}: `run.sh test` and `run.sh bench` need a CUDA driver (and torch for NCCL's side), no Rust",
+        folder.display()
+    );
     Ok(())
 }
 

@@ -27,7 +27,9 @@ pub fn target() -> PathBuf {
 
 /// Runs a command with its output shown.
 pub fn run(what: &str, command: &mut Command) -> Outcome {
-    let status = command.status().map_err(|e| format!("{what}: {} could not be started: {e}", command.get_program().display()))?;
+    let status = command
+        .status()
+        .map_err(|e| format!("{what}: {} could not be started: {e}", command.get_program().display()))?;
     if status.success() { Ok(()) } else { Err(format!("{what} ended with {status}")) }
 }
 
@@ -37,8 +39,12 @@ pub fn device_compiler() -> Outcome<Toolchain> {
         println!("device compiler: {} ({})", toolchain.version(), toolchain.source());
         return Ok(toolchain);
     }
-    println!("preparing the device compiler; everything goes into {}, nothing of the system changes", cache::dir().display());
-    let toolchain = Toolchain::prepare(&mut |progress| println!("  {progress}")).map_err(|e| e.to_string())?;
+    println!(
+        "preparing the device compiler; everything goes into {}, nothing of the system changes",
+        cache::dir().display()
+    );
+    let toolchain =
+        Toolchain::prepare(&mut |progress| println!("  {progress}")).map_err(|e| e.to_string())?;
     println!("device compiler: {} ({})", toolchain.version(), toolchain.source());
     Ok(toolchain)
 }

@@ -42,15 +42,25 @@ impl Account {
 
 /// Runs all steps; fails if one did.
 pub fn run(only: Option<&str>) -> Outcome {
-    let mut account =
-        Account { only: only.map(str::to_string), passed: Vec::new(), failed: Vec::new(), left_out: Vec::new() };
+    let mut account = Account {
+        only: only.map(str::to_string),
+        passed: Vec::new(),
+        failed: Vec::new(),
+        left_out: Vec::new(),
+    };
     device_compiler()?;
     account.step("format", || steps::run("rustfmt", cargo().args(["fmt", "--all", "--check"])));
     account.step("clippy", || {
-        steps::run("clippy", cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+        steps::run(
+            "clippy",
+            cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        )
     });
     account.step("docs", || {
-        steps::run("rustdoc", cargo().args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+        steps::run(
+            "rustdoc",
+            cargo().args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+        )
     });
     let mpirun = open_mpi();
     if let Err(why) = &mpirun {
@@ -65,13 +75,18 @@ pub fn run(only: Option<&str>) -> Outcome {
         steps::run("cargo test", &mut command)
     });
     account.step("examples", || {
-        steps::run("building the examples", cargo().args(["build", "--quiet", "-p", "fusewire-examples", "--bins"]))?;
+        steps::run(
+            "building the examples",
+            cargo().args(["build", "--quiet", "-p", "fusewire-examples", "--bins"]),
+        )?;
         for name in ["hello", "pairs", "ring", "mailbox"] {
             steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
         }
         Ok(())
     });
-    account.step("demo on CPU threads", || crate::demo::run(&["--device", "host", "--size", "64K,1M"].map(String::from)));
+    account.step("demo on CPU threads", || {
+        crate::demo::run(&["--device", "host", "--size", "64K,1M"].map(String::from))
+    });
     account.step("benchmark program on CPU threads", || {
         let bench = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench", "--"];
         steps::run("bench", cargo().args(bench).args(["--device", "host", "--size", "1K,1M", "--json"]))
@@ -79,7 +94,10 @@ pub fn run(only: Option<&str>) -> Outcome {
     if std::path::Path::new("/dev/nvidiactl").exists() {
         account.leave_out("GPU tests", "`cargo xtask gpu` runs them");
     } else {
-        account.leave_out("GPU tests", "no GPU here; `cargo xtask gpu --package DIR` makes a folder to run where there is one");
+        account.leave_out(
+            "GPU tests",
+            "no GPU here; `cargo xtask gpu --package DIR` makes a folder to run where there is one",
+        );
     }
     account.leave_out("InfiniBand hardware", "no adapter");
     close(account)
@@ -87,7 +105,14 @@ pub fn run(only: Option<&str>) -> Outcome {
 
 /// Open MPI's `mpirun`, installed if this is a Debian machine and we may.
 fn open_mpi() -> Outcome {
-    let there = || Command::new("mpirun").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+    let there = || {
+        Command::new("mpirun")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
+    };
     if there() {
         return Ok(());
     }
@@ -103,7 +128,11 @@ fn open_mpi() -> Outcome {
     };
     let install = ["install", "-y", "-q", "--no-install-recommends", "openmpi-bin"];
     if apt(&install) || (apt(&["update", "-q"]) && apt(&install)) {
-        return if there() { Ok(()) } else { Err("openmpi-bin was installed, but mpirun does not run".into()) };
+        return if there() {
+            Ok(())
+        } else {
+            Err("openmpi-bin was installed, but mpirun does not run".into())
+        };
     }
     Err("mpirun is missing and openmpi-bin could not be installed".into())
 }
@@ -119,6 +148,15 @@ fn close(account: Account) -> Outcome {
     for (name, why) in &account.left_out {
         println!("left out             {name}: {why}");
     }
-    println!("{} passed, {} failed, {} skipped", account.passed.len(), account.failed.len(), account.left_out.len());
-    if account.failed.is_empty() { Ok(()) } else { Err(format!("{} of the steps failed", account.failed.len())) }
+    println!(
+        "{} passed, {} failed, {} skipped",
+        account.passed.len(),
+        account.failed.len(),
+        account.left_out.len()
+    );
+    if account.failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{} of the steps failed", account.failed.len()))
+    }
 }

@@ -51,7 +51,11 @@ fn main() -> ExitCode {
     }
     let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
         true => rank(&world, &Nvl::rendezvous(&world, fusewire::Options::default())?, &options),
-        false => rank(&world, &Shm::rendezvous(&world, fusewire::Options::per_peer(1 << 20).channels(4))?, &options),
+        false => rank(
+            &world,
+            &Shm::rendezvous(&world, fusewire::Options::per_peer(1 << 20).channels(4))?,
+            &options,
+        ),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -75,10 +79,19 @@ where
         [] => vec![64 << 10, 1 << 20, 16 << 20],
         some => some.to_vec(),
     };
-    let hooks: Vec<&str> = if options.hooks.is_empty() { HOOKS.to_vec() } else { options.hooks.iter().map(String::as_str).collect() };
+    let hooks: Vec<&str> = if options.hooks.is_empty() {
+        HOOKS.to_vec()
+    } else {
+        options.hooks.iter().map(String::as_str).collect()
+    };
     if world.rank() == 0 {
         let place = Device::of(transport);
-        println!("all-to-all over {} on {} ranks ({})\n", X::NAME, world.size(), if on_gpu { format!("{:?}", place) } else { "CPU threads".into() });
+        println!(
+            "all-to-all over {} on {} ranks ({})\n",
+            X::NAME,
+            world.size(),
+            if on_gpu { format!("{:?}", place) } else { "CPU threads".into() }
+        );
         println!("{:>10}  {:>10}  {:>12}  {:>10}  checked", "hook", "size", "time", "GB/s");
     }
     let all = All {
@@ -95,10 +108,16 @@ where
     }
     let total: u64 = world.all_gather_as(&checked)?.into_iter().sum();
     if world.rank() == 0 {
-        let what = if on_gpu { "GPUs, kernels from embedded PTX" } else { "CPU threads, the hooks' host twin" };
+        let what =
+            if on_gpu { "GPUs, kernels from embedded PTX" } else { "CPU threads, the hooks' host twin" };
         println!("\n{total} elements checked on {} ranks, none differs.", world.size());
-        println!("GB/s: wire bytes of one rank in one direction. Ran on: {what}; {} rank processes.", world.size());
-        println!("The same kernel as PTX: cargo fusewire ptx --manifest-path examples/Cargo.toml transpose --schedule all_to_all --transport Nvl --arch sm_90");
+        println!(
+            "GB/s: wire bytes of one rank in one direction. Ran on: {what}; {} rank processes.",
+            world.size()
+        );
+        println!(
+            "The same kernel as PTX: cargo fusewire ptx --manifest-path examples/Cargo.toml transpose --schedule all_to_all --transport Nvl --arch sm_90"
+        );
     }
     world.barrier()?;
     Ok(())
@@ -114,7 +133,14 @@ struct All<X: Transport> {
 
 impl<X: Transport> All<X> {
     /// Runs one hook at one size; how many elements were checked.
-    fn one(&self, world: &World, transport: &X, hook: &str, size: usize, repeat: usize) -> fusewire::Result<u64> {
+    fn one(
+        &self,
+        world: &World,
+        transport: &X,
+        hook: &str,
+        size: usize,
+        repeat: usize,
+    ) -> fusewire::Result<u64> {
         let (rank, ranks) = (world.rank(), world.size());
         let chunk = size / size_of::<f32>() / ranks;
         let len = chunk * ranks;
@@ -133,14 +159,17 @@ impl<X: Transport> All<X> {
             let (input, output) = (input.view(), output.view_mut());
             match hook {
                 "copy" => self.copy.launch(&stream, copy::Launch { input, output }),
-                "transpose" => self.transpose.launch(&stream, transpose::Launch { input, output, rows, cols }),
+                "transpose" => {
+                    self.transpose.launch(&stream, transpose::Launch { input, output, rows, cols })
+                }
                 "scale_add" => self.scale_add.launch(&stream, scale_add::Launch { input, output, scale }),
                 _ => self.gather.launch(&stream, gather::Launch { input, index: index.view(), output }),
             }
         };
         launch(&mut output)?;
         let got = output.read(&stream)?;
-        let wrong = (0..len).find(|i| got[*i].to_bits() != reference::output(hook, rank, ranks, chunk, scale, *i).to_bits());
+        let wrong = (0..len)
+            .find(|i| got[*i].to_bits() != reference::output(hook, rank, ranks, chunk, scale, *i).to_bits());
         if let Some(i) = wrong {
             let want = reference::output(hook, rank, ranks, chunk, scale, i);
             panic!("{hook} of {size} bytes on rank {rank}: element {i} is {}, not {want}", got[i]);
@@ -158,7 +187,12 @@ impl<X: Transport> All<X> {
         if rank == 0 {
             let wire = (len - chunk) * size_of::<f32>();
             let rate = wire as f64 / time.as_secs_f64() / 1e9;
-            println!("{hook:>10}  {:>10}  {:>12}  {rate:>10.2}  {} per rank", bytes_text(size), format!("{time:.1?}"), len);
+            println!(
+                "{hook:>10}  {:>10}  {:>12}  {rate:>10.2}  {} per rank",
+                bytes_text(size),
+                format!("{time:.1?}"),
+                len
+            );
         }
         Ok(len as u64)
     }

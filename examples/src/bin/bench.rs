@@ -96,7 +96,10 @@ where
                 println!("{}", serde_json::to_string(&row).unwrap_or_default());
             } else {
                 let text = bytes_text(bytes);
-                println!("{text:>10}  {:>9.2} us  {:>9.2} us  {:>10.1}  {:>4}", row.graph_us, row.eager_us, row.wire_gb_s, row.sms);
+                println!(
+                    "{text:>10}  {:>9.2} us  {:>9.2} us  {:>10.1}  {:>4}",
+                    row.graph_us, row.eager_us, row.wire_gb_s, row.sms
+                );
             }
         }
     }
@@ -104,7 +107,12 @@ where
     Ok(())
 }
 
-fn one<X: Transport>(world: &World, transport: &X, copy: &AllToAllLauncher<X, copy::Hooks>, bytes: usize) -> fusewire::Result<Row> {
+fn one<X: Transport>(
+    world: &World,
+    transport: &X,
+    copy: &AllToAllLauncher<X, copy::Hooks>,
+    bytes: usize,
+) -> fusewire::Result<Row> {
     let (rank, ranks) = (world.rank(), world.size());
     let chunk = bytes / size_of::<f32>() / ranks;
     let len = chunk * ranks;
@@ -113,8 +121,13 @@ fn one<X: Transport>(world: &World, transport: &X, copy: &AllToAllLauncher<X, co
     let input = device.buffer_from(&parallel(len, |i| reference::input(rank, i)))?;
     let mut output = device.buffer::<f32>(len)?;
     output.fill_bytes(&stream, 0xff)?;
-    let plan = copy.explain(&copy::Launch { input: input.view(), output: output.view_mut() }, &LaunchOptions::default())?;
-    let launch = |output: &mut Buffer<f32>| copy.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() });
+    let plan = copy.explain(
+        &copy::Launch { input: input.view(), output: output.view_mut() },
+        &LaunchOptions::default(),
+    )?;
+    let launch = |output: &mut Buffer<f32>| {
+        copy.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() })
+    };
     launch(&mut output)?;
     let got = output.read(&stream)?;
     let want = parallel(len, |i| reference::input(i / chunk.max(1), rank * chunk + i % chunk.max(1)));
@@ -126,10 +139,14 @@ fn one<X: Transport>(world: &World, transport: &X, copy: &AllToAllLauncher<X, co
         _ => (20, 7, 10),
     };
     let graph = stream.capture(|| (0..per_graph).try_for_each(|_| launch(&mut output)))?;
-    let replayed = timed(world, &stream, windows, replays * per_graph, || (0..replays).try_for_each(|_| graph.launch(&stream)))?;
+    let replayed = timed(world, &stream, windows, replays * per_graph, || {
+        (0..replays).try_for_each(|_| graph.launch(&stream))
+    })?;
     // What the replays left must be right too.
     assert!(output.read(&stream)? == want, "a replayed all-to-all of {bytes} bytes is wrong on rank {rank}");
-    let eager = timed(world, &stream, windows, replays * per_graph, || (0..replays * per_graph).try_for_each(|_| launch(&mut output)))?;
+    let eager = timed(world, &stream, windows, replays * per_graph, || {
+        (0..replays * per_graph).try_for_each(|_| launch(&mut output))
+    })?;
     let wire = ((len - chunk) * size_of::<f32>()) as f64;
     let on_gpu = X::NAME == "Nvl";
     Ok(Row {
@@ -189,15 +206,32 @@ fn compare(first: &PathBuf, second: &PathBuf) -> Result<(), String> {
         Ok(rows.into_iter().filter(|r| r.op == "all_to_all").map(|r| ((r.world, r.bytes), r)).collect())
     };
     let (a, b) = (read(first)?, read(second)?);
-    let names = (a.values().next().map_or("?", |r| r.name.as_str()), b.values().next().map_or("?", |r| r.name.as_str()));
-    println!("all-to-all, time of one in us (graph replay | eager launches); {} / {}: above 1 the second is faster", names.0, names.1);
-    println!("{:>4} {:>10} | {:>10} {:>10} {:>6} | {:>10} {:>10} {:>6} | {:>9} {:>4}", "GPUs", "size", names.0, names.1, "ratio", names.0, names.1, "ratio", "GB/s wire", "SMs");
+    let names = (
+        a.values().next().map_or("?", |r| r.name.as_str()),
+        b.values().next().map_or("?", |r| r.name.as_str()),
+    );
+    println!(
+        "all-to-all, time of one in us (graph replay | eager launches); {} / {}: above 1 the second is faster",
+        names.0, names.1
+    );
+    println!(
+        "{:>4} {:>10} | {:>10} {:>10} {:>6} | {:>10} {:>10} {:>6} | {:>9} {:>4}",
+        "GPUs", "size", names.0, names.1, "ratio", names.0, names.1, "ratio", "GB/s wire", "SMs"
+    );
     for (key, rb) in &b {
         let Some(ra) = a.get(key) else { continue };
         println!(
             "{:>4} {:>10} | {:>10.2} {:>10.2} {:>6.2} | {:>10.2} {:>10.2} {:>6.2} | {:>9.1} {:>4}",
-            rb.world, bytes_text(rb.bytes), ra.graph_us, rb.graph_us, ra.graph_us / rb.graph_us, ra.eager_us, rb.eager_us,
-            ra.eager_us / rb.eager_us, rb.wire_gb_s, rb.sms
+            rb.world,
+            bytes_text(rb.bytes),
+            ra.graph_us,
+            rb.graph_us,
+            ra.graph_us / rb.graph_us,
+            ra.eager_us,
+            rb.eager_us,
+            ra.eager_us / rb.eager_us,
+            rb.wire_gb_s,
+            rb.sms
         );
     }
     Ok(())

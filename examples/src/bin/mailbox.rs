@@ -25,7 +25,9 @@ fn rank(world: World) -> fusewire::Result<()> {
     let (me, n) = (world.rank() as u32, world.size() as u32);
     let message = device.buffer_from(&[me, me * me, 7])?;
     let mut received = device.buffer::<u32>(3)?;
-    let graph = stream.capture(|| mailbox.launch(&stream, 1, mailbox::Launch { message: message.view(), received: received.view_mut() }))?;
+    let graph = stream.capture(|| {
+        mailbox.launch(&stream, 1, mailbox::Launch { message: message.view(), received: received.view_mut() })
+    })?;
     for _ in 0..100 {
         graph.launch(&stream)?;
     }

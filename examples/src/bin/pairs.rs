@@ -29,7 +29,12 @@ fn rank(world: World) -> fusewire::Result<()> {
     let mut output = device.buffer::<f32>(1000)?;
 
     // Both at once: one kernel, two groups of blocks.
-    exchange.sendrecv(&stream, up, down, narrow::Launch { input: input.view(), output: output.view_mut() })?;
+    exchange.sendrecv(
+        &stream,
+        up,
+        down,
+        narrow::Launch { input: input.view(), output: output.view_mut() },
+    )?;
     assert_eq!(output.read(&stream)?, vec![down as f32 + 0.5; 1000]);
 
     // Or one direction: even ranks send, odd ranks receive.

@@ -17,7 +17,9 @@ pub fn ring_all_gather<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f3
         // SAFETY: what goes on was written by this block in the step before.
         kernel.send_tile(kernel.next(1), at(sent), |ctx| unsafe { output.read(ctx.index()) })?;
         // SAFETY: as above.
-        unsafe { kernel.recv_tile(kernel.previous(1), at(received), |ctx, value: f32| output.at(ctx).set(value))? };
+        unsafe {
+            kernel.recv_tile(kernel.previous(1), at(received), |ctx, value: f32| output.at(ctx).set(value))?
+        };
     }
     Ok(())
 }
@@ -29,7 +31,11 @@ fn rank(world: World) -> fusewire::Result<()> {
     let chunk = 1000;
     let input = device.buffer_from(&vec![world.rank() as f32; chunk])?;
     let mut output = device.buffer::<f32>(chunk * world.size())?;
-    all_gather.launch(&stream, 2, ring_all_gather::Launch { input: input.view(), output: output.view_mut(), chunk })?;
+    all_gather.launch(
+        &stream,
+        2,
+        ring_all_gather::Launch { input: input.view(), output: output.view_mut(), chunk },
+    )?;
     let expected: Vec<f32> = (0..world.size()).flat_map(|r| vec![r as f32; chunk]).collect();
     assert_eq!(output.read(&stream)?, expected);
     println!("rank {}: has the chunks of all {} ranks", world.rank(), world.size());
