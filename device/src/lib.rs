@@ -10,6 +10,7 @@
 //! | [`ops`] | the seam a transport fills in: `put`, `get`, `signal`, `wait` |
 //! | [`mapped`] | that seam for peers whose memory can be stored to (NVLink, host shared memory) |
 //! | [`channel`] | byte streams with credits over staging rings |
+//! | [`line`](mod@line) | flag-in-line exchange for small chunks |
 //! | [`wait`] | deadlines, abort words and abort records |
 //! | [`schedule`] | `sendrecv`, `all_to_all`, and the context of a schedule of one's own |
 //! | [`group`] | thread groups |
@@ -30,6 +31,7 @@ pub mod ctx;
 pub mod element;
 pub mod group;
 pub mod hooks;
+pub mod line;
 pub mod mapped;
 pub mod ops;
 pub mod pack;

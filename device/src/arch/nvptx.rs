@@ -150,6 +150,40 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     };
 }
 
+/// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, written concurrently by [`store_line`] only.
+#[inline(always)]
+pub unsafe fn load_line(at: *const u8) -> ([u32; 2], u64) {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.relaxed.sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+            options(nostack)
+        )
+    };
+    ([a, b], c as u64 | (d as u64) << 32)
+}
+
+/// Stores a line in one transaction.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, read concurrently by [`load_line`] only.
+#[inline(always)]
+pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.relaxed.sys.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
+            in(reg64) at, in(reg32) data[0], in(reg32) data[1], in(reg32) flag as u32, in(reg32) (flag >> 32) as u32,
+            options(nostack)
+        )
+    };
+}
+
 /// Adds to an `f32` in memory, relaxed, visible to this GPU.
 ///
 /// # Safety
