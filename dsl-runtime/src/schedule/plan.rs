@@ -11,11 +11,11 @@ use std::fmt;
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// Wire bytes of one peer's chunk up to which lines are faster than staging.
-const LINES_UP_TO: usize = 256 << 10;
+/// Blocks that lines are spread over at most: about one to each multiprocessor.
+const LINE_BLOCKS: u32 = 128;
 
-/// Packs of a line channel that are worth a block of their own.
-const PACKS_PER_LINE_CHANNEL: usize = 256;
+/// Packs of a line channel: few, since each waits for its own flags.
+const PACKS_PER_LINE_CHANNEL: usize = 64;
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,10 @@ impl<X: Transport> Prepared<X> {
     ) -> Result<Plan> {
         let layout = self.link.layout();
         let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES) * 16;
-        // What lines carry in one call at most.
-        let room = layout.line_channels as usize * line::PACKS as usize * 16;
+        // What lines carry in one call: by default as far as they are faster than staging, which is one block to a multiprocessor.
+        let spread = (LINE_BLOCKS / layout.world).clamp(1, layout.line_channels.max(1)).min(layout.line_channels);
+        let most_lines = if options.protocol.is_some() { layout.line_channels } else { spread };
+        let room = most_lines as usize * line::PACKS as usize * 16;
         let protocol = match options.protocol {
             Some(protocol) => protocol,
             // Chunks and variants are of staging.
@@ -97,11 +99,11 @@ impl<X: Transport> Prepared<X> {
         }
         // The fewest channels that hold the chunk.
         let least = if lines { packs.div_ceil(line::PACKS as usize).max(1) as u32 } else { 1 };
-        let most = if lines { layout.line_channels } else { layout.channels };
+        let most = if lines { most_lines } else { layout.channels };
         let wanted = match options.channels {
             Some(channels) => channels,
             None if self.on_host() => least,
-            None if lines => (packs.div_ceil(PACKS_PER_LINE_CHANNEL) as u32).clamp(least, most),
+            None if lines => (packs.div_ceil(PACKS_PER_LINE_CHANNEL) as u32).min(spread).max(least),
             None => staged_channels(wire_bytes).min(most),
         };
         if lines && (wanted < least || wanted > most) {
