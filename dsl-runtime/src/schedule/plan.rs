@@ -77,16 +77,15 @@ impl<X: Transport> Prepared<X> {
         let layout = self.link.layout();
         let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES) * 16;
         // What lines carry in one call: by default as far as they are faster than staging, which is one block to a multiprocessor.
-        let spread = (LINE_BLOCKS / layout.world).clamp(1, layout.line_channels.max(1)).min(layout.line_channels);
+        let spread =
+            (LINE_BLOCKS / layout.world).clamp(1, layout.line_channels.max(1)).min(layout.line_channels);
         let most_lines = if options.protocol.is_some() { layout.line_channels } else { spread };
         let room = most_lines as usize * line::PACKS as usize * 16;
         let protocol = match options.protocol {
             Some(protocol) => protocol,
             // Chunks and variants are of staging.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
-            None if self.has(Protocol::Lines) && !self.on_host() && wire_bytes <= room.min(LINES_UP_TO) => {
-                Protocol::Lines
-            }
+            None if self.has(Protocol::Lines) && !self.on_host() && wire_bytes <= room => Protocol::Lines,
             None => Protocol::Staged,
         };
         let lines = protocol == Protocol::Lines;
