@@ -9,7 +9,7 @@ macro_rules! for_each_case {
             copying {
                 every_element_type: 1..=16,
                 sendrecv_of_every_element_type: 2..=16,
-                boundaries_of_packs_chunks_and_windows: 1..=5,
+                boundaries_of_packs_chunks_and_windows: 1..=8,
                 many_times_the_staging: 1..=8,
                 large: 1..=8,
                 sizes_follow_each_other: 1..=16,
@@ -23,7 +23,7 @@ macro_rules! for_each_case {
                 histogram: 1..=8,
                 wire_of_f8: 1..=8,
                 wire_of_bf16: 1..=8,
-                wire_wider_than_the_element: 1..=5,
+                wire_wider_than_the_element: 1..=8,
             }
             peers {
                 send_alone_and_receive_alone: 2..=16,
@@ -35,56 +35,56 @@ macro_rules! for_each_case {
             together {
                 several_kernels_on_one_transport: 1..=8,
                 two_transports_at_once: 1..=8,
-                two_streams_on_one_transport: 1..=5,
+                two_streams_on_one_transport: 1..=8,
                 transports_come_and_go: 1..=8,
             }
             options {
-                every_number_of_channels: 1..=5,
-                chunk_sizes: 1..=5,
-                variants: 1..=5,
-                threads: 1..=5,
-                elements_by_option: 1..=5,
+                every_number_of_channels: 1..=8,
+                chunk_sizes: 1..=8,
+                variants: 1..=8,
+                threads: 1..=8,
+                elements_by_option: 1..=8,
             }
             graphs {
                 replays_with_changing_inputs: 1..=8,
                 several_graphs_and_eager_calls: 1..=8,
                 of_send_and_receive: 2..=8,
-                failed_capture_leaves_the_stream_usable: 1..=5,
+                failed_capture_leaves_the_stream_usable: 1..=8,
             }
             schedules {
                 ring_all_gather_by_tiles: 1..=8,
                 halo_by_put_and_signal: 2..=16,
                 all_gather_by_get: 1..=8,
-                replayed: 2..=5,
+                replayed: 2..=8,
             }
             random {
-                calls: 1..=5,
+                calls: 1..=8,
             }
             faults {
-                a_rank_never_launches: 2..=5,
-                a_receiver_never_comes: 2..=3,
-                panic_in_produce: 1..=5,
-                panic_in_consume: 1..=5,
-                index_out_of_range: 1..=5,
-                sizes_differ: 2..=5,
-                kernels_differ: 2..=5,
-                poisoned_until_renewed: 2..=5,
-                replayed_graph_reports: 2..=3,
-                again_and_again: 2..=3,
-                schedule_names_what_does_not_exist: 2..=3,
+                a_rank_never_launches: 2..=8,
+                a_receiver_never_comes: 2..=8,
+                panic_in_produce: 1..=8,
+                panic_in_consume: 1..=8,
+                index_out_of_range: 1..=8,
+                sizes_differ: 2..=8,
+                kernels_differ: 2..=8,
+                poisoned_until_renewed: 2..=8,
+                replayed_graph_reports: 2..=8,
+                again_and_again: 2..=8,
+                schedule_names_what_does_not_exist: 2..=8,
             }
             agreement {
-                kernels_that_differ: 2..=5,
-                options_that_differ: 2..=5,
-                options_that_cannot_be: 1..=2,
+                kernels_that_differ: 2..=8,
+                options_that_differ: 2..=8,
+                options_that_cannot_be: 1..=8,
             }
             misuse {
-                of_buffers: 1..=3,
-                of_sizes: 2..=3,
-                of_options: 1..=3,
-                of_peers: 2..=3,
-                of_streams: 1..=2,
-                of_devices: 1..=2,
+                of_buffers: 1..=8,
+                of_sizes: 2..=8,
+                of_options: 1..=8,
+                of_peers: 2..=8,
+                of_streams: 1..=8,
+                of_devices: 1..=8,
             }
         }
     };
