@@ -26,6 +26,7 @@ struct Insertion {
 impl Text {
     /// The text of `tokens`, with `#[inline(always)]` before each of `inline` and `tail` before the closing brace of a module.
     pub fn of(tokens: &TokenStream, inline: &[Span], tail: Option<&str>, header: &str) -> Text {
+        let tokens = &without_attributes(tokens);
         Self::from_file(tokens, inline, tail, header).unwrap_or_else(|| Self::printed(tokens, tail, header))
     }
 
@@ -111,6 +112,17 @@ impl Text {
         }
         (line, column)
     }
+}
+
+/// The item without attributes before it: they may stand on both sides of `#[comm_kernel]`, which is not among the tokens.
+fn without_attributes(tokens: &TokenStream) -> TokenStream {
+    let mut trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    while let [TokenTree::Punct(hash), TokenTree::Group(_), ..] = trees.as_slice()
+        && hash.as_char() == '#'
+    {
+        trees.drain(..2);
+    }
+    trees.into_iter().collect()
 }
 
 fn cut(lines: &[&str], start: LineColumn, end: LineColumn) -> Option<String> {
