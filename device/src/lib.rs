@@ -20,7 +20,7 @@
 //! On the host each block is an OS thread with a group of one lane. A schedule written as strided loops over a group, group
 //! synchronisation and a leader is therefore right on both targets.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
 pub mod arch;

@@ -44,51 +44,48 @@ pub fn now_ns() -> u64 {
 #[inline(always)]
 pub fn relax(_turn: u32) {}
 
+// Barriers are LLVM's intrinsics, not inline PTX: those are `convergent`, so no pass copies one into both sides of a branch. Inline
+// assembly is not, and a `bar.sync` that half a warp executes in one place and half in another counts twice.
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
+    fn barrier_sync(barrier: i32);
+    #[link_name = "llvm.nvvm.barrier.cta.red.or.aligned.all"]
+    fn barrier_or(barrier: i32, value: bool) -> bool;
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn warp_sync(lanes: i32);
+    #[link_name = "llvm.nvvm.vote.any.sync"]
+    fn warp_any(lanes: i32, value: bool) -> bool;
+}
+
 /// All threads of the block wait for each other; memory accesses before it are performed before those after it, for this block.
 #[inline(always)]
 pub fn sync_block() {
     // SAFETY: every thread of the block that has not exited reaches it, as schedules keep their control flow uniform.
-    unsafe { asm!("bar.sync 0;", options(nostack)) };
+    unsafe { barrier_sync(0) };
 }
 
 /// As [`sync_block`], and whether any thread gave `true`.
 #[inline(always)]
 pub fn sync_block_any(value: bool) -> bool {
-    let out: u32;
     // SAFETY: as for `sync_block`.
-    unsafe {
-        asm!(
-            "{{ .reg .pred p, q; setp.ne.u32 p, {1}, 0; bar.red.or.pred q, 0, p; selp.u32 {0}, 1, 0, q; }}",
-            out(reg32) out,
-            in(reg32) value as u32,
-            options(nostack)
-        )
-    };
-    out != 0
+    unsafe { barrier_or(0, value) }
 }
 
 /// The threads of the warp wait for each other.
 #[inline(always)]
 pub fn sync_warp() {
-    // SAFETY: called with all lanes of the warp converged or on their way here.
-    unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
+    // SAFETY: called by all lanes of the warp.
+    unsafe { warp_sync(-1) };
 }
 
 /// Whether any lane of the warp gave `true`; also orders memory accesses among the warp's lanes.
 #[inline(always)]
 pub fn sync_warp_any(value: bool) -> bool {
-    let out: u32;
     // SAFETY: as for `sync_warp`.
-    unsafe {
-        asm!(
-            "{{ .reg .pred p, q; setp.ne.u32 p, {1}, 0; vote.sync.any.pred q, p, 0xffffffff; selp.u32 {0}, 1, 0, q; }}",
-            out(reg32) out,
-            in(reg32) value as u32,
-            options(nostack)
-        )
-    };
+    let any = unsafe { warp_any(-1, value) };
     sync_warp();
-    out != 0
+    any
 }
 
 /// Makes every access before it visible to the whole system before any access after it (`fence.acq_rel.sys`).

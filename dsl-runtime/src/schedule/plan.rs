@@ -83,8 +83,10 @@ impl<X: Transport> Prepared<X> {
         let room = most_lines as usize * line::PACKS as usize * 16;
         let protocol = match options.protocol {
             Some(protocol) => protocol,
-            // Chunks and variants are of staging.
-            None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
+            // Channels, chunks and variants are of staging unless lines are asked for.
+            None if options.channels.is_some() || options.chunk.is_some() || options.unroll.is_some() => {
+                Protocol::Staged
+            }
             None if self.has(Protocol::Lines) && !self.on_host() && wire_bytes <= room => Protocol::Lines,
             None => Protocol::Staged,
         };
@@ -105,6 +107,9 @@ impl<X: Transport> Prepared<X> {
             None if lines => (packs.div_ceil(PACKS_PER_LINE_CHANNEL) as u32).min(spread).max(least),
             None => staged_channels(wire_bytes).min(most),
         };
+        if wanted == 0 {
+            return Err(Error::misuse("0 channels to each peer; a launch uses at least one"));
+        }
         if lines && (wanted < least || wanted > most) {
             return Err(Error::misuse(format!(
                 "{wanted} line channels for {wire_bytes} wire bytes; a launch uses {least} to {most}"
