@@ -23,16 +23,17 @@ use crate::wait::{About, Flow, LOOK_NS, Stopped, Watch, kind, operation};
 
 /// Most packs of one channel in one call.
 pub const PACKS: u64 = 512;
-/// Bytes of one buffer: two lines for each pack.
-pub const BUFFER: u64 = PACKS * 32;
+/// Offset of a buffer's header line: the chunk's bytes, and the kernel in its flag. Read only to say what differs.
+const HEADER: u64 = PACKS * 32;
+/// Bytes of one buffer: two lines for each pack, and the header.
+pub const BUFFER: u64 = HEADER + 128;
 /// Bytes of both buffers of a channel.
 pub const BUFFERS: u64 = 2 * BUFFER;
 
-/// The flag of call number `number` of `call`.
+/// The flag of call number `number`: a digest of `kernel` and `payload` above it.
 #[inline(always)]
-const fn flag(number: u64, call: Call) -> u64 {
-    let mix =
-        (call.kernel ^ call.payload.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+const fn flag(number: u64, kernel: u64, payload: u64) -> u64 {
+    let mix = (kernel ^ payload.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (number & 0xffff_ffff_ffff) | (mix >> 48) << 48
 }
 
@@ -71,7 +72,12 @@ pub unsafe fn exchange<O: Direct, H: Hooks, G: Group>(
     let (lane, step) = (group.lane() as usize, group.lanes() as usize);
     // SAFETY: the two buffers of the channel.
     let out = unsafe { ops.lines_out(to.peer as u32, channel).add(((sent & 1) * BUFFER) as usize) };
-    let fresh = flag(sent, call);
+    let fresh = flag(sent, call.kernel, call.payload);
+    if group.leads() {
+        let size = [call.payload as u32, (call.payload >> 32) as u32];
+        // SAFETY: the buffer's header, free as the module says.
+        unsafe { arch::store_line(out.add(HEADER as usize), size, flag(sent, call.kernel, 0)) };
+    }
     let mut s = lane;
     while s < packs {
         let words = H::produce(&Produce(at(to, lanes, first + s)), args).words();
@@ -84,7 +90,7 @@ pub unsafe fn exchange<O: Direct, H: Hooks, G: Group>(
     }
     // SAFETY: the two buffers of the channel.
     let input = unsafe { ops.lines_in(from.peer as u32, channel).add(((received & 1) * BUFFER) as usize) };
-    let fresh = flag(received, call);
+    let fresh = flag(received, call.kernel, call.payload);
     let about = About { peer: from.peer as u32, channel, operation: operation::RECEIVE };
     let mut whole = true;
     let mut s = lane;
@@ -92,14 +98,17 @@ pub unsafe fn exchange<O: Direct, H: Hooks, G: Group>(
         // SAFETY: pack `s` of the buffer.
         let Some(pack) = (unsafe { take::<O, H::Wire>(ops, watch, input.add(32 * s), fresh, about) }) else {
             whole = false;
+            // SAFETY: the buffer's header.
+            unsafe { compare::<O>(ops, watch, input.add(HEADER as usize), received, call, about) };
             break;
         };
         H::consume(&Consume(at(from, lanes, first + s)), args, pack);
         s += step;
     }
-    if group.any(!whole) || !watch.sound() {
+    if group.any(!whole) {
         return Err(Stopped);
     }
+    watch.verify(ops)?;
     if group.leads() {
         // SAFETY: live state, this block's own; all threads have read it before the sync above.
         unsafe {
@@ -115,6 +124,34 @@ fn at(place: &Ctx, lanes: usize, pack: usize) -> Ctx {
     let pos = pack * lanes;
     let valid = lanes.min(place.chunk_len - pos);
     place.at(pos, valid, valid == lanes && place.chunk_start.is_multiple_of(lanes))
+}
+
+/// A lane that found another call's flag: says what differs, unless somebody else has said something before.
+///
+/// # Safety
+/// `header` is the header line of a live buffer.
+#[inline(always)]
+unsafe fn compare<O: Direct>(
+    ops: &O,
+    watch: &Watch,
+    header: *const u8,
+    number: u64,
+    call: Call,
+    about: About,
+) {
+    // SAFETY: the caller's contract.
+    let (size, seen) = unsafe { arch::load_line(header) };
+    let expected = flag(number, call.kernel, 0);
+    let payload = u64::from(size[0]) | u64::from(size[1]) << 32;
+    if (seen ^ expected) << 16 != 0 {
+        return; // the peer's call has not begun: the wait expired
+    }
+    if seen != expected {
+        watch.give_up(ops, kind::MISMATCH, about, expected >> 48, seen >> 48, 0);
+    } else if payload != call.payload {
+        let about = About { operation: operation::HEADER, ..about };
+        watch.give_up(ops, kind::MISMATCH, about, call.payload, payload, 0);
+    }
 }
 
 /// Waits for both lines of a pack.
@@ -151,8 +188,7 @@ unsafe fn take<O: Direct, W: Element>(
                 return None;
             }
             if (f ^ fresh) << 16 == 0 && f != fresh {
-                watch.give_up(ops, kind::MISMATCH, about, fresh >> 48, f >> 48, 0);
-                return None;
+                return None; // another kernel's, or another size's
             }
             let age = now.wrapping_sub(start);
             if age >= watch.deadline_ns() {

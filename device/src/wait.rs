@@ -215,10 +215,15 @@ impl Watch {
         unsafe { atomic::load::<System, Relaxed, u64>(self.control.abort as *const u64) }
     }
 
-    /// Whether this block may go on to publish: no thread of it has panicked. Called by the leader, after a group sync.
+    /// `Err` if a thread of this block has panicked; then the peers are told, since the panicking thread cannot. Called by all
+    /// threads after a group sync, before anything is published.
     #[inline(always)]
-    pub fn sound(&self) -> bool {
-        !arch::block_panicked()
+    pub fn verify<O: Ops>(&self, ops: &O) -> Flow {
+        if arch::block_panicked() {
+            tell(ops, abort_code(self.rank, kind::PANIC));
+            return Err(Stopped);
+        }
+        Ok(())
     }
 
     /// Waits until the word at `at` has reached `target` (compared as signed difference, so that counters may wrap).
@@ -349,8 +354,15 @@ fn give_up<O: Ops>(
         (&raw mut (*record).age_ns).write_volatile(age_ns);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
+    tell(ops, code);
+}
+
+/// Raises the abort words of all peers.
+#[cold]
+#[inline(never)]
+fn tell<O: Ops>(ops: &O, code: u64) {
     for peer in 0..ops.world() {
-        if peer != rank {
+        if peer != ops.rank() {
             ops.raise_abort(peer, code);
         }
     }

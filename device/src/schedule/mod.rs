@@ -245,7 +245,8 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
         let place = place(ops, grid, shape, rank, 0, u64::from(rank) * shape.elements);
         let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, grid.block - wired, shape.diagonal);
         span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
-        return Ok(());
+        group.sync();
+        return watch.verify(ops);
     }
     // Neighbours first, and for a receiver the mirror image of its senders' order.
     let (sends, turn) = (grid.block & 1 == 0, grid.block >> 1);
@@ -280,7 +281,8 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
         let place = place(ops, grid, shape, rank, 0, u64::from(rank) * shape.elements);
         let share = Share::of(shape.elements, lanes, grid.block - wired, shape.diagonal);
         span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
-        return Ok(());
+        group.sync();
+        return watch.verify(ops);
     }
     let (step, channel) = (1 + grid.block % (world - 1), grid.block / (world - 1));
     let share = Share::of(shape.elements, lanes, channel, shape.channels);
@@ -290,7 +292,7 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     let (to, from) = (at((rank + step) % world), at((rank + world - step) % world));
     // All channels name the whole call: `payload` is the chunk's, not the share's.
-    let call = Call { kernel: shape.kernel, payload: shape.elements };
+    let call = Call { kernel: shape.kernel, payload: 16 * shape.elements.div_ceil(lanes as u64) };
     // SAFETY: each block works its own line channel.
     unsafe {
         line::exchange::<O, H, Block>(&group, ops, &watch, call, &to, &from, share.first, share.packs, &args)
