@@ -30,7 +30,8 @@ impl RawSlice {
     /// The launch checked that `address` holds `len` elements of `T`, aligned, that outlive `'a` and are not written in `'a`.
     #[inline(always)]
     pub unsafe fn slice<'a, T: Element>(self) -> &'a [T] {
-        let at = if self.len == 0 { core::ptr::NonNull::dangling().as_ptr() } else { self.address as *const T };
+        let at =
+            if self.len == 0 { core::ptr::NonNull::dangling().as_ptr() } else { self.address as *const T };
         // SAFETY: the caller's contract.
         unsafe { core::slice::from_raw_parts(at, self.len as usize) }
     }
@@ -271,7 +272,11 @@ impl AtomicAdd for u32 {
     #[inline(always)]
     unsafe fn atomic_add(at: *mut Self, value: Self) {
         // SAFETY: the caller's contract.
-        unsafe { <u32 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(at, value) };
+        unsafe {
+            <u32 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(
+                at, value,
+            )
+        };
     }
 }
 
@@ -279,7 +284,11 @@ impl AtomicAdd for u64 {
     #[inline(always)]
     unsafe fn atomic_add(at: *mut Self, value: Self) {
         // SAFETY: the caller's contract.
-        unsafe { <u64 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(at, value) };
+        unsafe {
+            <u64 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(
+                at, value,
+            )
+        };
     }
 }
 

@@ -55,14 +55,30 @@ impl<'k, O: Ops> Sending<'k, O> {
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
         let start = unsafe { (&raw const (*ops.state(peer, channel)).sent).read_volatile() };
-        Sending { ops, watch, peer, channel, base: ops.outgoing(peer, channel), mask: ops.window() - 1, start, call }
+        Sending {
+            ops,
+            watch,
+            peer,
+            channel,
+            base: ops.outgoing(peer, channel),
+            mask: ops.window() - 1,
+            start,
+            call,
+        }
     }
 
     /// Waits until stream bytes up to `to` (relative to this call) fit in the ring. Writes the header with the first chunk.
     #[inline(always)]
     pub fn reserve<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let floor = self.start.wrapping_add(to).wrapping_sub(self.mask + 1);
-        self.watch.until_line(group, self.ops, self.peer, Line::Free(self.channel), floor, operation::SEND)?;
+        self.watch.until_line(
+            group,
+            self.ops,
+            self.peer,
+            Line::Free(self.channel),
+            floor,
+            operation::SEND,
+        )?;
         if from == 0 && group.leads() {
             let Call { kernel, payload } = self.call;
             let words = [kernel as u32, (kernel >> 32) as u32, payload as u32, (payload >> 32) as u32];
@@ -127,7 +143,16 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
         let start = unsafe { (&raw const (*ops.state(peer, channel)).received).read_volatile() };
-        Receiving { ops, watch, peer, channel, base: ops.incoming(peer, channel), mask: ops.window() - 1, start, call }
+        Receiving {
+            ops,
+            watch,
+            peer,
+            channel,
+            base: ops.incoming(peer, channel),
+            mask: ops.window() - 1,
+            start,
+            call,
+        }
     }
 
     /// Waits until stream bytes up to `to` have arrived. With the first chunk, compares the header.
@@ -135,7 +160,14 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let line = Line::Ready(self.channel);
         if from > 0 {
-            return self.watch.until_line(group, self.ops, self.peer, line, self.start.wrapping_add(to), operation::RECEIVE);
+            return self.watch.until_line(
+                group,
+                self.ops,
+                self.peer,
+                line,
+                self.start.wrapping_add(to),
+                operation::RECEIVE,
+            );
         }
         // The header first, alone: a sender with a shorter call never reaches `to`.
         let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
@@ -160,7 +192,11 @@ impl<'k, O: Ops> Receiving<'k, O> {
         if kernel == self.call.kernel && payload == self.call.payload {
             return true;
         }
-        let (expected, seen) = if kernel == self.call.kernel { (self.call.payload, payload) } else { (self.call.kernel, kernel) };
+        let (expected, seen) = if kernel == self.call.kernel {
+            (self.call.payload, payload)
+        } else {
+            (self.call.kernel, kernel)
+        };
         let op = if kernel == self.call.kernel { operation::HEADER } else { operation::RECEIVE };
         let about = About { peer: self.peer, channel: self.channel, operation: op };
         self.watch.give_up(self.ops, kind::MISMATCH, about, expected, seen, 0);

@@ -186,7 +186,14 @@ impl Watch {
     /// # Safety
     /// `at` is a live signal line of this rank.
     #[inline(always)]
-    pub unsafe fn until<O: Ops, G: Group>(&self, group: &G, ops: &O, at: *const u64, target: u64, about: About) -> Flow {
+    pub unsafe fn until<O: Ops, G: Group>(
+        &self,
+        group: &G,
+        ops: &O,
+        at: *const u64,
+        target: u64,
+        about: About,
+    ) -> Flow {
         // SAFETY: the caller's contract.
         let failed = group.leads() && !unsafe { self.poll(ops, at, target, about) };
         if group.any(failed) { Err(Stopped) } else { Ok(()) }
@@ -231,7 +238,9 @@ impl Watch {
     pub fn give_up<O: Ops>(&self, ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
         // Everything by value: a reference to `self` would put it into local memory on the device.
         let (Control { abort, record, .. }, About { peer, channel, operation }) = (self.control, about);
-        give_up(ops, abort, record, self.rank, self.block, kind, peer, channel, operation, expected, seen, age_ns);
+        give_up(
+            ops, abort, record, self.rank, self.block, kind, peer, channel, operation, expected, seen, age_ns,
+        );
     }
 
     /// Ends the kernel because a raw operation named something that does not exist.
@@ -243,7 +252,15 @@ impl Watch {
 
     /// Waits for `line` of `peer`; see [`Watch::until`].
     #[inline(always)]
-    pub fn until_line<O: Ops, G: Group>(&self, group: &G, ops: &O, peer: u32, line: Line, target: u64, op: u32) -> Flow {
+    pub fn until_line<O: Ops, G: Group>(
+        &self,
+        group: &G,
+        ops: &O,
+        peer: u32,
+        line: Line,
+        target: u64,
+        op: u32,
+    ) -> Flow {
         let about = About { peer, channel: line.number(), operation: op };
         // SAFETY: `Ops::line` gives live lines.
         unsafe { self.until(group, ops, ops.line(peer, line), target, about) }

@@ -4,8 +4,8 @@
 use crate::arch;
 use crate::channel::HEADER;
 use crate::ctx::{Consume, Ctx, Produce};
-use crate::group::Group;
 use crate::element::Element;
+use crate::group::Group;
 use crate::hooks::Hooks;
 use crate::pack::Pack;
 use core::array::from_fn;
@@ -42,7 +42,11 @@ pub fn packs(from: u64, to: u64, packs: usize) -> (usize, usize) {
 /// The first stream pack in `s0..s1` that is not whole or whose index is not aligned.
 #[inline(always)]
 fn whole_until(place: &Ctx, lanes: usize, first: usize, s0: usize, s1: usize) -> usize {
-    if place.chunk_start.is_multiple_of(lanes) { s1.min((place.chunk_len / lanes).saturating_sub(first)).max(s0) } else { s0 }
+    if place.chunk_start.is_multiple_of(lanes) {
+        s1.min((place.chunk_len / lanes).saturating_sub(first)).max(s0)
+    } else {
+        s0
+    }
 }
 
 #[inline(always)]
@@ -153,7 +157,8 @@ fn consume_unrolled<const U: usize, W: Element>(
 ) -> usize {
     while s + (U - 1) * step < end {
         // SAFETY: those packs have arrived and are not overwritten before they are freed.
-        let packs: [Pack<W>; U] = from_fn(|k| Pack::from_words(unsafe { arch::load_16_once(at(s + k * step)) }));
+        let packs: [Pack<W>; U] =
+            from_fn(|k| Pack::from_words(unsafe { arch::load_16_once(at(s + k * step)) }));
         for (k, pack) in packs.into_iter().enumerate() {
             one(s + k * step, pack);
         }
