@@ -14,7 +14,7 @@
 use crate::arch;
 use crate::group::Group;
 use crate::ops::{Line, Ops};
-use crate::wait::{About, Flow, Stopped, Watch, kind, operation};
+use crate::wait::{About, Fault, Flow, Watch, kind, operation};
 
 /// Bytes of a call's header.
 pub const HEADER: u64 = 128;
@@ -50,7 +50,8 @@ impl<'k, O: Ops> Sending<'k, O> {
     /// Takes up the stream where the last call left it.
     ///
     /// # Safety
-    /// This group alone works the sending end of this channel; all its threads call.
+    /// This group alone works the sending end of this channel; all its threads call. It reserves, stores and publishes the stream
+    /// from byte 0 on, in order and without gaps, and stores reserved bytes alone.
     #[inline(always)]
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
@@ -99,9 +100,7 @@ impl<'k, O: Ops> Sending<'k, O> {
     #[inline(always)]
     pub fn publish<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         group.sync();
-        if !self.watch.sound() {
-            return Err(Stopped);
-        }
+        self.watch.check_panic(self.ops)?;
         let (from, to) = (self.start.wrapping_add(from), self.start.wrapping_add(to));
         // SAFETY: `reserve` saw the bytes free; this group alone works this end.
         unsafe {
@@ -138,7 +137,8 @@ impl<'k, O: Ops> Receiving<'k, O> {
     /// Takes up the stream where the last call left it.
     ///
     /// # Safety
-    /// This group alone works the receiving end of this channel; all its threads call.
+    /// This group alone works the receiving end of this channel; all its threads call. It awaits, reads and frees the stream from
+    /// byte 0 on, in order and without gaps, and reads bytes that were awaited and not freed alone.
     #[inline(always)]
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
@@ -172,35 +172,37 @@ impl<'k, O: Ops> Receiving<'k, O> {
         // The header first, alone: a sender with a shorter call never reaches `to`.
         let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
         let at = self.ops.line(self.peer, line);
-        let mut failed = false;
+        let mut fault = Fault::NONE;
         if group.leads() {
             // SAFETY: a live line of this rank.
-            failed = unsafe { self.watch.until(&crate::group::Thread, self.ops, at, self.start.wrapping_add(HEADER), about) }.is_err()
-                || !self.header_agrees()
+            fault = unsafe { self.watch.poll(at, self.start.wrapping_add(HEADER), operation::RECEIVE) };
+            if fault.kind == 0 {
+                fault = self.compare_header();
+            }
+            if fault.kind == 0 {
                 // SAFETY: as above.
-                || unsafe { self.watch.until(&crate::group::Thread, self.ops, at, self.start.wrapping_add(to), about) }.is_err();
+                fault = unsafe { self.watch.poll(at, self.start.wrapping_add(to), operation::RECEIVE) };
+            }
         }
-        if group.any(failed) { Err(Stopped) } else { Ok(()) }
+        self.watch.settle(group, self.ops, about, fault)
     }
 
     #[inline(always)]
-    fn header_agrees(&self) -> bool {
+    fn compare_header(&self) -> Fault {
         // SAFETY: the header has arrived; aligned since streams are multiples of 128.
         let w = unsafe { arch::load_16_once(self.at(0)) };
         let kernel = u64::from(w[0]) | u64::from(w[1]) << 32;
         let payload = u64::from(w[2]) | u64::from(w[3]) << 32;
-        if kernel == self.call.kernel && payload == self.call.payload {
-            return true;
-        }
-        let (expected, seen) = if kernel == self.call.kernel {
-            (self.call.payload, payload)
+        let Call { kernel: own_kernel, payload: own_payload } = self.call;
+        let mismatch =
+            |operation, expected, seen| Fault { kind: kind::MISMATCH, operation, expected, seen, age_ns: 0 };
+        if kernel != own_kernel {
+            mismatch(operation::RECEIVE, own_kernel, kernel)
+        } else if payload != own_payload {
+            mismatch(operation::HEADER, own_payload, payload)
         } else {
-            (self.call.kernel, kernel)
-        };
-        let op = if kernel == self.call.kernel { operation::HEADER } else { operation::RECEIVE };
-        let about = About { peer: self.peer, channel: self.channel, operation: op };
-        self.watch.give_up(self.ops, kind::MISMATCH, about, expected, seen, 0);
-        false
+            Fault::NONE
+        }
     }
 
     /// Where stream byte `offset` of this call has arrived.
@@ -214,9 +216,7 @@ impl<'k, O: Ops> Receiving<'k, O> {
     #[inline(always)]
     pub fn free<G: Group>(&self, group: &G, to: u64) -> Flow {
         group.sync();
-        if !self.watch.sound() {
-            return Err(Stopped);
-        }
+        self.watch.check_panic(self.ops)?;
         // SAFETY: every thread is done with those bytes (the sync above); this group alone works this end.
         unsafe { self.ops.signal(group, self.peer, Line::Free(self.channel), self.start.wrapping_add(to)) };
         Ok(())

@@ -53,7 +53,13 @@ impl Table {
 
     fn check<T: Float>(&self, value: f32) {
         let (got, want) = (T::from_f32(value).to_bits64(), self.round(f64::from(value)));
-        assert_eq!(got, want, "{} of {value:e} ({:#010x}): {got:#x}, not {want:#x}", T::NAME, value.to_bits());
+        assert_eq!(
+            got,
+            want,
+            "{} of {value:e} ({:#010x}): {got:#x}, not {want:#x}",
+            T::NAME,
+            value.to_bits()
+        );
     }
 
     /// Every value, every midpoint, their neighbours among `f32`, the specials, and `random` random patterns.

@@ -392,14 +392,9 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     };
     let control = crate::wait::Control { abort, record, deadline_ns: 0 };
     if let Some(at) = info.location() {
-        crate::wait::record_panic(
-            &control,
-            who as u32,
-            (who >> 32) as u32,
-            at.file(),
-            at.line(),
-            at.column(),
-        );
+        let (file, line, column) = (at.file(), at.line(), at.column());
+        // SAFETY: the words that the kernel began with.
+        unsafe { crate::wait::record_panic(&control, who as u32, (who >> 32) as u32, file, line, column) };
     }
     // SAFETY: ends this thread.
     unsafe { asm!("exit;", options(noreturn, nostack)) }

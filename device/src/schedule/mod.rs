@@ -15,7 +15,7 @@ mod span;
 pub use custom::{Kernel, Tile, custom};
 
 use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use crate::ctx::{Consume, Ctx, Produce};
+use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::ops::Ops;
@@ -134,6 +134,7 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
         rows: shape.rows as usize,
         cols: shape.cols as usize,
         whole: false,
+        thread: core::marker::PhantomData,
     }
 }
 
@@ -160,8 +161,8 @@ fn send_share<O: Ops, H: Hooks, G: Group>(
         let to = total.min(from + shape.chunk);
         out.reserve(group, from, to)?;
         let (s0, s1) = span::packs(from, to, share.packs);
-        let hook = |ctx: &Produce| H::produce(ctx, args);
-        span::produce::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| {
+        let hooks = span::Module::<H>(args);
+        span::produce::<span::By<H>, _, G>(group, place, share.first, s0, s1, &hooks, |s| {
             out.at(HEADER + 16 * s as u64)
         });
         out.publish(group, from, to)?;
@@ -194,8 +195,8 @@ fn recv_share<O: Ops, H: Hooks, G: Group>(
         let to = total.min(from + shape.chunk);
         from_peer.await_bytes(group, from, to)?;
         let (s0, s1) = span::packs(from, to, share.packs);
-        let hook = |ctx: &Consume, pack| H::consume(ctx, args, pack);
-        span::consume::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| {
+        let hooks = span::Module::<H>(args);
+        span::consume::<span::By<H>, _, G>(group, place, share.first, s0, s1, &hooks, |s| {
             from_peer.at(HEADER + 16 * s as u64)
         });
         from_peer.free(group, to)?;
