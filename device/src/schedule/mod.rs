@@ -257,3 +257,40 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
         recv_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Share, span};
+    use crate::channel::{HEADER, stream_bytes};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_cover_every_pack_once(elements in 0u64..100_000, shift in 1u32..5, parts in 1u32..40) {
+            let lanes = 1usize << shift;
+            let mut next = 0;
+            for part in 0..parts {
+                let share = Share::of(elements, lanes, part, parts);
+                prop_assert!(share.packs == 0 || share.first == next);
+                // Whole 128-byte lines, so that two blocks never share one.
+                prop_assert!(share.packs == 0 || share.first % 8 == 0);
+                next += share.packs;
+            }
+            prop_assert_eq!(next as u64, elements.div_ceil(lanes as u64));
+        }
+
+        #[test]
+        fn chunks_cover_every_pack_once(packs in 0usize..5000, lines in 1u64..40) {
+            let (total, mut from, mut next) = (stream_bytes(16 * packs as u64), 0, 0);
+            while from < total {
+                let to = total.min(from + 128 * lines);
+                let (s0, s1) = span::packs(from, to, packs);
+                prop_assert!(s0 >= s1 || s0 == next);
+                prop_assert!(s0 >= s1 || HEADER + 16 * s1 as u64 <= to);
+                next = next.max(s1);
+                from = to;
+            }
+            prop_assert_eq!(next, packs);
+        }
+    }
+}
