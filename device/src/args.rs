@@ -62,7 +62,7 @@ pub trait Packs<T: Element> {
     /// The pack at the context's own index. Elements past `ctx.valid` are zero.
     ///
     /// # Panics
-    /// If the slice ends before `ctx.index() + ctx.valid`.
+    /// If the slice ends before `ctx.index() + ctx.valid`, or does not start at a multiple of 16 bytes, as a part of one may.
     fn pack(&self, ctx: &Ctx) -> Pack<T>;
 
     /// The `Pack::LANES` elements from `first` on.
@@ -77,7 +77,12 @@ impl<T: Element> Packs<T> for [T] {
     fn pack(&self, ctx: &Ctx) -> Pack<T> {
         let own = &self[ctx.index()..ctx.index() + ctx.valid];
         if ctx.whole && Pack::<T>::LANES == ctx.valid {
-            // SAFETY: in bounds by the slicing above; 16-byte aligned since launches check the base and `whole` says the index is.
+            // The index is a multiple of a pack. A launch's slice is aligned; a part of one, that a hook made, may not be.
+            assert!(
+                (self.as_ptr() as usize).is_multiple_of(16),
+                "this part of a slice is not aligned: use `pack_at`"
+            );
+            // SAFETY: in bounds by the slicing above, aligned by the assertion.
             Pack::from_words(unsafe { arch::load_16_once(own.as_ptr().cast()) })
         } else {
             gather(own)
@@ -151,7 +156,7 @@ impl<'a, T: Element> Out<'a, T> {
     #[track_caller]
     pub fn at<'c>(&'c self, ctx: &'c Consume) -> Place<'c, T> {
         let first = ctx.index();
-        assert!(first + ctx.valid <= self.len, "output ends before this element");
+        assert!(ctx.valid <= self.len && first <= self.len - ctx.valid, "output ends before this element");
         // SAFETY: in bounds by the assertion.
         Place { at: unsafe { self.start.add(first) }, ctx, own: PhantomData }
     }
@@ -259,7 +264,8 @@ impl<T: Element> Place<'_, T> {
     }
 }
 
-/// An output to which any thread may add, at any index, atomically (relaxed, this GPU or process). Sums of floats depend on the order.
+/// An output to which any thread may add, at any index, atomically (relaxed, this GPU or process). Sums of floats depend on the
+/// order, and a GPU takes subnormal `f32` for zero here.
 #[derive(Clone, Copy, Debug)]
 pub struct Accumulate<'a, T> {
     start: *mut T,

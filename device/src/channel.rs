@@ -14,8 +14,7 @@
 use crate::arch;
 use crate::group::Group;
 use crate::ops::{Line, Ops};
-use crate::wait::{About, Flow, Stopped, Watch, kind, operation};
-use core::cell::Cell;
+use crate::wait::{About, Fault, Flow, Watch, kind, operation};
 
 /// Bytes of a call's header.
 pub const HEADER: u64 = 128;
@@ -38,7 +37,7 @@ pub struct Call {
 impl Call {
     /// The first 16 bytes of the stream; the other 112 of the header are not used.
     #[inline(always)]
-    pub const fn header(&self) -> [u32; 4] {
+    const fn header(&self) -> [u32; 4] {
         [self.kernel as u32, (self.kernel >> 32) as u32, self.payload as u32, (self.payload >> 32) as u32]
     }
 }
@@ -59,7 +58,8 @@ impl<'k, O: Ops> Sending<'k, O> {
     /// Takes up the stream where the last call left it.
     ///
     /// # Safety
-    /// This group alone works the sending end of this channel; all its threads call.
+    /// This group alone works the sending end of this channel; all its threads call. It reserves, stores and publishes the stream
+    /// from byte 0 on, in order and without gaps, and stores reserved bytes alone.
     #[inline(always)]
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
@@ -106,7 +106,7 @@ impl<'k, O: Ops> Sending<'k, O> {
     #[inline(always)]
     pub fn publish<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         group.sync();
-        self.watch.verify(self.ops)?;
+        self.watch.check_panic(self.ops)?;
         let (from, to) = (self.start.wrapping_add(from), self.start.wrapping_add(to));
         // SAFETY: `reserve` saw the bytes free; this group alone works this end.
         unsafe {
@@ -137,24 +137,23 @@ pub struct Receiving<'k, O> {
     mask: u64,
     start: u64,
     call: Call,
-    /// The leader's: the header as it arrived, compared when the first chunk is freed. Until then it is the expected one.
-    header: Cell<[u32; 4]>,
 }
 
 impl<'k, O: Ops> Receiving<'k, O> {
     /// Takes up the stream where the last call left it.
     ///
     /// # Safety
-    /// This group alone works the receiving end of this channel; all its threads call.
+    /// This group alone works the receiving end of this channel; all its threads call. It awaits, reads and frees the stream from
+    /// byte 0 on, in order and without gaps, and reads bytes that were awaited and not freed alone.
     #[inline(always)]
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
         let start = unsafe { (&raw const (*ops.state(peer, channel)).received).read_volatile() };
-        let (base, mask, header) = (ops.incoming(peer, channel), ops.window() - 1, Cell::new(call.header()));
-        Receiving { ops, watch, peer, channel, base, mask, start, call, header }
+        let (base, mask) = (ops.incoming(peer, channel), ops.window() - 1);
+        Receiving { ops, watch, peer, channel, base, mask, start, call }
     }
 
-    /// Waits until stream bytes up to `to` have arrived. With the first chunk, takes the header.
+    /// Waits until stream bytes up to `to` have arrived. With the first chunk, compares the header.
     #[inline(always)]
     pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let line = Line::Ready(self.channel);
@@ -168,46 +167,50 @@ impl<'k, O: Ops> Receiving<'k, O> {
                 operation::RECEIVE,
             );
         }
-        let failed = group.leads() && self.await_first(to).is_none();
-        if group.any(failed) { Err(Stopped) } else { Ok(()) }
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
+        let mut fault = Fault::NONE;
+        if group.leads() {
+            fault = self.await_first(to);
+        }
+        self.watch.settle(group, self.ops, about, fault)
     }
 
     /// The leader's wait for the first chunk. The header comes first, alone if need be: a sender with a shorter call never reaches
-    /// `to`. Where all has arrived at once it is compared later, so that nobody waits for the load.
+    /// `to`.
     #[inline(always)]
-    fn await_first(&self, to: u64) -> Option<()> {
-        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
+    fn await_first(&self, to: u64) -> Fault {
         let at = self.ops.line(self.peer, Line::Ready(self.channel));
         let target = self.start.wrapping_add(to);
         // SAFETY: a live line of this rank.
-        let seen = unsafe { self.watch.poll(self.ops, at, self.start.wrapping_add(HEADER), about)? };
-        // SAFETY: the header has arrived; aligned since streams are multiples of 128.
-        self.header.set(unsafe { arch::load_16_once(self.at(0)) });
-        if (seen.wrapping_sub(target) as i64) < 0 {
-            if !self.header_agrees() {
-                return None;
-            }
-            // SAFETY: a live line of this rank.
-            unsafe { self.watch.poll(self.ops, at, target, about)? };
+        let (seen, fault) =
+            unsafe { self.watch.poll(at, self.start.wrapping_add(HEADER), operation::RECEIVE) };
+        if fault.kind != 0 {
+            return fault;
         }
-        Some(())
+        let fault = self.compare_header();
+        if fault.kind != 0 || seen.wrapping_sub(target) as i64 >= 0 {
+            return fault;
+        }
+        // SAFETY: a live line of this rank.
+        unsafe { self.watch.poll(at, target, operation::RECEIVE) }.1
     }
 
     #[inline(always)]
-    fn header_agrees(&self) -> bool {
-        let w = self.header.get();
-        if w == self.call.header() {
-            return true;
-        }
+    fn compare_header(&self) -> Fault {
+        // SAFETY: the header has arrived; aligned since streams are multiples of 128.
+        let w = unsafe { arch::load_16_once(self.at(0)) };
         let kernel = u64::from(w[0]) | u64::from(w[1]) << 32;
         let payload = u64::from(w[2]) | u64::from(w[3]) << 32;
-        let (expected, seen, operation) = match kernel == self.call.kernel {
-            true => (self.call.payload, payload, operation::HEADER),
-            false => (self.call.kernel, kernel, operation::RECEIVE),
-        };
-        let about = About { peer: self.peer, channel: self.channel, operation };
-        self.watch.give_up(self.ops, kind::MISMATCH, about, expected, seen, 0);
-        false
+        let Call { kernel: own_kernel, payload: own_payload } = self.call;
+        let mismatch =
+            |operation, expected, seen| Fault { kind: kind::MISMATCH, operation, expected, seen, age_ns: 0 };
+        if kernel != own_kernel {
+            mismatch(operation::RECEIVE, own_kernel, kernel)
+        } else if payload != own_payload {
+            mismatch(operation::HEADER, own_payload, payload)
+        } else {
+            Fault::NONE
+        }
     }
 
     /// Where stream byte `offset` of this call has arrived.
@@ -220,11 +223,8 @@ impl<'k, O: Ops> Receiving<'k, O> {
     /// Gives the ring's bytes up to `to` back to the sender.
     #[inline(always)]
     pub fn free<G: Group>(&self, group: &G, to: u64) -> Flow {
-        let stranger = group.leads() && !self.header_agrees();
-        if group.any(stranger) {
-            return Err(Stopped);
-        }
-        self.watch.verify(self.ops)?;
+        group.sync();
+        self.watch.check_panic(self.ops)?;
         // SAFETY: every thread is done with those bytes (the sync above); this group alone works this end.
         unsafe { self.ops.signal(group, self.peer, Line::Free(self.channel), self.start.wrapping_add(to)) };
         Ok(())

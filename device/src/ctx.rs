@@ -1,5 +1,6 @@
 //! What a hook knows about the element, or pack of elements, that it handles.
 
+use core::marker::PhantomData;
 use core::ops::Deref;
 
 /// Where a hook is: who sends to whom, and which element of which chunk this call is about.
@@ -33,6 +34,8 @@ pub struct Ctx {
     pub cols: usize,
     /// The pack is whole and its index a multiple of its length, so that a 16-byte access is right.
     pub(crate) whole: bool,
+    /// Keeps a context, and so its witness of exclusive access, on the thread it was made for.
+    pub(crate) thread: PhantomData<*mut ()>,
 }
 
 impl Ctx {
@@ -60,7 +63,14 @@ pub struct Produce(pub(crate) Ctx);
 
 /// The context of a `consume` call: the witness that this thread alone handles this element in this launch.
 ///
-/// It can be neither cloned nor made outside the framework, so an [`Out`](crate::args::Out) may give write access for it.
+/// It can be neither cloned nor made outside the framework, nor shown to another thread, so an [`Out`](crate::args::Out) may give
+/// write access for it.
+///
+/// ```compile_fail,E0277
+/// fn shared(ctx: &fusewire_device::ctx::Consume) {
+///     std::thread::scope(|threads| threads.spawn(move || ctx.index()));
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Consume(pub(crate) Ctx);
 

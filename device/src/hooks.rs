@@ -22,17 +22,21 @@ pub trait Hooks: 'static {
 /// Makes a pack from a hook that gives one element a call.
 #[inline(always)]
 pub fn produce_each<W: Element>(ctx: &Produce, hook: impl Fn(&Produce) -> W) -> Pack<W> {
-    let mut pack = Pack::ZERO;
-    unroll!(Pack::<W>::LANES, |K| if ctx.whole || K < ctx.valid {
-        pack = pack.with::<K>(hook(&Produce(ctx.at(ctx.pos + K, 1, false))));
+    // All elements before the first is shifted into its place, so that the hook's loads do not wait for each other.
+    let mut values = [W::default(); 16];
+    unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
+        values[K] = hook(&Produce(ctx.at(ctx.pos + K, 1, false)));
     });
+    let mut pack = Pack::ZERO;
+    unroll!(Pack::<W>::LANES, |K| pack = pack.with::<K>(values[K]));
     pack
 }
 
-/// Hands the elements of a pack to a hook that takes one a call.
+/// Hands the elements of a pack to a hook that takes one a call: `ctx.valid` of them, whatever the type.
 #[inline(always)]
 pub fn consume_each<W: Element>(ctx: &Consume, value: Pack<W>, hook: impl Fn(&Consume, W)) {
-    unroll!(Pack::<W>::LANES, |K| if ctx.whole || K < ctx.valid {
+    // `valid` alone counts: the witnesses made here must lie within the one that was given.
+    unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
         hook(&Consume(ctx.at(ctx.pos + K, 1, false)), value.get(K));
     });
 }

@@ -108,7 +108,7 @@ pub unsafe fn exchange<O: Direct, H: Hooks, G: Group>(
     if group.any(!whole) {
         return Err(Stopped);
     }
-    watch.verify(ops)?;
+    watch.check_panic(ops)?;
     if group.leads() {
         // SAFETY: live state, this block's own; all threads have read it before the sync above.
         unsafe {

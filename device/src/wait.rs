@@ -147,6 +147,28 @@ pub struct About {
     pub operation: u32,
 }
 
+/// What ended a wait. Plain values, so that it stays in registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Fault {
+    /// 0: nothing; [`ABORTED`]; or see [`kind`].
+    pub kind: u32,
+    /// See [`operation`].
+    pub operation: u32,
+    /// As in the record.
+    pub expected: u64,
+    /// As in the record.
+    pub seen: u64,
+    /// As in the record.
+    pub age_ns: u64,
+}
+
+/// The abort word was raised by somebody else.
+const ABORTED: u32 = u32::MAX;
+
+impl Fault {
+    pub(crate) const NONE: Self = Fault { kind: 0, operation: 0, expected: 0, seen: 0, age_ns: 0 };
+}
+
 /// A block's view of the kernel's control words.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
@@ -185,6 +207,12 @@ impl Watch {
         watch
     }
 
+    /// `Err` if the transport was poisoned when the block began.
+    #[inline(always)]
+    pub fn enter<G: Group>(&self, group: &G) -> Flow {
+        if group.any(self.poison != 0) { Err(Stopped) } else { Ok(()) }
+    }
+
     /// Whether this thread saw the transport poisoned when the block began.
     #[inline(always)]
     pub fn poisoned(&self) -> bool {
@@ -203,27 +231,16 @@ impl Watch {
         self.control.deadline_ns
     }
 
-    /// `Err` if the transport was poisoned when the block began.
-    #[inline(always)]
-    pub fn enter<G: Group>(&self, group: &G) -> Flow {
-        if group.any(self.poison != 0) { Err(Stopped) } else { Ok(()) }
-    }
-
     #[inline(always)]
     fn abort_word(&self) -> u64 {
         // SAFETY: a live word, by the contract of `begin`.
         unsafe { atomic::load::<System, Relaxed, u64>(self.control.abort as *const u64) }
     }
 
-    /// `Err` if a thread of this block has panicked; then the peers are told, since the panicking thread cannot. Called by all
-    /// threads after a group sync, before anything is published.
+    /// Whether this block may go on to publish: no thread of it has panicked. Called by the leader, after a group sync.
     #[inline(always)]
-    pub fn verify<O: Ops>(&self, ops: &O) -> Flow {
-        if arch::block_panicked() {
-            tell(ops, abort_code(self.rank, kind::PANIC));
-            return Err(Stopped);
-        }
-        Ok(())
+    pub fn sound(&self) -> bool {
+        !arch::block_panicked()
     }
 
     /// Waits until the word at `at` has reached `target` (compared as signed difference, so that counters may wrap).
@@ -240,24 +257,27 @@ impl Watch {
         target: u64,
         about: About,
     ) -> Flow {
-        // SAFETY: the caller's contract.
-        let failed = group.leads() && unsafe { self.poll(ops, at, target, about) }.is_none();
-        if group.any(failed) { Err(Stopped) } else { Ok(()) }
+        let mut fault = Fault::NONE;
+        if group.leads() {
+            // SAFETY: the caller's contract.
+            fault = unsafe { self.poll(at, target, about.operation) }.1;
+        }
+        self.settle(group, ops, about, fault)
     }
 
-    /// The leader's part of [`Watch::until`]: what it saw, or `None` if it gave up.
+    /// Polls until the word at `at` has reached `target`: the leader's part of [`Watch::until`]. What it saw, and what ended the wait.
     ///
     /// # Safety
-    /// `at` is a live signal line of this rank.
+    /// As for [`Watch::until`].
     #[inline(always)]
-    pub unsafe fn poll<O: Ops>(&self, ops: &O, at: *const u64, target: u64, about: About) -> Option<u64> {
+    pub(crate) unsafe fn poll(&self, at: *const u64, target: u64, operation: u32) -> (u64, Fault) {
         // SAFETY: the caller's contract.
         let mut seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
         if self.poison != 0 {
-            return None;
+            return (seen, Fault { kind: ABORTED, operation, expected: target, seen, age_ns: 0 });
         }
         if seen.wrapping_sub(target) as i64 >= 0 {
-            return Some(seen);
+            return (seen, Fault::NONE);
         }
         let start = arch::now_ns();
         let mut look = start;
@@ -266,23 +286,52 @@ impl Watch {
             // SAFETY: the caller's contract.
             seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
             if seen.wrapping_sub(target) as i64 >= 0 {
-                return Some(seen);
+                return (seen, Fault::NONE);
             }
             arch::relax(turn);
             turn = turn.saturating_add(1);
             let now = arch::now_ns();
             if now.wrapping_sub(look) >= LOOK_NS {
                 look = now;
+                let age_ns = now.wrapping_sub(start);
+                let fault = |kind| (seen, Fault { kind, operation, expected: target, seen, age_ns });
                 if self.abort_word() != 0 {
-                    return None;
+                    return fault(ABORTED);
                 }
-                if now.wrapping_sub(start) >= self.control.deadline_ns {
-                    let age_ns = now.wrapping_sub(start);
-                    self.give_up(ops, kind::EXPIRED, about, target, seen, age_ns);
-                    return None;
+                if age_ns >= self.control.deadline_ns {
+                    return fault(kind::EXPIRED);
                 }
             }
         }
+    }
+
+    /// Ends the kernel if the leader found a fault. Called by all threads of the group.
+    ///
+    /// The fault is reported after the group knows of it: nothing but the way out follows the report, so no register has to
+    /// survive it.
+    #[inline(always)]
+    pub(crate) fn settle<O: Ops, G: Group>(&self, group: &G, ops: &O, about: About, fault: Fault) -> Flow {
+        if !group.any(fault.kind != 0) {
+            return Ok(());
+        }
+        if fault.kind == ABORTED {
+            pass_on_panic(ops, self.control.abort, self.rank);
+        } else if fault.kind != 0 {
+            let about = About { operation: fault.operation, ..about };
+            self.give_up(ops, fault.kind, about, fault.expected, fault.seen, fault.age_ns);
+        }
+        Err(Stopped)
+    }
+
+    /// Ends the kernel if a thread of this block has panicked, and tells the peers. Called by all threads, after a group sync.
+    #[inline(always)]
+    pub fn check_panic<O: Ops>(&self, ops: &O) -> Flow {
+        if self.sound() {
+            return Ok(());
+        }
+        // Every thread that is left, since the leader may be the one that is gone.
+        pass_on_panic(ops, self.control.abort, self.rank);
+        Err(Stopped)
     }
 
     /// Claims the abort word, fills the record and tells the peers; only the first of all callers does.
@@ -354,15 +403,24 @@ fn give_up<O: Ops>(
         (&raw mut (*record).age_ns).write_volatile(age_ns);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
-    tell(ops, code);
+    raise_peers(ops, rank, code);
 }
 
-/// Raises the abort words of all peers.
+/// Tells the peers if it is a panic of this rank that stops it: the thread that panicked could not.
 #[cold]
 #[inline(never)]
-fn tell<O: Ops>(ops: &O, code: u64) {
+fn pass_on_panic<O: Ops>(ops: &O, abort: u64, rank: u32) {
+    // SAFETY: a live word, by the contract of `Watch::begin`.
+    let code = unsafe { atomic::load::<System, Relaxed, u64>(abort as *const u64) };
+    if code == abort_code(rank, kind::PANIC) {
+        raise_peers(ops, rank, code);
+    }
+}
+
+#[inline(always)]
+fn raise_peers<O: Ops>(ops: &O, rank: u32, code: u64) {
     for peer in 0..ops.world() {
-        if peer != ops.rank() {
+        if peer != rank {
             ops.raise_abort(peer, code);
         }
     }
@@ -376,7 +434,10 @@ fn claim(abort: u64, code: u64) -> bool {
 }
 
 /// Fills the record for a panic, if this is the first fault of the rank.
-pub fn record_panic(control: &Control, rank: u32, block: u32, file: &str, line: u32, column: u32) {
+///
+/// # Safety
+/// `control` names live words and a live record.
+pub unsafe fn record_panic(control: &Control, rank: u32, block: u32, file: &str, line: u32, column: u32) {
     if !claim(control.abort, abort_code(rank, kind::PANIC)) {
         return;
     }

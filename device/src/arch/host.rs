@@ -1,6 +1,9 @@
 //! The same operations on CPU threads, by `core::sync::atomic` and `std`.
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
+pub use crate::element::soft::{
+    bf16_from_f32, e4m3_from_f32, e4m3_to_f32, e5m2_from_f32, e5m2_to_f32, f16_from_f32, f16_to_f32,
+};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 

@@ -189,7 +189,8 @@ pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
 pub unsafe fn add_f32(at: *mut f32, value: f32) {
     // SAFETY: the caller's contract.
     unsafe {
-        asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack))
+        asm!("{{ .reg .b64 g; cvta.to.global.u64 g, {0}; red.relaxed.gpu.global.add.f32 [g], {1}; }}",
+            in(reg64) at, in(reg32) value, options(nostack))
     };
 }
 
@@ -201,9 +202,98 @@ pub unsafe fn add_f32(at: *mut f32, value: f32) {
 pub unsafe fn add_f64(at: *mut f64, value: f64) {
     // SAFETY: the caller's contract.
     unsafe {
-        asm!("red.relaxed.gpu.global.add.f64 [{0}], {1};", in(reg64) at, in(reg64) value, options(nostack))
+        asm!("{{ .reg .b64 g; cvta.to.global.u64 g, {0}; red.relaxed.gpu.global.add.f64 [g], {1}; }}",
+            in(reg64) at, in(reg64) value, options(nostack))
     };
 }
+
+/// Rounds to binary16.
+#[inline(always)]
+pub fn f16_from_f32(value: f32) -> u16 {
+    let bits: u16;
+    // SAFETY: arithmetic.
+    unsafe {
+        asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
+    };
+    bits
+}
+
+/// Widens binary16.
+#[inline(always)]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    let value: f32;
+    // SAFETY: arithmetic.
+    unsafe { asm!("cvt.f32.f16 {0}, {1};", out(reg32) value, in(reg16) bits, options(pure, nomem, nostack)) };
+    value
+}
+
+// rustc derives the `sm_` features from `target-cpu`, but knows none for `sm_103` and `sm_121`: whoever compiles for those gives
+// `--cfg fusewire_sm="80"` and `--cfg fusewire_sm="89"`. Without them the result is the same, only slower.
+#[cfg(not(any(target_feature = "sm_80", fusewire_sm = "80")))]
+pub use crate::element::soft::bf16_from_f32;
+#[cfg(not(any(target_feature = "sm_89", fusewire_sm = "89")))]
+pub use crate::element::soft::{e4m3_from_f32, e4m3_to_f32, e5m2_from_f32};
+
+/// Rounds to bfloat16.
+#[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
+#[inline(always)]
+pub fn bf16_from_f32(value: f32) -> u16 {
+    let bits: u16;
+    // SAFETY: arithmetic.
+    unsafe {
+        asm!("cvt.rn.bf16.f32 {0}, {1};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
+    };
+    bits
+}
+
+/// Widens an 8-bit float with 5 exponent bits, the upper half of a binary16.
+#[inline(always)]
+pub fn e5m2_to_f32(bits: u8) -> f32 {
+    f16_to_f32(u16::from(bits) << 8)
+}
+
+#[cfg(any(target_feature = "sm_89", fusewire_sm = "89"))]
+mod fp8 {
+    use super::asm;
+
+    /// Rounds to an 8-bit float with 4 exponent bits.
+    #[inline(always)]
+    pub fn e4m3_from_f32(value: f32) -> u8 {
+        let bits: u16;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rn.satfinite.e4m3x2.f32 {0}, 0f00000000, {1};",
+                out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
+        };
+        bits as u8
+    }
+
+    /// Rounds to an 8-bit float with 5 exponent bits.
+    #[inline(always)]
+    pub fn e5m2_from_f32(value: f32) -> u8 {
+        let bits: u16;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rn.satfinite.e5m2x2.f32 {0}, 0f00000000, {1};",
+                out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
+        };
+        bits as u8
+    }
+
+    /// Widens an 8-bit float with 4 exponent bits.
+    #[inline(always)]
+    pub fn e4m3_to_f32(bits: u8) -> f32 {
+        let half: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rn.f16x2.e4m3x2 {0}, {1};",
+                out(reg32) half, in(reg16) u16::from(bits), options(pure, nomem, nostack))
+        };
+        super::f16_to_f32(half as u16)
+    }
+}
+#[cfg(any(target_feature = "sm_89", fusewire_sm = "89"))]
+pub use fp8::{e4m3_from_f32, e4m3_to_f32, e5m2_from_f32};
 
 // One instruction for each (scope, order, width). The pointer stays generic: a protocol word may live in any window.
 macro_rules! words {
@@ -333,14 +423,9 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     };
     let control = crate::wait::Control { abort, record, deadline_ns: 0 };
     if let Some(at) = info.location() {
-        crate::wait::record_panic(
-            &control,
-            who as u32,
-            (who >> 32) as u32,
-            at.file(),
-            at.line(),
-            at.column(),
-        );
+        let (file, line, column) = (at.file(), at.line(), at.column());
+        // SAFETY: the words that the kernel began with.
+        unsafe { crate::wait::record_panic(&control, who as u32, (who >> 32) as u32, file, line, column) };
     }
     // SAFETY: ends this thread.
     unsafe { asm!("exit;", options(noreturn, nostack)) }

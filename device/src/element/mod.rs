@@ -4,6 +4,8 @@
 //! and give the same bits on host and device, NaN included.
 
 mod narrow;
+#[doc(hidden)]
+pub mod soft;
 
 pub use narrow::{Bf16, F8E4M3, F8E5M2, F16};
 
@@ -94,10 +96,11 @@ impl Float for f32 {
 impl Float for f64 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
-        value as f64
+        // A conversion's NaN differs between processors.
+        if value.is_nan() { f64::from_bits(0x7fff_ffff_ffff_ffff) } else { value as f64 }
     }
     #[inline(always)]
     fn to_f32(self) -> f32 {
-        self as f32
+        if self.is_nan() { soft::NAN } else { self as f32 }
     }
 }

@@ -1,9 +1,15 @@
 //! `F16`, `Bf16`, `F8E4M3`, `F8E5M2`.
 //!
 //! Formats: IEEE 754 binary16; bfloat16; OCP 8-bit floating point (e4m3 without infinities, e5m2). Results follow PTX
-//! `cvt.rn` (`cvt.rn.satfinite` for 8-bit types): NaN becomes the one canonical NaN, 8-bit types saturate instead of overflowing.
+//! `cvt.rn` (`cvt.rn.satfinite` for 8-bit types): NaN becomes the one canonical NaN, 8-bit types saturate instead of overflowing,
+//! infinities included. Widened NaN is `0x7fff_ffff`; a bfloat16 keeps its bits.
+//!
+//! Arithmetic goes through `f32` and rounds once more. For sums, differences and products of two values that equals the correctly
+//! rounded result, since 24 bits are at least `2 * 11 + 2`.
 
 use super::Float;
+use crate::arch;
+use core::ops::{Add, Mul, Neg, Sub};
 
 macro_rules! narrow {
     ($(#[$doc:meta])* $name:ident, $bits:ty) => {
@@ -68,111 +74,52 @@ narrow!(
     u8
 );
 
-/// Rounds `value` to a format of `E` exponent and `M` mantissa bits. Magnitudes above `max` become `over`, NaN becomes `nan`.
-#[inline(always)]
-fn round<const E: u32, const M: u32>(value: f32, max: u32, over: u32, nan: u32) -> u32 {
-    let bits = value.to_bits();
-    let sign = (bits >> 31) << (E + M);
-    let a = bits & 0x7fff_ffff;
-    if a > 0x7f80_0000 {
-        return nan;
-    }
-    let bias = (1i32 << (E - 1)) - 1;
-    let exponent = (a >> 23) as i32 - 127;
-    let magnitude = if exponent < 1 - bias {
-        let shift = (1 - bias - exponent) as u32 + (23 - M);
-        if shift > 24 {
-            0
-        } else {
-            let m = (a & 0x7f_ffff) | 0x80_0000;
-            let (q, rest, half) = (m >> shift, m & ((1 << shift) - 1), 1 << (shift - 1));
-            q + u32::from(rest > half || (rest == half && q & 1 == 1))
+macro_rules! float {
+    ($name:ident, $from:path, $to:path) => {
+        impl Float for $name {
+            #[inline(always)]
+            fn from_f32(value: f32) -> Self {
+                Self($from(value))
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                $to(self.0)
+            }
         }
-    } else {
-        let lsb = (a >> (23 - M)) & 1;
-        let r = a + ((1 << (22 - M)) - 1) + lsb;
-        (r >> (23 - M)) - (((127 - bias) as u32) << M)
+
+        arithmetic!($name, Add, add);
+        arithmetic!($name, Sub, sub);
+        arithmetic!($name, Mul, mul);
+
+        impl Neg for $name {
+            type Output = Self;
+            #[inline(always)]
+            fn neg(self) -> Self {
+                Self::from_f32(-self.to_f32())
+            }
+        }
     };
-    sign | if magnitude > max { over } else { magnitude }
 }
 
-/// The `f32` of a finite magnitude in a format of `E` exponent and `M` mantissa bits.
-#[inline(always)]
-fn widen<const E: u32, const M: u32>(magnitude: u32) -> f32 {
-    let bias = (1u32 << (E - 1)) - 1;
-    if magnitude >> M == 0 {
-        // Subnormal: exact product of two floats. 2^(1 - bias - M) is normal in f32 for every format here.
-        magnitude as f32 * f32::from_bits((127 + 1 - bias - M) << 23)
-    } else {
-        f32::from_bits((magnitude << (23 - M)) + ((127 - bias) << 23))
-    }
-}
-
-#[inline(always)]
-fn signed(magnitude: f32, negative: bool) -> f32 {
-    f32::from_bits(magnitude.to_bits() | (u32::from(negative) << 31))
-}
-
-impl Float for F16 {
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        Self(round::<5, 10>(value, 0x7bff, 0x7c00, 0x7fff) as u16)
-    }
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        let m = u32::from(self.0 & 0x7fff);
-        let v = match m {
-            0x7c00 => f32::INFINITY,
-            m if m > 0x7c00 => return f32::from_bits(0x7fff_ffff),
-            m => widen::<5, 10>(m),
-        };
-        signed(v, self.0 >> 15 == 1)
-    }
-}
-
-impl Float for Bf16 {
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        let bits = value.to_bits();
-        if bits & 0x7fff_ffff > 0x7f80_0000 {
-            return Self(0x7fff);
+macro_rules! arithmetic {
+    ($name:ident, $op:ident, $method:ident) => {
+        impl $op for $name {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                Self::from_f32(self.to_f32().$method(other.to_f32()))
+            }
         }
-        Self(((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16)
-    }
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        f32::from_bits(u32::from(self.0) << 16)
-    }
+    };
 }
 
-impl Float for F8E4M3 {
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        Self(round::<4, 3>(value, 0x7e, 0x7e, 0x7f) as u8)
-    }
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        let m = u32::from(self.0 & 0x7f);
-        if m == 0x7f {
-            return f32::from_bits(0x7fff_ffff);
-        }
-        signed(widen::<4, 3>(m), self.0 >> 7 == 1)
-    }
-}
+float!(F16, arch::f16_from_f32, arch::f16_to_f32);
+float!(Bf16, arch::bf16_from_f32, bf16_to_f32);
+float!(F8E4M3, arch::e4m3_from_f32, arch::e4m3_to_f32);
+float!(F8E5M2, arch::e5m2_from_f32, arch::e5m2_to_f32);
 
-impl Float for F8E5M2 {
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        Self(round::<5, 2>(value, 0x7b, 0x7b, 0x7f) as u8)
-    }
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        let m = u32::from(self.0 & 0x7f);
-        let v = match m {
-            0x7c => f32::INFINITY,
-            m if m > 0x7c => return f32::from_bits(0x7fff_ffff),
-            m => widen::<5, 2>(m),
-        };
-        signed(v, self.0 >> 7 == 1)
-    }
+/// A bfloat16 is the upper half of an `f32`, NaN included.
+#[inline(always)]
+fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }

@@ -1,14 +1,15 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
 use super::{Grid, Shape, Share, span};
+use crate::atomic::{self, Device, Relaxed};
 use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::{Block, Group};
-use crate::hooks;
 use crate::ops::{Get, Line, Ops, Put};
 use crate::pack::Pack;
 use crate::wait::{About, Control, Flow, Watch, operation};
+use core::cell::Cell;
 
 /// A run of elements of a flat buffer that travels as one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Kernel<O> {
     watch: Watch,
     grid: Grid,
     shape: Shape,
+    /// A tile is under way. A `Cell` also keeps the kernel on its thread: two would work one channel end.
+    busy: Cell<bool>,
 }
 
 impl<O: Ops> Kernel<O> {
@@ -89,6 +92,13 @@ impl<O: Ops> Kernel<O> {
         Err(self.watch.out_of_range(&self.ops, about, limit, value))
     }
 
+    /// A hook that sent or received would put its bytes between those of the tile that called it.
+    #[inline(always)]
+    #[track_caller]
+    fn enter(&self) {
+        assert!(!self.busy.replace(true), "a tile's hook may neither send nor receive");
+    }
+
     #[inline(always)]
     fn tile_place(&self, peer: usize, tile: Tile) -> Ctx {
         let mut place =
@@ -99,11 +109,16 @@ impl<O: Ops> Kernel<O> {
 
     /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value. The peer's block of the
     /// same index receives it with a tile of the same length and wire type. Waits only for staging.
+    ///
+    /// # Panics
+    /// If `hook` sends or receives.
     #[inline(always)]
+    #[track_caller]
     pub fn send_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> W) -> Flow {
         let channel = self.grid.block;
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::SEND)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::SEND)?;
+        self.enter();
         let packs = tile.len.div_ceil(Pack::<W>::LANES);
         let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
         // SAFETY: this block alone works the channel of its index; all its threads are here.
@@ -113,14 +128,15 @@ impl<O: Ops> Kernel<O> {
             let to = total.min(from + self.shape.chunk);
             out.reserve(&Block, from, to)?;
             let (s0, s1) = span::packs(from, to, packs);
-            let each = |ctx: &Produce| hooks::produce_each(ctx, &hook);
-            span::produce::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| {
+            let each = span::Each(&hook);
+            span::produce::<span::Two, W, Block>(&Block, &place, 0, s0, s1, &each, |s| {
                 out.at(HEADER + 16 * s as u64)
             });
             out.publish(&Block, from, to)?;
             from = to;
         }
         out.finish(&Block);
+        self.busy.set(false);
         Ok(())
     }
 
@@ -129,11 +145,16 @@ impl<O: Ops> Kernel<O> {
     /// # Safety
     /// The `Consume` that `hook` gets is a witness for index `tile.start + pos`: no other block, and no other tile of this block
     /// without a [`Kernel::sync`] between, may write an output at the same index.
+    ///
+    /// # Panics
+    /// If `hook` sends or receives.
     #[inline(always)]
+    #[track_caller]
     pub unsafe fn recv_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, W)) -> Flow {
         let channel = self.grid.block;
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::RECEIVE)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::RECEIVE)?;
+        self.enter();
         let packs = tile.len.div_ceil(Pack::<W>::LANES);
         let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
         // SAFETY: this block alone works the channel of its index; all its threads are here.
@@ -143,14 +164,15 @@ impl<O: Ops> Kernel<O> {
             let to = total.min(from + self.shape.chunk);
             input.await_bytes(&Block, from, to)?;
             let (s0, s1) = span::packs(from, to, packs);
-            let each = |ctx: &Consume, pack| hooks::consume_each(ctx, pack, &hook);
-            span::consume::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| {
+            let each = span::Each(&hook);
+            span::consume::<span::Two, W, Block>(&Block, &place, 0, s0, s1, &each, |s| {
                 input.at(HEADER + 16 * s as u64)
             });
             input.free(&Block, to)?;
             from = to;
         }
         input.finish(&Block);
+        self.busy.set(false);
         Ok(())
     }
 
@@ -169,21 +191,22 @@ impl<O: Ops> Kernel<O> {
     }
 
     /// Raises signal `id` at `peer` by one: everything this block put there before is visible to the block that waits for it.
+    /// One block uses one `id` towards one peer.
     #[inline(always)]
     pub fn signal(&self, peer: usize, id: usize) -> Flow {
         self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::SIGNAL)?;
         self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::SIGNAL)?;
         Block.sync();
-        self.watch.verify(&self.ops)?;
+        self.watch.check_panic(&self.ops)?;
         let state = self.ops.signal_state(peer as u32, id as u32);
-        // SAFETY: live state, this block's own (one block uses one id towards one peer).
-        let next = unsafe { (&raw const (*state).sent).read_volatile() }.wrapping_add(1);
+        // SAFETY: live state. Atomic: blocks that share an id get wrong counts, but no data race.
+        let next = unsafe { atomic::load::<Device, Relaxed, u64>(&raw const (*state).sent) }.wrapping_add(1);
         // SAFETY: the count only grows.
         unsafe { self.ops.signal(&Block, peer as u32, Line::User(id as u32), next) };
         Block.sync();
         if Block.leads() {
             // SAFETY: as above; all threads have read the old value.
-            unsafe { (&raw mut (*state).sent).write_volatile(next) };
+            unsafe { atomic::store::<Device, Relaxed, u64>(&raw mut (*state).sent, next) };
         }
         Block.sync();
         Ok(())
@@ -195,8 +218,9 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::WAIT)?;
         self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::WAIT)?;
         let state = self.ops.signal_state(peer as u32, id as u32);
-        // SAFETY: live state, this block's own.
-        let next = unsafe { (&raw const (*state).awaited).read_volatile() }.wrapping_add(1);
+        // SAFETY: live state; atomic as in `signal`.
+        let next =
+            unsafe { atomic::load::<Device, Relaxed, u64>(&raw const (*state).awaited) }.wrapping_add(1);
         self.watch.until_line(
             &Block,
             &self.ops,
@@ -207,7 +231,7 @@ impl<O: Ops> Kernel<O> {
         )?;
         if Block.leads() {
             // SAFETY: as above; all threads have read the old value (the wait synchronised them).
-            unsafe { (&raw mut (*state).awaited).write_volatile(next) };
+            unsafe { atomic::store::<Device, Relaxed, u64>(&raw mut (*state).awaited, next) };
         }
         Block.sync();
         Ok(())
@@ -241,7 +265,13 @@ impl<O: Ops> Kernel<O> {
         O: Put,
     {
         self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
-        self.check((to + from.len()) as u64, self.heap_len::<T>() as u64 + 1, peer, 0, operation::PUT)?;
+        self.check(
+            to.saturating_add(from.len()) as u64,
+            self.heap_len::<T>() as u64 + 1,
+            peer,
+            0,
+            operation::PUT,
+        )?;
         // SAFETY: in range by the checks, exclusive by the caller's contract.
         unsafe {
             self.ops.put(
@@ -265,7 +295,13 @@ impl<O: Ops> Kernel<O> {
         O: Get,
     {
         self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::GET)?;
-        self.check((from.max(to) + len) as u64, self.heap_len::<T>() as u64 + 1, peer, 0, operation::GET)?;
+        self.check(
+            from.max(to).saturating_add(len) as u64,
+            self.heap_len::<T>() as u64 + 1,
+            peer,
+            0,
+            operation::GET,
+        )?;
         // SAFETY: in range by the checks, exclusive by the caller's contract.
         unsafe {
             let to = self.ops.heap().add(to * T::SIZE);
@@ -290,9 +326,8 @@ pub unsafe fn custom<O: Ops>(
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
     watch.enter(&Block)?;
-    let kernel = Kernel { ops, watch, grid, shape };
-    body(&kernel)?;
+    body(&Kernel { ops, watch, grid, shape, busy: Cell::new(false) })?;
     // A panic after the last operation is told too.
     Block.sync();
-    watch.verify(&ops)
+    watch.check_panic(&ops)
 }

@@ -15,7 +15,7 @@ mod span;
 pub use custom::{Kernel, Tile, custom};
 
 use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use crate::ctx::{Consume, Ctx, Produce};
+use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::line;
@@ -135,6 +135,7 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
         rows: shape.rows as usize,
         cols: shape.cols as usize,
         whole: false,
+        thread: core::marker::PhantomData,
     }
 }
 
@@ -161,8 +162,8 @@ fn send_share<O: Ops, H: Hooks, G: Group>(
         let to = total.min(from + shape.chunk);
         out.reserve(group, from, to)?;
         let (s0, s1) = span::packs(from, to, share.packs);
-        let hook = |ctx: &Produce| H::produce(ctx, args);
-        span::produce::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| {
+        let hooks = span::Module::<H>(args);
+        span::produce::<span::By<H>, _, G>(group, place, share.first, s0, s1, &hooks, |s| {
             out.at(HEADER + 16 * s as u64)
         });
         out.publish(group, from, to)?;
@@ -195,8 +196,8 @@ fn recv_share<O: Ops, H: Hooks, G: Group>(
         let to = total.min(from + shape.chunk);
         from_peer.await_bytes(group, from, to)?;
         let (s0, s1) = span::packs(from, to, share.packs);
-        let hook = |ctx: &Consume, pack| H::consume(ctx, args, pack);
-        span::consume::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| {
+        let hooks = span::Module::<H>(args);
+        span::consume::<span::By<H>, _, G>(group, place, share.first, s0, s1, &hooks, |s| {
             from_peer.at(HEADER + 16 * s as u64)
         });
         from_peer.free(group, to)?;
@@ -246,7 +247,7 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
         let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, grid.block - wired, shape.diagonal);
         span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
         group.sync();
-        return watch.verify(ops);
+        return watch.check_panic(ops);
     }
     // Neighbours first, and for a receiver the mirror image of its senders' order.
     let (sends, turn) = (grid.block & 1 == 0, grid.block >> 1);
@@ -282,7 +283,7 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
         let share = Share::of(shape.elements, lanes, grid.block - wired, shape.diagonal);
         span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
         group.sync();
-        return watch.verify(ops);
+        return watch.check_panic(ops);
     }
     let (step, channel) = (1 + grid.block % (world - 1), grid.block / (world - 1));
     let share = Share::of(shape.elements, lanes, channel, shape.channels);
@@ -296,5 +297,42 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     // SAFETY: each block works its own line channel.
     unsafe {
         line::exchange::<O, H, Block>(&group, ops, &watch, call, &to, &from, share.first, share.packs, &args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Share, span};
+    use crate::channel::{HEADER, stream_bytes};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_cover_every_pack_once(elements in 0u64..100_000, shift in 1u32..5, parts in 1u32..40) {
+            let lanes = 1usize << shift;
+            let mut next = 0;
+            for part in 0..parts {
+                let share = Share::of(elements, lanes, part, parts);
+                prop_assert!(share.packs == 0 || share.first == next);
+                // Whole 128-byte lines, so that two blocks never share one.
+                prop_assert!(share.packs == 0 || share.first % 8 == 0);
+                next += share.packs;
+            }
+            prop_assert_eq!(next as u64, elements.div_ceil(lanes as u64));
+        }
+
+        #[test]
+        fn chunks_cover_every_pack_once(packs in 0usize..5000, lines in 1u64..40) {
+            let (total, mut from, mut next) = (stream_bytes(16 * packs as u64), 0, 0);
+            while from < total {
+                let to = total.min(from + 128 * lines);
+                let (s0, s1) = span::packs(from, to, packs);
+                prop_assert!(s0 >= s1 || s0 == next);
+                prop_assert!(s0 >= s1 || HEADER + 16 * s1 as u64 <= to);
+                next = next.max(s1);
+                from = to;
+            }
+            prop_assert_eq!(next, packs);
+        }
     }
 }

@@ -154,7 +154,8 @@ fn guarded(block: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u
         && let Some((control, rank, block)) = armed
     {
         let (file, line, column) = PANIC.take().unwrap_or_default();
-        record_panic(&control, rank, block, &file, line, column);
+        // SAFETY: the words of the kernel that this thread ran; the operation that holds them has not returned.
+        unsafe { record_panic(&control, rank, block, &file, line, column) };
         on_panic(abort_code(rank, kind::PANIC));
     }
 }

@@ -1,0 +1,108 @@
+//! Narrow floats by integer arithmetic: what the host does, and a device without the instruction.
+//!
+//! The functions take and give bits. Each agrees with the PTX instruction of its documentation on every input.
+
+/// What every NaN becomes when it is widened.
+pub const NAN: f32 = f32::from_bits(0x7fff_ffff);
+
+/// Rounds `value` to a format of `E` exponent and `M` mantissa bits. Magnitudes above `max` become `over`, NaN becomes `nan`.
+#[inline(always)]
+fn round<const E: u32, const M: u32>(value: f32, max: u32, over: u32, nan: u32) -> u32 {
+    let bits = value.to_bits();
+    let sign = (bits >> 31) << (E + M);
+    let a = bits & 0x7fff_ffff;
+    if a > 0x7f80_0000 {
+        return nan;
+    }
+    let bias = (1i32 << (E - 1)) - 1;
+    let exponent = (a >> 23) as i32 - 127;
+    let magnitude = if exponent < 1 - bias {
+        let shift = (1 - bias - exponent) as u32 + (23 - M);
+        if shift > 24 {
+            0
+        } else {
+            let m = (a & 0x7f_ffff) | 0x80_0000;
+            let (q, rest, half) = (m >> shift, m & ((1 << shift) - 1), 1 << (shift - 1));
+            q + u32::from(rest > half || (rest == half && q & 1 == 1))
+        }
+    } else {
+        let lsb = (a >> (23 - M)) & 1;
+        let r = a + ((1 << (22 - M)) - 1) + lsb;
+        (r >> (23 - M)) - (((127 - bias) as u32) << M)
+    };
+    sign | if magnitude > max { over } else { magnitude }
+}
+
+/// The `f32` of a finite magnitude in a format of `E` exponent and `M` mantissa bits.
+#[inline(always)]
+fn widen<const E: u32, const M: u32>(magnitude: u32) -> f32 {
+    let bias = (1u32 << (E - 1)) - 1;
+    if magnitude >> M == 0 {
+        // Subnormal: exact product of two floats. 2^(1 - bias - M) is normal in f32 for every format here.
+        magnitude as f32 * f32::from_bits((127 + 1 - bias - M) << 23)
+    } else {
+        f32::from_bits((magnitude << (23 - M)) + ((127 - bias) << 23))
+    }
+}
+
+#[inline(always)]
+fn signed(magnitude: f32, negative: bool) -> f32 {
+    f32::from_bits(magnitude.to_bits() | (u32::from(negative) << 31))
+}
+
+/// `cvt.rn.f16.f32`.
+#[inline(always)]
+pub fn f16_from_f32(value: f32) -> u16 {
+    round::<5, 10>(value, 0x7bff, 0x7c00, 0x7fff) as u16
+}
+
+/// `cvt.f32.f16`, NaN made canonical.
+#[inline(always)]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    let m = u32::from(bits & 0x7fff);
+    let v = match m {
+        0x7c00 => f32::INFINITY,
+        m if m > 0x7c00 => return NAN,
+        m => widen::<5, 10>(m),
+    };
+    signed(v, bits >> 15 == 1)
+}
+
+/// `cvt.rn.bf16.f32`.
+#[inline(always)]
+pub fn bf16_from_f32(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if bits & 0x7fff_ffff > 0x7f80_0000 {
+        return 0x7fff;
+    }
+    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+}
+
+/// `cvt.rn.satfinite.e4m3x2.f32`, one half of it.
+#[inline(always)]
+pub fn e4m3_from_f32(value: f32) -> u8 {
+    round::<4, 3>(value, 0x7e, 0x7e, 0x7f) as u8
+}
+
+/// `cvt.rn.f16x2.e4m3x2`, one half of it, then `cvt.f32.f16`, NaN made canonical.
+#[inline(always)]
+pub fn e4m3_to_f32(bits: u8) -> f32 {
+    let m = u32::from(bits & 0x7f);
+    if m == 0x7f {
+        return NAN;
+    }
+    signed(widen::<4, 3>(m), bits >> 7 == 1)
+}
+
+/// `cvt.rn.satfinite.e5m2x2.f32`, one half of it.
+#[inline(always)]
+pub fn e5m2_from_f32(value: f32) -> u8 {
+    round::<5, 2>(value, 0x7b, 0x7b, 0x7f) as u8
+}
+
+/// `cvt.rn.f16x2.e5m2x2`, one half of it, then `cvt.f32.f16`, NaN made canonical.
+#[inline(always)]
+pub fn e5m2_to_f32(bits: u8) -> f32 {
+    // The format is the upper half of binary16.
+    f16_to_f32(u16::from(bits) << 8)
+}

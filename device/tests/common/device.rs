@@ -1,0 +1,59 @@
+//! Compiles kernels that use this crate, as the macro does.
+
+use fusewire_toolchain::{
+    Arch, Library, Target, Toolchain, Unit,
+    ptxas::{Ptxas, PtxasReport},
+};
+use std::path::Path;
+
+pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
+
+const HEAD: &str = "#![no_std]\n#![feature(abi_ptx)]\n#![allow(warnings)]\nextern crate fusewire_device;\n\
+    use fusewire_device::{args::*, atomic::*, element::*, group::*, hooks::*, pack::*, prelude::*, schedule::*, *};\n";
+
+/// The PTX of `source` with this crate, the largest block of each entry named as the macro does.
+pub fn compile(name: &str, source: &str, arch: Arch) -> String {
+    let toolchain = Toolchain::prepare(&mut |event| eprintln!("{event}")).unwrap_or_else(|e| panic!("{e}"));
+    let target = Target::new(arch);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let library = Library { name: "fusewire_device", root: &root, externs: &[], target: &target, cfgs: &[] };
+    let rlib = toolchain.library(&library).unwrap_or_else(|error| panic!("{error}"));
+    let externs = [("fusewire_device", &rlib)];
+    let source = format!("{HEAD}{source}");
+    let unit = Unit { externs: &externs, ..Unit::new(name, &source, &target) };
+    let text = toolchain.kernel(&unit).unwrap_or_else(|error| panic!("{error}")).text;
+    let mut out = String::new();
+    let mut entry = false;
+    for line in text.lines() {
+        entry |= line.contains(".entry ");
+        if entry && line.starts_with('{') {
+            out.push_str(".maxntid 512, 1, 1\n");
+            entry = false;
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
+}
+
+/// What ptxas makes of it.
+pub fn assemble(ptx: &str, arch: Arch) -> PtxasReport {
+    let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+    ptxas.check(ptx, arch).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The instructions of entry `name`: declarations, labels and comments left out, blanks made single.
+pub fn body(ptx: &str, name: &str) -> Vec<String> {
+    let start = ptx.find(&format!(".entry {name}(")).unwrap_or_else(|| panic!("no entry {name}"));
+    let (_, rest) = ptx[start..].split_once("\n{").expect("a body");
+    let (body, _) = rest.split_once("\n}").expect("an end");
+    let clean =
+        |line: &str| line.split("//").next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ");
+    body.lines().map(clean).filter(|line| !line.is_empty()).collect()
+}
+
+/// Lines that hold an instruction.
+pub fn instructions(body: &[String]) -> impl Iterator<Item = &str> {
+    let real = |line: &&str| !line.ends_with(':') && (!line.starts_with('.') || line.starts_with(".local"));
+    body.iter().map(String::as_str).filter(real)
+}

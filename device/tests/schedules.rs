@@ -1,0 +1,368 @@
+//! The shipped schedules over a world in plain memory, against references of a few lines.
+
+#[path = "common/world.rs"]
+mod world;
+
+use fusewire_device::{
+    args::{Out, Packs, RawSlice},
+    ctx::{Consume, Produce},
+    element::{Bf16, Element, F8E4M3, Float},
+    hooks::{Hooks, consume_each, produce_each},
+    pack::Pack,
+    schedule::{Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, custom, sendrecv},
+    wait::Flow,
+};
+use std::marker::PhantomData;
+use world::{Noise, Peers, World};
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Raw {
+    input: RawSlice,
+    output: RawSlice,
+}
+
+#[derive(Clone, Copy)]
+struct Args<'a, I, O> {
+    input: &'a [I],
+    output: Out<'a, O>,
+}
+
+macro_rules! hooks {
+    ($name:ident<$t:ident $(: $bound:ident)?>, $input:ty, $wire:ty, $unroll:literal, $produce:expr, $consume:expr) => {
+        struct $name<$t>(PhantomData<$t>);
+        impl<$t: Element $(+ $bound)?> Hooks for $name<$t> {
+            type Args<'a> = Args<'a, $input, $t>;
+            type Wire = $wire;
+            const UNROLL: usize = $unroll;
+            fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<$wire> {
+                let produce: fn(&Produce, &Self::Args<'_>) -> Pack<$wire> = $produce;
+                produce(ctx, args)
+            }
+            fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<$wire>) {
+                let consume: fn(&Consume, &Self::Args<'_>, Pack<$wire>) = $consume;
+                consume(ctx, args, value);
+            }
+        }
+        // SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
+        unsafe impl<$t: Element $(+ $bound)?> Unpack for $name<$t> {
+            type Raw = Raw;
+            unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
+                // SAFETY: as above.
+                unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+            }
+        }
+    };
+}
+hooks!(ByPack<T>, T, T, 4, |ctx, args| args.input.pack(ctx), |ctx, args, v| args.output.at(ctx).set_pack(v));
+hooks!(
+    ByElement<T>,
+    T,
+    T,
+    2,
+    |ctx, args| produce_each(ctx, |ctx| args.input[ctx.index()]),
+    |ctx, args, v| consume_each(ctx, v, |ctx, v| args.output.at(ctx).set(v))
+);
+// Sent as fp8, added to what is there.
+hooks!(
+    Narrow<T: Float>, f32, F8E4M3, 1,
+    |ctx, args| produce_each(ctx, |ctx| F8E4M3::from_f32(args.input[ctx.index()])),
+    |ctx, args, v| consume_each(ctx, v, |ctx, v| {
+        args.output.at(ctx).update(|old| T::from_f32(old.to_f32() + v.to_f32()));
+    })
+);
+
+/// A vector whose first element is 16-byte aligned, as launches demand.
+struct Aligned<T> {
+    words: Vec<Pack<u8>>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Aligned<T> {
+    fn new(len: usize, mut value: impl FnMut(usize) -> T) -> Self {
+        let mut out =
+            Aligned { words: vec![Pack::ZERO; (len * T::SIZE).div_ceil(16)], len, element: PhantomData };
+        for (k, at) in out.all_mut().iter_mut().enumerate() {
+            *at = value(k);
+        }
+        out
+    }
+    fn all(&self) -> &[T] {
+        // SAFETY: zeroed or written memory of enough bytes, aligned to 16.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
+    }
+    fn all_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
+    }
+    fn raw(&mut self) -> RawSlice {
+        RawSlice { address: self.words.as_mut_ptr() as u64, len: self.len as u64 }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Launch {
+    channels: u32,
+    diagonal: u32,
+    chunk: u64,
+}
+
+const DEADLINE_MS: u64 = 30_000;
+
+fn shape(elements: usize, launch: Launch) -> Shape {
+    let Launch { channels, diagonal, chunk } = launch;
+    let n = elements as u64;
+    let (send_peer, recv_peer) = (NOBODY, NOBODY);
+    Shape { elements: n, rows: 1, cols: n, chunk, kernel: 42, channels, diagonal, send_peer, recv_peer }
+}
+
+/// One `all_to_all` on every rank: inputs and outputs by rank.
+fn exchange<H, I, O>(
+    world: &World,
+    launch: Launch,
+    n: usize,
+    inputs: &mut [Aligned<I>],
+    outputs: &mut [Aligned<O>],
+) where
+    H: Unpack<Raw = Raw>,
+    I: Element,
+    O: Element,
+{
+    let raws: Vec<Raw> =
+        inputs.iter_mut().zip(outputs).map(|(i, o)| Raw { input: i.raw(), output: o.raw() }).collect();
+    let blocks = 2 * launch.channels * (world.layout.world - 1) + launch.diagonal;
+    let flows = world.run(blocks, |rank, grid| {
+        let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
+        let params = Params { ops, control, shape: shape(n, launch), raw: raws[rank as usize] };
+        // SAFETY: every block of the grid runs it with slices checked above.
+        unsafe { all_to_all::<Peers, H>(grid, &params) }
+    });
+    assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{:?}", world.record(0));
+}
+
+const SIZES: [usize; 8] = [0, 1, 3, 16, 127, 128, 1000, 2501];
+
+fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launch: Launch) {
+    let world = World::new(ranks, launch.channels, 2048);
+    let mut noise = Noise(u64::from(ranks) << 8 | u64::from(T::CODE));
+    for n in SIZES {
+        let total = ranks as usize * n;
+        let make = |noise: &mut Noise| Aligned::new(total, |_| T::from_bits64(noise.next()));
+        let mut inputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
+        let mut outputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
+        exchange::<H, T, T>(&world, launch, n, &mut inputs, &mut outputs);
+        for (to, output) in outputs.iter().enumerate() {
+            for (from, input) in inputs.iter().enumerate() {
+                for k in 0..n {
+                    let (got, want) = (output.all()[from * n + k], input.all()[to * n + k]);
+                    let (got, want) = (got.to_bits64(), want.to_bits64());
+                    assert_eq!(got, want, "{} ranks, {n} x {}: {from} to {to}, element {k}", ranks, T::NAME);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn packs_reach_every_rank() {
+    for (ranks, channels, diagonal, chunk) in
+        [(1, 1, 2, 512), (2, 1, 1, 128), (2, 3, 2, 1024), (3, 2, 1, 384), (5, 2, 1, 512), (8, 1, 1, 1024)]
+    {
+        let launch = Launch { channels, diagonal, chunk };
+        all_to_all_is_a_transpose::<ByPack<u8>, u8>(ranks, launch);
+        all_to_all_is_a_transpose::<ByPack<Bf16>, Bf16>(ranks, launch);
+        all_to_all_is_a_transpose::<ByPack<f32>, f32>(ranks, launch);
+        all_to_all_is_a_transpose::<ByPack<u64>, u64>(ranks, launch);
+    }
+}
+
+#[test]
+fn elements_reach_every_rank() {
+    for (ranks, channels, diagonal, chunk) in
+        [(1, 1, 1, 512), (2, 2, 1, 256), (3, 1, 3, 1024), (5, 1, 1, 640)]
+    {
+        let launch = Launch { channels, diagonal, chunk };
+        all_to_all_is_a_transpose::<ByElement<F8E4M3>, F8E4M3>(ranks, launch);
+        all_to_all_is_a_transpose::<ByElement<i16>, i16>(ranks, launch);
+        all_to_all_is_a_transpose::<ByElement<u32>, u32>(ranks, launch);
+        all_to_all_is_a_transpose::<ByElement<f64>, f64>(ranks, launch);
+    }
+}
+
+#[test]
+fn narrow_wires_accumulate() {
+    let (ranks, n, launch) = (3usize, 517, Launch { channels: 2, diagonal: 2, chunk: 256 });
+    let world = World::new(3, 2, 1024);
+    let value = |rank: usize, k: usize| ((rank * 31 + k) % 17) as f32 / 4.0 - 2.0;
+    let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::<f32>::new(ranks * n, |k| value(r, k))).collect();
+    let mut outputs: Vec<_> = (0..ranks).map(|_| Aligned::<f32>::new(ranks * n, |k| k as f32)).collect();
+    for calls in 1..=5 {
+        exchange::<Narrow<f32>, f32, f32>(&world, launch, n, &mut inputs, &mut outputs);
+        for (to, output) in outputs.iter().enumerate() {
+            for from in 0..ranks {
+                for k in 0..n {
+                    let want = (from * n + k) as f32
+                        + calls as f32 * F8E4M3::from_f32(value(from, to * n + k)).to_f32();
+                    assert_eq!(output.all()[from * n + k], want);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sendrecv_goes_round_the_ring_and_to_nobody() {
+    for ranks in [2u32, 3, 5] {
+        let launch = Launch { channels: 2, diagonal: 0, chunk: 512 };
+        let world = World::new(ranks, 2, 1024);
+        for (n, open) in [(1000, false), (0, false), (333, true), (4096, false), (1, true)] {
+            let mut inputs: Vec<_> =
+                (0..ranks).map(|r| Aligned::<u16>::new(n, |k| (k as u16) ^ ((r as u16) << 12))).collect();
+            let mut outputs: Vec<_> = (0..ranks).map(|_| Aligned::<u16>::new(n, |_| 7)).collect();
+            let raws: Vec<Raw> = inputs
+                .iter_mut()
+                .zip(&mut outputs)
+                .map(|(i, o)| Raw { input: i.raw(), output: o.raw() })
+                .collect();
+            let last = |rank: u32| open && rank == ranks - 1;
+            world
+                .run(4, |rank, grid| {
+                    let mut shape = shape(n, launch);
+                    // An open ring: the last rank sends to nobody, the first receives from nobody.
+                    shape.send_peer = if last(rank) { NOBODY } else { (rank + 1) % ranks };
+                    let previous = (rank + ranks - 1) % ranks;
+                    shape.recv_peer = if last(previous) { NOBODY } else { previous };
+                    let blocks =
+                        [shape.send_peer, shape.recv_peer].iter().filter(|peer| **peer != NOBODY).count()
+                            as u32;
+                    if grid.block >= 2 * blocks {
+                        return Ok(());
+                    }
+                    let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
+                    let params = Params { ops, control, shape, raw: raws[rank as usize] };
+                    // SAFETY: as for `all_to_all`.
+                    unsafe { sendrecv::<Peers, ByPack<u16>>(grid, &params) }
+                })
+                .into_iter()
+                .flatten()
+                .for_each(|flow| flow.unwrap());
+            for rank in 0..ranks {
+                let previous = (rank + ranks - 1) % ranks;
+                let want = |k: usize| if last(previous) { 7 } else { (k as u16) ^ ((previous as u16) << 12) };
+                assert!((0..n).all(|k| outputs[rank as usize].all()[k] == want(k)), "{ranks} ranks, {n}");
+            }
+        }
+    }
+}
+
+/// Runs a schedule of one's own on every rank with one block.
+fn schedule(world: &World, body: impl Fn(&Kernel<Peers>) -> Flow + Sync) -> Vec<Vec<Flow>> {
+    let launch = Launch { channels: 1, diagonal: 0, chunk: 512 };
+    world.run(1, |rank, grid| {
+        let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
+        // SAFETY: the world's words; every block runs it.
+        unsafe { custom(grid, ops, control, shape(0, launch), &body) }
+    })
+}
+
+#[test]
+fn tiles_signals_and_puts() {
+    let world = World::new(3, 1, 1024);
+    let flows = schedule(&world, |kernel| {
+        let (rank, next, previous) = (kernel.rank(), kernel.next(1), kernel.previous(1));
+        for round in 0..20usize {
+            let tile = Tile { start: 5, len: 37 };
+            kernel.send_tile(next, tile, |ctx| (1000 * rank + 10 * round + ctx.index()) as f32)?;
+            let sum = std::cell::Cell::new(0.0);
+            // SAFETY: nothing is written.
+            unsafe {
+                kernel.recv_tile(previous, tile, |ctx, v: f32| sum.set(sum.get() + v - ctx.index() as f32))?
+            };
+            assert_eq!(sum.get(), 37.0 * (1000 * previous + 10 * round) as f32);
+            // SAFETY: the peer reads it after the signal, and writes again after ours.
+            unsafe { kernel.put(next, 8, &[rank as u32, round as u32])? };
+            kernel.signal(next, 1)?;
+            kernel.wait(previous, 1)?;
+            // SAFETY: signalled, not signalled back.
+            let got = unsafe { (kernel.heap_get::<u32>(8), kernel.heap_get::<u32>(9)) };
+            assert_eq!(got, (previous as u32, round as u32));
+            kernel.signal(previous, 0)?;
+            kernel.wait(next, 0)?;
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(|flow| flow.is_ok()));
+}
+
+#[test]
+fn raw_operations_out_of_range_end_the_kernel() {
+    use fusewire_device::wait::{kind, operation};
+    let far = usize::MAX - 1;
+    let cases: [(u32, Box<dyn Fn(&Kernel<Peers>) -> Flow + Sync>); 6] = [
+        (operation::SEND, Box::new(|k| k.send_tile(9, Tile { start: 0, len: 1 }, |_| 1u8))),
+        (operation::SIGNAL, Box::new(|k| k.signal(0, 2))),
+        (operation::WAIT, Box::new(|k| k.wait(7, 0))),
+        // SAFETY: out of range, so nothing is accessed.
+        (operation::PUT, Box::new(|k| unsafe { k.put(0, 1024, &[1u32]) })),
+        // SAFETY: as above; the sum overflows.
+        (operation::PUT, Box::new(move |k| unsafe { k.put(0, far, &[1u8; 8]) })),
+        // SAFETY: as above.
+        (operation::GET, Box::new(move |k| unsafe { k.get::<u8>(0, 0, far, 8) })),
+    ];
+    for (operation, body) in cases {
+        let world = World::new(1, 1, 1024);
+        assert!(schedule(&world, |kernel| body(kernel))[0][0].is_err());
+        let record = world.record(0);
+        assert_eq!((record.kind, record.operation), (kind::RANGE, operation));
+    }
+}
+
+#[test]
+#[should_panic(expected = "a tile's hook may neither send nor receive")]
+fn a_hook_cannot_send_on_the_channel_it_is_sent_on() {
+    let world = World::new(1, 1, 1024);
+    let launch = Launch { channels: 1, diagonal: 0, chunk: 512 };
+    let grid = fusewire_device::schedule::Grid { block: 0, blocks: 1 };
+    let tile = Tile { start: 0, len: 4 };
+    let nested = |kernel: &Kernel<Peers>| {
+        kernel.send_tile(0, tile, |_| {
+            let _ = kernel.send_tile(0, tile, |_| 1u8);
+            2u8
+        })
+    };
+    // SAFETY: the world's words; the one block runs it.
+    let _ = unsafe { custom(grid, world.ops(0), world.control(0, 100), shape(0, launch), nested) };
+}
+
+/// A hook that asks for eight bytes' worth of witnesses with an element's context gets one.
+#[test]
+fn witnesses_do_not_multiply() {
+    struct Greedy;
+    impl Hooks for Greedy {
+        type Args<'a> = Args<'a, f32, u8>;
+        type Wire = f32;
+        const UNROLL: usize = 1;
+        fn produce(_: &Produce, _: &Self::Args<'_>) -> Pack<f32> {
+            Pack::ZERO
+        }
+        fn consume(ctx: &Consume, args: &Self::Args<'_>, _: Pack<f32>) {
+            // 16 elements of u8, but this call owns four.
+            consume_each(ctx, Pack::<u8>::ZERO, |ctx, _| args.output.at(ctx).update(|old| old + 1));
+        }
+    }
+    // SAFETY: as for the other hooks.
+    unsafe impl Unpack for Greedy {
+        type Raw = Raw;
+        unsafe fn unpack<'a>(raw: &Raw) -> Args<'a, f32, u8> {
+            // SAFETY: as above.
+            unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+        }
+    }
+    let world = World::new(1, 1, 1024);
+    let mut inputs = [Aligned::<f32>::new(64, |_| 0.0)];
+    let mut outputs = [Aligned::<u8>::new(64, |_| 0)];
+    let launch = Launch { channels: 1, diagonal: 1, chunk: 512 };
+    exchange::<Greedy, f32, u8>(&world, launch, 64, &mut inputs, &mut outputs);
+    assert!(outputs[0].all().iter().all(|&count| count == 1), "{:?}", outputs[0].all());
+}

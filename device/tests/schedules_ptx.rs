@@ -1,0 +1,201 @@
+//! The code of the shipped schedules: everything inlined, in registers, wide on the wire.
+
+#[path = "common/device.rs"]
+mod device;
+
+use device::{ARCHS, assemble, body, compile, instructions};
+
+const OPS: &str = r#"
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Peers(mapped::Mapped);
+fusewire_device::mapped_ops!(Peers, "peers");
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Raw { a: RawSlice, b: RawSlice, scale: f32 }
+"#;
+
+/// A hook module with an input of `I`, an output of `O` and wire `W`, and entries for both schedules.
+fn module(name: &str, [i, w, o]: [&str; 3], unroll: u32, produce: &str, consume: &str) -> String {
+    let mut text = format!(
+        "pub mod m_{name} {{
+            use super::*;
+            #[derive(Clone, Copy)]
+            pub struct Args<'a> {{ input: &'a [{i}], output: Out<'a, {o}>, scale: f32 }}
+            pub struct H;
+            impl Hooks for H {{
+                type Args<'a> = Args<'a>;
+                type Wire = {w};
+                const UNROLL: usize = {unroll};
+                #[inline(always)]
+                fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<{w}> {{ {produce} }}
+                #[inline(always)]
+                fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<{w}>) {{ {consume} }}
+            }}
+            unsafe impl Unpack for H {{
+                type Raw = Raw;
+                #[inline(always)]
+                unsafe fn unpack<'a>(raw: &Raw) -> Args<'a> {{
+                    unsafe {{ Args {{ input: raw.a.slice(), output: Out::from_raw(raw.b), scale: raw.scale }} }}
+                }}
+            }}
+        }}"
+    );
+    for schedule in ["all_to_all", "sendrecv"] {
+        text.push_str(&format!(
+            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}_{schedule}(p: Params<Peers, Raw>) {{
+                let _ = unsafe {{ {schedule}::<Peers, m_{name}::H>(Grid::here(), &p) }};
+            }}"
+        ));
+    }
+    text
+}
+
+const TRANSPOSE: &str = "produce_each(ctx, |ctx| {
+    let (r, c) = ctx.row_col();
+    args.input[ctx.chunk_start + c * ctx.rows + r]
+})";
+const COPY: [&str; 2] = ["args.input.pack(ctx)", "args.output.at(ctx).set_pack(value)"];
+const EACH: [&str; 2] = [
+    "produce_each(ctx, |ctx| args.input[ctx.index()])",
+    "consume_each(ctx, value, |ctx, v| args.output.at(ctx).set(v))",
+];
+const ACCUMULATE: &str =
+    "let scale = args.scale; args.output.at(ctx).update_pack(|old| old.zip(value, |a, b| a + b * scale))";
+const NARROW: &str = "produce_each(ctx, |ctx| F8E4M3::from_f32(args.input[ctx.index()] * args.scale))";
+const WIDEN: &str = "consume_each(ctx, value, |ctx, v| args.output.at(ctx).update(|old| old + v.to_f32()))";
+
+fn modules() -> Vec<(&'static str, String)> {
+    let copy = |name, t, unroll| (name, module(name, [t; 3], unroll, COPY[0], COPY[1]));
+    vec![
+        copy("copy1", "f32", 1),
+        copy("copy4", "f32", 4),
+        copy("copy8", "f32", 8),
+        copy("bytes8", "u8", 8),
+        ("transpose", module("transpose", ["f32"; 3], 2, TRANSPOSE, EACH[1])),
+        ("accumulate", module("accumulate", ["f32"; 3], 4, COPY[0], ACCUMULATE)),
+        ("fp8", module("fp8", ["f32", "F8E4M3", "f32"], 1, NARROW, WIDEN)),
+        ("u8", module("u8", ["u8"; 3], 1, EACH[0], EACH[1])),
+        (
+            "bf16",
+            module(
+                "bf16",
+                ["Bf16"; 3],
+                4,
+                COPY[0],
+                "args.output.at(ctx).update_pack(|old| old.zip(value, |a, b| a + b))",
+            ),
+        ),
+    ]
+}
+
+#[test]
+fn everything_stays_in_registers() {
+    let modules = modules();
+    let source = modules.iter().fold(OPS.to_owned(), |all, (_, text)| all + text);
+    let unrolled_bytes = |name: &str| name.contains('8') && (name.contains("copy") || name.contains("bytes"));
+    for arch in ARCHS {
+        let ptx = compile("schedules", &source, arch);
+        assert!(!ptx.contains(".extern .func"), "{arch}: a function that is nowhere");
+        let report = assemble(&ptx, arch);
+        assert_eq!(report.kernels.len(), 2 * modules.len(), "{arch}");
+        for k in &report.kernels {
+            let (name, body) = (&k.name, body(&ptx, &k.name));
+            let code: Vec<&str> = instructions(&body).collect();
+            println!("{arch} {name}: {} instructions, {} registers", code.len(), k.registers);
+            for line in &code {
+                assert!(!line.contains(".local"), "{arch} {name}: {line}");
+                assert!(!line.contains("prototype_"), "{arch} {name}: indirect call {line}");
+            }
+            assert!(k.registers <= 128, "{arch} {name}: {k:?}");
+            // Eight packs in flight are a little much for sm_80's ptxas.
+            let limit = if arch == ARCHS[0] && unrolled_bytes(name) { 160 } else { 0 };
+            assert!(k.spill_stores + k.spill_loads <= limit, "{arch} {name}: {k:?}");
+        }
+    }
+}
+
+/// Where the loop is that stores `stores` packs before it turns, and how many instructions it has.
+fn hot_loop(body: &[String], stores: usize) -> usize {
+    let label = |line: &String| line.strip_suffix(':').map(str::to_owned);
+    let mut best = usize::MAX;
+    for (start, name) in body.iter().enumerate().filter_map(|(at, line)| Some((at, label(line)?))) {
+        let turn = |line: &String| line.ends_with(&format!("bra {name};"));
+        for end in (start..body.len()).filter(|&end| turn(&body[end])) {
+            let part = &body[start..=end];
+            if part.iter().filter(|line| line.contains("st.global.v4")).count() == stores {
+                best = best.min(instructions(part).count());
+            }
+        }
+    }
+    best
+}
+
+#[test]
+fn the_wire_is_wide_and_the_loop_is_short() {
+    let modules = modules();
+    let source = modules.iter().fold(OPS.to_owned(), |all, (_, text)| all + text);
+    let ptx = compile("schedules", &source, ARCHS[1]);
+    // Packs in flight and instructions a loop may have: input and wire are loaded and stored 16 bytes at a time.
+    for (name, packs, limit) in [("copy1", 1, 30), ("copy4", 4, 80), ("copy8", 8, 150), ("bytes8", 8, 150)] {
+        let body = body(&ptx, &format!("{name}_sendrecv"));
+        let found = hot_loop(&body, packs);
+        println!("{name}: {found} instructions for {packs} packs");
+        assert!(found <= limit, "{name}: {found} instructions for {packs} packs");
+    }
+    let narrow = |name: &str| {
+        let body = body(&ptx, name);
+        let is = |line: &&String, what: &str| line.contains(what) && line.contains("global");
+        (
+            body.iter().filter(|line| is(line, "st.") && !line.contains("v4.b32")).count(),
+            body.iter().filter(|line| is(line, "ld.") && !line.contains("v4.b32")).count(),
+        )
+    };
+    // `.global` appears on wire and pack accesses alone; what a hook loads by element goes through its slice's generic pointer.
+    for (name, _) in &modules {
+        for schedule in ["sendrecv", "all_to_all"] {
+            assert_eq!(narrow(&format!("{name}_{schedule}")), (0, 0), "{name}_{schedule}");
+        }
+    }
+    let wire = body(&ptx, "u8_sendrecv");
+    assert_eq!(
+        wire.iter().filter(|line| line.contains("st.global.v4.b32")).count(),
+        2,
+        "a pack and the header"
+    );
+    assert_eq!(wire.iter().filter(|l| l.contains("ld.global.L1::no_allocate.v4.b32")).count(), 2);
+}
+
+#[test]
+fn narrow_floats_convert_in_hardware() {
+    let source = "
+#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn narrow(at: *mut f32, h: *mut F16, b: *mut Bf16, p: *mut F8E4M3, q: *mut F8E5M2) {
+    unsafe {
+        *h = F16::from_f32(*at);
+        *b = Bf16::from_f32(*at.add(1));
+        *p = F8E4M3::from_f32(*at.add(2));
+        *q = F8E5M2::from_f32(*at.add(3));
+        *at.add(4) = (*h.add(1)).to_f32();
+        *at.add(5) = (*p.add(1)).to_f32();
+        *at.add(6) = (*q.add(1)).to_f32();
+        *at.add(7) = (*b.add(1)).to_f32();
+        *h.add(8) = *h.add(6) + *h.add(7);
+    }
+}";
+    for arch in ARCHS {
+        let ptx = compile("narrow", source, arch);
+        assemble(&ptx, arch);
+        let body = body(&ptx, "narrow");
+        let count = |what: &str| body.iter().filter(|line| line.starts_with(what)).count();
+        let fp8 = usize::from(arch.number() >= 89);
+        assert_eq!(count("cvt.rn.f16.f32 "), 2, "{arch}");
+        assert_eq!(count("cvt.rn.bf16.f32 "), 1, "{arch}");
+        assert_eq!(count("cvt.rn.satfinite.e4m3x2.f32 "), fp8, "{arch}");
+        assert_eq!(count("cvt.rn.satfinite.e5m2x2.f32 "), fp8, "{arch}");
+        assert_eq!(count("cvt.rn.f16x2.e4m3x2 "), fp8, "{arch}");
+        assert_eq!(count("cvt.f32.f16 "), 4 + fp8, "{arch}");
+        // `.rn` keeps ptxas from fusing it with a product.
+        assert_eq!(count("add.rn.f32 "), 1, "{arch}");
+    }
+}
