@@ -25,7 +25,8 @@ pub fn comm_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Editors expand macros at every keystroke: there no compiler is started.
 fn mode() -> Mode {
     let in_editor = std::env::var_os("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some()
-        || std::env::current_exe().is_ok_and(|exe| exe.file_name().is_some_and(|n| n.to_string_lossy().contains("rust-analyzer")));
+        || std::env::current_exe()
+            .is_ok_and(|exe| exe.file_name().is_some_and(|n| n.to_string_lossy().contains("rust-analyzer")));
     match in_editor {
         true => Mode::Editor,
         false if std::env::var_os("FUSEWIRE_CHECK_ONLY").is_some() => Mode::CheckOnly,

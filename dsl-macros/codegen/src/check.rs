@@ -29,7 +29,10 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
         qualifiers(&produce.sig, PRODUCE, errors);
         parameters(&produce.sig, &["Produce", "Args"], PRODUCE, errors);
         if let ReturnType::Default = produce.sig.output {
-            errors.at(&produce.sig.ident, format!("`produce` gives what goes on the wire: `{PRODUCE}`, or `-> Pack<W>`"));
+            errors.at(
+                &produce.sig.ident,
+                format!("`produce` gives what goes on the wire: `{PRODUCE}`, or `-> Pack<W>`"),
+            );
         }
     }
     if let Some(consume) = &module.consume {
@@ -38,7 +41,10 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
         if let ReturnType::Type(_, ty) = &consume.sig.output
             && !matches!(&**ty, Type::Tuple(t) if t.elems.is_empty())
         {
-            errors.at(ty, format!("`consume` returns nothing: `{CONSUME}`; write results to an `Out` of `Args`"));
+            errors.at(
+                ty,
+                format!("`consume` returns nothing: `{CONSUME}`; write results to an `Out` of `Args`"),
+            );
         }
     }
     same_wire(module, errors);
@@ -81,13 +87,20 @@ fn parameters(sig: &Signature, wanted: &[&str], form: &str, errors: &mut Errors)
     }
     for (input, want) in sig.inputs.iter().zip(wanted) {
         match input {
-            FnArg::Receiver(r) => errors.at(r, format!("`{name}` is a free function without `self`: `{form}`")),
+            FnArg::Receiver(r) => {
+                errors.at(r, format!("`{name}` is a free function without `self`: `{form}`"))
+            }
             FnArg::Typed(p) if !want.is_empty() && behind_ref(&p.ty).as_deref() != Some(*want) => {
                 errors.at(&p.ty, format!("this parameter of `{name}` must be `&{want}`: `{form}`"));
             }
             FnArg::Typed(p) => {
                 if let Type::ImplTrait(t) = &*p.ty {
-                    errors.at(t, format!("the wire type must be named: `{form}` with an element type or `Pack` of one"));
+                    errors.at(
+                        t,
+                        format!(
+                            "the wire type must be named: `{form}` with an element type or `Pack` of one"
+                        ),
+                    );
                 }
             }
         }
@@ -137,13 +150,17 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
 fn generics(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) {
     let given = !model.options.elements.is_empty();
     let types = |g: &syn::Generics| g.type_params().map(|t| t.ident.to_string()).collect::<Vec<_>>();
-    for (what, generics) in [("Args", Some(&args.generics)), ("produce", module.produce.as_ref().map(|h| &h.sig.generics)), (
-        "consume",
-        module.consume.as_ref().map(|h| &h.sig.generics),
-    )] {
+    for (what, generics) in [
+        ("Args", Some(&args.generics)),
+        ("produce", module.produce.as_ref().map(|h| &h.sig.generics)),
+        ("consume", module.consume.as_ref().map(|h| &h.sig.generics)),
+    ] {
         let Some(generics) = generics else { continue };
         if let Some(c) = generics.const_params().next() {
-            errors.at(c, format!("`{what}` cannot have const parameters; pass the number as a field of `Args`"));
+            errors.at(
+                c,
+                format!("`{what}` cannot have const parameters; pass the number as a field of `Args`"),
+            );
         }
         match (given, types(generics).as_slice()) {
             (true, [_]) | (false, []) => {}
@@ -157,19 +174,29 @@ fn generics(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors
             ),
         }
     }
-    let params: Vec<String> = [Some(&args.generics), module.produce.as_ref().map(|h| &h.sig.generics), module.consume.as_ref().map(|h| &h.sig.generics)]
-        .into_iter()
-        .flatten()
-        .flat_map(types)
-        .collect();
+    let params: Vec<String> = [
+        Some(&args.generics),
+        module.produce.as_ref().map(|h| &h.sig.generics),
+        module.consume.as_ref().map(|h| &h.sig.generics),
+    ]
+    .into_iter()
+    .flatten()
+    .flat_map(types)
+    .collect();
     if given && params.windows(2).any(|w| w[0] != w[1]) {
-        errors.span(args.span, "`Args`, `produce` and `consume` must give their type parameter the same name, such as `T`");
+        errors.span(
+            args.span,
+            "`Args`, `produce` and `consume` must give their type parameter the same name, such as `T`",
+        );
     }
 }
 
 fn fields(args: &Args, needs_lifetime: bool, errors: &mut Errors) {
     if needs_lifetime && args.generics.lifetimes().count() > 1 {
-        errors.at(args.generics.lifetimes().nth(1), "`Args` has at most one lifetime, the launch's: `pub struct Args<'a>`");
+        errors.at(
+            args.generics.lifetimes().nth(1),
+            "`Args` has at most one lifetime, the launch's: `pub struct Args<'a>`",
+        );
     }
     for field in &args.fields {
         match &field.ty {
@@ -212,13 +239,20 @@ fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
     let form = format!("pub fn {}<O: Ops>(kernel: &Kernel<O>, ..) -> Flow", sig.ident);
     qualifiers(sig, &form, errors);
     if !model.options.elements.is_empty() {
-        errors.span(model.options.elements[0].2, "`elements` is for hook modules; a schedule function names its types");
+        errors.span(
+            model.options.elements[0].2,
+            "`elements` is for hook modules; a schedule function names its types",
+        );
     }
     let types: Vec<_> = sig.generics.type_params().collect();
     let param = match types.as_slice() {
         [one] if !one.bounds.is_empty() => Some(one.ident.to_string()),
         _ => {
-            let at = if sig.generics.params.is_empty() { sig.ident.to_token_stream() } else { sig.generics.params.to_token_stream() };
+            let at = if sig.generics.params.is_empty() {
+                sig.ident.to_token_stream()
+            } else {
+                sig.generics.params.to_token_stream()
+            };
             errors.at(at, format!("a schedule is generic over the transport's operations, and nothing else: `{form}`; `O: Put` or `O: Get` where it needs them"));
             None
         }

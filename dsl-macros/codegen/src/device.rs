@@ -43,7 +43,11 @@ pub struct Compiled {
 /// Most threads a block of ours has: written into every entry, so that registers are given out for it.
 pub const MAX_THREADS: u32 = 512;
 
-fn libraries(toolchain: &Toolchain, target: &Target, cached: bool) -> Result<Option<(Rlib, Rlib)>, CompileError> {
+fn libraries(
+    toolchain: &Toolchain,
+    target: &Target,
+    cached: bool,
+) -> Result<Option<(Rlib, Rlib)>, CompileError> {
     let build = |library: &Library<'_>| {
         if cached { Ok(toolchain.cached_library(library)) } else { toolchain.library(library).map(Some) }
     };
@@ -70,7 +74,12 @@ fn libraries(toolchain: &Toolchain, target: &Target, cached: bool) -> Result<Opt
 ///
 /// # Errors
 /// What the device compiler said, at the user's tokens.
-pub fn compile(toolchain: &Toolchain, model: &Model, entries: &[Entry], options: &CompileOptions) -> Result<Compiled, Errors> {
+pub fn compile(
+    toolchain: &Toolchain,
+    model: &Model,
+    entries: &[Entry],
+    options: &CompileOptions,
+) -> Result<Compiled, Errors> {
     let mut errors = Errors::default();
     let arch: Arch = match options.arch.parse() {
         Ok(arch) => arch,
@@ -136,7 +145,11 @@ fn units(model: &Model) -> Vec<(String, Option<String>, Vec<Entry>)> {
     let mut units = Vec::new();
     for arch in &model.options.archs {
         for element in &elements {
-            let own = entries.iter().filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref()).cloned().collect();
+            let own = entries
+                .iter()
+                .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref())
+                .cloned()
+                .collect();
             units.push((arch.clone(), element.clone(), own));
         }
     }
@@ -168,7 +181,9 @@ pub fn cached(model: &Model) -> Vec<Image> {
     let Ok(toolchain) = Toolchain::find() else { return Vec::new() };
     let mut images = Vec::new();
     for (arch, element, entries) in units(model) {
-        let Ok(target) = arch.parse().map(|a| Target::new(a).with_line_info(model.options.line_info)) else { continue };
+        let Ok(target) = arch.parse().map(|a| Target::new(a).with_line_info(model.options.line_info)) else {
+            continue;
+        };
         let Ok(Some((device, transports))) = libraries(&toolchain, &target, true) else { continue };
         let text = device_source(model, &entries);
         let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];

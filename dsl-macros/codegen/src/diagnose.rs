@@ -34,11 +34,20 @@ pub fn report(error: &CompileError, text: &Text, model: &Model, errors: &mut Err
     if errors.is_empty() {
         // Never silent: whatever could not be placed is shown as the compiler printed it.
         let all: Vec<&str> = diagnostics.iter().map(|d| d.rendered.as_str()).collect();
-        errors.span(model.options.span, format!("this kernel does not compile for the device:\n{}", all.join("\n")));
+        errors.span(
+            model.options.span,
+            format!("this kernel does not compile for the device:\n{}", all.join("\n")),
+        );
     }
 }
 
-fn one(d: &Diagnostic, text: &Text, model: &Model, errors: &mut Errors, told: &mut Vec<(usize, usize, String)>) {
+fn one(
+    d: &Diagnostic,
+    text: &Text,
+    model: &Model,
+    errors: &mut Errors,
+    told: &mut Vec<(usize, usize, String)>,
+) {
     let Some(place) = d.primary() else { return };
     let (line, column) = text.user_place(place.line, place.column);
     let key = (line, column, d.message.clone());

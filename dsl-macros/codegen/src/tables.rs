@@ -73,7 +73,11 @@ pub const ARCHS: &[&str] = &["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_1
 
 /// The name in `known` that is nearest to `word`, if one is near.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known.map(|k| (distance(&word.to_lowercase(), &k.to_lowercase()), k)).filter(|(d, k)| *d <= k.len().div_ceil(3)).min().map(|(_, k)| k)
+    known
+        .map(|k| (distance(&word.to_lowercase(), &k.to_lowercase()), k))
+        .filter(|(d, k)| *d <= k.len().div_ceil(3))
+        .min()
+        .map(|(_, k)| k)
 }
 
 /// Levenshtein distance.

@@ -17,7 +17,11 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
             let glue = glue::module_glue(model, module, &d);
             let tail = format!(" use ::fusewire_device::prelude::*; {glue} ");
             let hooks = [&module.produce, &module.consume];
-            let inline: Vec<Span> = hooks.iter().filter_map(|h| Some(h.as_ref()?.start)).chain(module.fns.iter().copied()).collect();
+            let inline: Vec<Span> = hooks
+                .iter()
+                .filter_map(|h| Some(h.as_ref()?.start))
+                .chain(module.fns.iter().copied())
+                .collect();
             Text::of(&model.tokens, &inline, Some(&tail), HEADER)
         }
         Item::Schedule(function) => {

@@ -77,12 +77,18 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         let (name, value) = (&f.ident, unpack_field(f, d));
         quote!(#name: #value)
     });
-    let produce = call(&module.produce, quote!(args.input.pack(ctx)), |name| {
-        quote!(#d::hooks::produce_each(ctx, |ctx| #name(ctx, args)))
-    }, |name| quote!(#name(ctx, args)));
-    let consume = call(&module.consume, quote!(args.output.at(ctx).set_pack(value)), |name| {
-        quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value)))
-    }, |name| quote!(#name(ctx, args, value)));
+    let produce = call(
+        &module.produce,
+        quote!(args.input.pack(ctx)),
+        |name| quote!(#d::hooks::produce_each(ctx, |ctx| #name(ctx, args))),
+        |name| quote!(#name(ctx, args)),
+    );
+    let consume = call(
+        &module.consume,
+        quote!(args.output.at(ctx).set_pack(value)),
+        |name| quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value))),
+        |name| quote!(#name(ctx, args, value)),
+    );
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
     let (generic, plain) = match &param {
@@ -141,7 +147,9 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
         Item::Hooks(m) => type_param(m),
         Item::Schedule(_) => None,
     };
-    let is_param = |ty: &syn::Type| generic.as_ref().is_some_and(|g| matches!(ty, syn::Type::Path(p) if p.path.is_ident(g)));
+    let is_param = |ty: &syn::Type| {
+        generic.as_ref().is_some_and(|g| matches!(ty, syn::Type::Path(p) if p.path.is_ident(g)))
+    };
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
             Some(t) if !is_param(t) => out.extend(assertion(t.span(), t, quote!(#d::element::Element))),

@@ -118,8 +118,10 @@ fn kernels(model: &Model, images: &[Image]) -> TokenStream {
                 const FINGERPRINT: u64 = #fingerprint;
             }
         });
-        let own: Vec<&Entry> =
-            entries.iter().filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref().map(|e| &e.0)).collect();
+        let own: Vec<&Entry> = entries
+            .iter()
+            .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref().map(|e| &e.0))
+            .collect();
         out.extend(supports(model, &own, element.as_ref(), images));
     }
     out.extend(functions(model, param.as_ref()));
@@ -135,16 +137,23 @@ fn wire(model: &Model, element: Option<&(String, TokenStream)>, param: Option<&I
     }
 }
 
-fn supports(model: &Model, entries: &[&Entry], element: Option<&(String, TokenStream)>, images: &[Image]) -> TokenStream {
+fn supports(
+    model: &Model,
+    entries: &[&Entry],
+    element: Option<&(String, TokenStream)>,
+    images: &[Image],
+) -> TokenStream {
     let krate = &model.options.krate;
     let concrete = element.map(|(_, path)| quote!(<#path>));
-    let own: Vec<_> = images.iter().filter(|i| i.element.as_deref() == element.map(|e| e.0.as_str())).collect();
+    let own: Vec<_> =
+        images.iter().filter(|i| i.element.as_deref() == element.map(|e| e.0.as_str())).collect();
     let texts = own.iter().map(|i| {
         let (arch, text) = (&i.arch, &i.text);
         quote!(#krate::kernel::Image { arch: #arch, text: #text })
     });
     let count = own.len();
-    let image_static = format_ident!("__IMAGES{}", element.map(|e| format!("_{}", e.0.to_uppercase())).unwrap_or_default());
+    let image_static =
+        format_ident!("__IMAGES{}", element.map(|e| format!("_{}", e.0.to_uppercase())).unwrap_or_default());
     let mut out = quote!(static #image_static: [#krate::kernel::Image; #count] = [#(#texts),*];);
     let mut done: Vec<(Option<&str>, &str)> = Vec::new();
     for entry in entries {
@@ -153,7 +162,8 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&(String, TokenSt
             continue;
         }
         done.push(key);
-        let (transport, ops) = (format_ident!("{}", entry.transport.name), format_ident!("{}", entry.transport.ops));
+        let (transport, ops) =
+            (format_ident!("{}", entry.transport.name), format_ident!("{}", entry.transport.ops));
         let marker = format_ident!("{}", entry.schedule.map_or("Custom", |s| s.marker));
         let variants = entries.iter().filter(|e| (e.schedule.map(|s| s.name), e.transport.name) == key).map(|e| {
             let (symbol, unroll) = (e.symbol(model.ident()), e.unroll);
@@ -169,7 +179,12 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&(String, TokenSt
     out
 }
 
-fn host_entry(model: &Model, entry: &Entry, element: Option<&(String, TokenStream)>, ops: &Ident) -> TokenStream {
+fn host_entry(
+    model: &Model,
+    entry: &Entry,
+    element: Option<&(String, TokenStream)>,
+    ops: &Ident,
+) -> TokenStream {
     let krate = &model.options.krate;
     let d = quote!(#krate::device);
     match &model.item {
@@ -206,7 +221,8 @@ fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenStream
     let krate = &model.options.krate;
     let mut members = TokenStream::new();
     let mut binds = TokenStream::new();
-    let (mut input, mut output) = (quote!(::core::option::Option::None), quote!(::core::option::Option::None));
+    let (mut input, mut output) =
+        (quote!(::core::option::Option::None), quote!(::core::option::Option::None));
     let outs = fields.iter().filter(|f| matches!(f.kind, Kind::Out(_))).count();
     for f in fields {
         let (name, docs, label) = (&f.ident, &f.docs, f.ident.to_string());
@@ -276,8 +292,12 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
     };
     let mut out = TokenStream::new();
     for s in schedules {
-        let (name, marker, launcher, doc) =
-            (format_ident!("{}", s.name), format_ident!("{}", s.marker), format_ident!("{}", s.launcher), s.doc);
+        let (name, marker, launcher, doc) = (
+            format_ident!("{}", s.name),
+            format_ident!("{}", s.marker),
+            format_ident!("{}", s.launcher),
+            s.doc,
+        );
         out.extend(quote! {
             #[doc = #doc]
             pub fn #name<#decl X>(transport: &X) -> #krate::Result<#krate::schedule::#launcher<X, #hooks>>

@@ -42,11 +42,22 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
         }
         Some((attrs, vis, Shape::Module(ident, body))) => {
             let Some(body) = body else {
-                errors.at(&ident, format!("hooks must be written in the module itself: `mod {ident} {{ .. }}`"));
+                errors.at(
+                    &ident,
+                    format!("hooks must be written in the module itself: `mod {ident} {{ .. }}`"),
+                );
                 return None;
             };
-            let mut module =
-                HookModule { vis, ident, attrs, body: body.clone(), args: None, produce: None, consume: None, fns: Vec::new() };
+            let mut module = HookModule {
+                vis,
+                ident,
+                attrs,
+                body: body.clone(),
+                args: None,
+                produce: None,
+                consume: None,
+                fns: Vec::new(),
+            };
             let contents = (|input: ParseStream<'_>| {
                 while !input.is_empty() {
                     inner_item(input, &mut module, errors)?;
@@ -222,7 +233,10 @@ fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
                     ty: (*p.ty).clone(),
                     kind: kind(&p.ty),
                 }),
-                other => errors.at(other, "an argument of a schedule needs a plain name: it becomes a field of `Launch`"),
+                other => errors.at(
+                    other,
+                    "an argument of a schedule needs a plain name: it becomes a field of `Launch`",
+                ),
             },
             FnArg::Receiver(r) => errors.at(r, "a schedule is a free function; it has no `self`"),
         }

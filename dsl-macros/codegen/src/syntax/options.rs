@@ -48,7 +48,12 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
     options
 }
 
-fn one(input: ParseStream<'_>, options: &mut Options, seen: &mut Vec<String>, errors: &mut Errors) -> syn::Result<()> {
+fn one(
+    input: ParseStream<'_>,
+    options: &mut Options,
+    seen: &mut Vec<String>,
+    errors: &mut Errors,
+) -> syn::Result<()> {
     let key = Ident::parse_any(input)?;
     let name = key.to_string();
     if seen.contains(&name) {
@@ -109,8 +114,13 @@ fn one(input: ParseStream<'_>, options: &mut Options, seen: &mut Vec<String>, er
             options.krate = input.call(Path::parse_mod_style)?;
         }
         other => {
-            let hint = nearest(other, KEYS.iter().copied()).map(|k| format!("; did you mean `{k}`?")).unwrap_or_default();
-            errors.at(&key, format!("there is no option `{other}`{hint} The options are {}", list(KEYS.iter().copied())));
+            let hint = nearest(other, KEYS.iter().copied())
+                .map(|k| format!("; did you mean `{k}`?"))
+                .unwrap_or_default();
+            errors.at(
+                &key,
+                format!("there is no option `{other}`{hint} The options are {}", list(KEYS.iter().copied())),
+            );
             // Whatever follows belongs to it.
             if input.peek(syn::token::Paren) {
                 let content;
@@ -138,7 +148,8 @@ fn words(input: ParseStream<'_>, key: &Ident, errors: &mut Errors, form: &str) -
     syn::parenthesized!(content in input);
     let words = Punctuated::<Ident, Token![,]>::parse_terminated_with(&content, Ident::parse_any)?;
     if words.is_empty() {
-        errors.at(key, format!("`{key}` names nothing; write `{form}`, or leave `{key}` out for all of them"));
+        errors
+            .at(key, format!("`{key}` names nothing; write `{form}`, or leave `{key}` out for all of them"));
     }
     Ok(words.into_iter().collect())
 }
@@ -148,6 +159,8 @@ fn twice(word: &impl quote::ToTokens, errors: &mut Errors) {
 }
 
 fn unknown<'a>(word: &Ident, what: &str, known: impl Iterator<Item = &'a str> + Clone, errors: &mut Errors) {
-    let hint = nearest(&word.to_string(), known.clone()).map(|k| format!("; did you mean `{k}`?")).unwrap_or_default();
+    let hint = nearest(&word.to_string(), known.clone())
+        .map(|k| format!("; did you mean `{k}`?"))
+        .unwrap_or_default();
     errors.at(word, format!("there is no {what} `{word}`{hint} Known: {}", list(known)));
 }
