@@ -23,8 +23,8 @@ mod tables;
 pub use device::{CompileOptions, Compiled, compile, kernels_in};
 pub use errors::Errors;
 pub use generate::device_source;
-pub use model::{Entry, Model};
-pub use tables::{Schedule, Transport};
+pub use model::{Entry, Item, Model, SourceFile};
+pub use tables::{ARCHS, ELEMENTS, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -55,9 +55,9 @@ pub fn analyse(attribute: TokenStream, item: TokenStream) -> (Option<Model>, Err
 /// With errors, the user's item stays (without the attribute's help), so that editors go on working and no error cascades.
 pub fn expand(attribute: TokenStream, item: TokenStream, mode: Mode) -> TokenStream {
     let (model, errors) = analyse(attribute, item.clone());
-    let Some(model) = model.filter(|_| errors.is_empty()) else {
-        let (errors, item) = (errors.to_compile_errors(), generate::fallback(item));
-        return quote!(#errors #item);
+    let model = match model {
+        Some(model) if errors.is_empty() => model,
+        model => return generate::fallback(model.as_ref(), item, &errors, mode == Mode::Editor),
     };
     let images = match mode {
         Mode::CheckOnly => Ok(Vec::new()),

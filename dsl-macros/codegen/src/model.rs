@@ -2,6 +2,8 @@
 
 use crate::tables::{Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
+use std::path::PathBuf;
+use syn::ext::IdentExt;
 use syn::{Generics, Path, Type, Visibility};
 
 /// A `#[comm_kernel]` item.
@@ -13,6 +15,19 @@ pub struct Model {
     pub item: Item,
     /// The item as written, without the attribute.
     pub tokens: TokenStream,
+    /// Errors that were found in the attribute.
+    pub attribute_errors: usize,
+    /// The file that the tokens' lines and columns are of, where they were not read by the compiler.
+    pub file: Option<SourceFile>,
+}
+
+/// A file that was read and parsed outside the compiler.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
 }
 
 /// The two forms.
@@ -39,6 +54,8 @@ pub struct Options {
     pub unroll: Vec<u32>,
     /// Whether the PTX names lines of the source.
     pub line_info: bool,
+    /// Names of the options that were given, where they were.
+    pub given: Vec<(String, Span)>,
     /// Path of the `fusewire` crate.
     pub krate: Path,
     /// The word `comm_kernel` has no span here; errors about the whole attribute go to its first token.
@@ -64,6 +81,12 @@ pub struct HookModule {
     pub consume: Option<Hook>,
     /// Other functions: inlined too.
     pub fns: Vec<Span>,
+    /// The contents with `#[inline(always)]` on each function.
+    pub inlined: TokenStream,
+    /// Names of its structs, enums and unions but `Args`.
+    pub types: Vec<Ident>,
+    /// Names of all items but the hooks and `Args`.
+    pub names: Vec<Ident>,
 }
 
 /// The arguments of hooks, or of a schedule function.
@@ -73,6 +96,8 @@ pub struct Args {
     pub span: Span,
     /// Its generics.
     pub generics: Generics,
+    /// Whether the fields have names; an error was reported where not.
+    pub named: bool,
     /// Its fields in order.
     pub fields: Vec<Field>,
 }
@@ -225,7 +250,7 @@ impl Entry {
     /// The entry's symbol in PTX.
     pub fn symbol(&self, item: &Ident) -> String {
         let schedule = self.schedule.map_or("custom", |s| s.name);
-        let mut symbol = format!("{item}__{schedule}__{}", self.transport.label);
+        let mut symbol = format!("{}__{schedule}__{}", item.unraw(), self.transport.label);
         if let Some((name, _)) = &self.element {
             symbol += "__";
             symbol += name;
