@@ -30,7 +30,8 @@ impl RawSlice {
     /// The launch checked that `address` holds `len` elements of `T`, aligned, that outlive `'a` and are not written in `'a`.
     #[inline(always)]
     pub unsafe fn slice<'a, T: Element>(self) -> &'a [T] {
-        let at = if self.len == 0 { core::ptr::NonNull::dangling().as_ptr() } else { self.address as *const T };
+        let at =
+            if self.len == 0 { core::ptr::NonNull::dangling().as_ptr() } else { self.address as *const T };
         // SAFETY: the caller's contract.
         unsafe { core::slice::from_raw_parts(at, self.len as usize) }
     }
@@ -155,6 +156,21 @@ impl<'a, T: Element> Out<'a, T> {
         Place { at: unsafe { self.start.add(first) }, ctx, own: PhantomData }
     }
 
+    /// Reads element `index`, whoever owns it.
+    ///
+    /// # Safety
+    /// No other thread writes that element meanwhile: this block wrote it before its last sync, say.
+    ///
+    /// # Panics
+    /// If `index` is not below `len()`.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn read(&self, index: usize) -> T {
+        assert!(index < self.len, "index past the end of the output");
+        // SAFETY: in bounds by the assertion, not written by the caller's contract.
+        unsafe { self.start.add(index).read() }
+    }
+
     /// Writes element `index`, whoever owns it.
     ///
     /// # Safety
@@ -271,7 +287,11 @@ impl AtomicAdd for u32 {
     #[inline(always)]
     unsafe fn atomic_add(at: *mut Self, value: Self) {
         // SAFETY: the caller's contract.
-        unsafe { <u32 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(at, value) };
+        unsafe {
+            <u32 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(
+                at, value,
+            )
+        };
     }
 }
 
@@ -279,7 +299,11 @@ impl AtomicAdd for u64 {
     #[inline(always)]
     unsafe fn atomic_add(at: *mut Self, value: Self) {
         // SAFETY: the caller's contract.
-        unsafe { <u64 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(at, value) };
+        unsafe {
+            <u64 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(
+                at, value,
+            )
+        };
     }
 }
 

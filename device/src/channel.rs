@@ -15,6 +15,7 @@ use crate::arch;
 use crate::group::Group;
 use crate::ops::{Line, Ops};
 use crate::wait::{About, Flow, Stopped, Watch, kind, operation};
+use core::cell::Cell;
 
 /// Bytes of a call's header.
 pub const HEADER: u64 = 128;
@@ -32,6 +33,14 @@ pub struct Call {
     pub kernel: u64,
     /// Payload bytes of this call on this channel.
     pub payload: u64,
+}
+
+impl Call {
+    /// The first 16 bytes of the stream; the other 112 of the header are not used.
+    #[inline(always)]
+    pub const fn header(&self) -> [u32; 4] {
+        [self.kernel as u32, (self.kernel >> 32) as u32, self.payload as u32, (self.payload >> 32) as u32]
+    }
 }
 
 /// The sending end of a channel during one call.
@@ -55,19 +64,33 @@ impl<'k, O: Ops> Sending<'k, O> {
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
         let start = unsafe { (&raw const (*ops.state(peer, channel)).sent).read_volatile() };
-        Sending { ops, watch, peer, channel, base: ops.outgoing(peer, channel), mask: ops.window() - 1, start, call }
+        Sending {
+            ops,
+            watch,
+            peer,
+            channel,
+            base: ops.outgoing(peer, channel),
+            mask: ops.window() - 1,
+            start,
+            call,
+        }
     }
 
     /// Waits until stream bytes up to `to` (relative to this call) fit in the ring. Writes the header with the first chunk.
     #[inline(always)]
     pub fn reserve<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let floor = self.start.wrapping_add(to).wrapping_sub(self.mask + 1);
-        self.watch.until_line(group, self.ops, self.peer, Line::Free(self.channel), floor, operation::SEND)?;
+        self.watch.until_line(
+            group,
+            self.ops,
+            self.peer,
+            Line::Free(self.channel),
+            floor,
+            operation::SEND,
+        )?;
         if from == 0 && group.leads() {
-            let Call { kernel, payload } = self.call;
-            let words = [kernel as u32, (kernel >> 32) as u32, payload as u32, (payload >> 32) as u32];
             // SAFETY: the header's place in the ring, reserved above, aligned since streams are multiples of 128.
-            unsafe { arch::store_16(self.at(0), words) };
+            unsafe { arch::store_16(self.at(0), self.call.header()) };
         }
         Ok(())
     }
@@ -116,6 +139,8 @@ pub struct Receiving<'k, O> {
     mask: u64,
     start: u64,
     call: Call,
+    /// The leader's: the header as it arrived, compared when the first chunk is freed. Until then it is the expected one.
+    header: Cell<[u32; 4]>,
 }
 
 impl<'k, O: Ops> Receiving<'k, O> {
@@ -127,42 +152,62 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
         let start = unsafe { (&raw const (*ops.state(peer, channel)).received).read_volatile() };
-        Receiving { ops, watch, peer, channel, base: ops.incoming(peer, channel), mask: ops.window() - 1, start, call }
+        let (base, mask, header) = (ops.incoming(peer, channel), ops.window() - 1, Cell::new(call.header()));
+        Receiving { ops, watch, peer, channel, base, mask, start, call, header }
     }
 
-    /// Waits until stream bytes up to `to` have arrived. With the first chunk, compares the header.
+    /// Waits until stream bytes up to `to` have arrived. With the first chunk, takes the header.
     #[inline(always)]
     pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let line = Line::Ready(self.channel);
         if from > 0 {
-            return self.watch.until_line(group, self.ops, self.peer, line, self.start.wrapping_add(to), operation::RECEIVE);
+            return self.watch.until_line(
+                group,
+                self.ops,
+                self.peer,
+                line,
+                self.start.wrapping_add(to),
+                operation::RECEIVE,
+            );
         }
-        // The header first, alone: a sender with a shorter call never reaches `to`.
-        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
-        let at = self.ops.line(self.peer, line);
-        let mut failed = false;
-        if group.leads() {
-            // SAFETY: a live line of this rank.
-            failed = unsafe { self.watch.until(&crate::group::Thread, self.ops, at, self.start.wrapping_add(HEADER), about) }.is_err()
-                || !self.header_agrees()
-                // SAFETY: as above.
-                || unsafe { self.watch.until(&crate::group::Thread, self.ops, at, self.start.wrapping_add(to), about) }.is_err();
-        }
+        let failed = group.leads() && self.await_first(to).is_none();
         if group.any(failed) { Err(Stopped) } else { Ok(()) }
+    }
+
+    /// The leader's wait for the first chunk. The header comes first, alone if need be: a sender with a shorter call never reaches
+    /// `to`. Where all has arrived at once it is compared later, so that nobody waits for the load.
+    #[inline(always)]
+    fn await_first(&self, to: u64) -> Option<()> {
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
+        let at = self.ops.line(self.peer, Line::Ready(self.channel));
+        let target = self.start.wrapping_add(to);
+        // SAFETY: a live line of this rank.
+        let seen = unsafe { self.watch.poll(self.ops, at, self.start.wrapping_add(HEADER), about)? };
+        // SAFETY: the header has arrived; aligned since streams are multiples of 128.
+        self.header.set(unsafe { arch::load_16_once(self.at(0)) });
+        if (seen.wrapping_sub(target) as i64) < 0 {
+            if !self.header_agrees() {
+                return None;
+            }
+            // SAFETY: a live line of this rank.
+            unsafe { self.watch.poll(self.ops, at, target, about)? };
+        }
+        Some(())
     }
 
     #[inline(always)]
     fn header_agrees(&self) -> bool {
-        // SAFETY: the header has arrived; aligned since streams are multiples of 128.
-        let w = unsafe { arch::load_16_once(self.at(0)) };
-        let kernel = u64::from(w[0]) | u64::from(w[1]) << 32;
-        let payload = u64::from(w[2]) | u64::from(w[3]) << 32;
-        if kernel == self.call.kernel && payload == self.call.payload {
+        let w = self.header.get();
+        if w == self.call.header() {
             return true;
         }
-        let (expected, seen) = if kernel == self.call.kernel { (self.call.payload, payload) } else { (self.call.kernel, kernel) };
-        let op = if kernel == self.call.kernel { operation::HEADER } else { operation::RECEIVE };
-        let about = About { peer: self.peer, channel: self.channel, operation: op };
+        let kernel = u64::from(w[0]) | u64::from(w[1]) << 32;
+        let payload = u64::from(w[2]) | u64::from(w[3]) << 32;
+        let (expected, seen, operation) = match kernel == self.call.kernel {
+            true => (self.call.payload, payload, operation::HEADER),
+            false => (self.call.kernel, kernel, operation::RECEIVE),
+        };
+        let about = About { peer: self.peer, channel: self.channel, operation };
         self.watch.give_up(self.ops, kind::MISMATCH, about, expected, seen, 0);
         false
     }
@@ -177,8 +222,8 @@ impl<'k, O: Ops> Receiving<'k, O> {
     /// Gives the ring's bytes up to `to` back to the sender.
     #[inline(always)]
     pub fn free<G: Group>(&self, group: &G, to: u64) -> Flow {
-        group.sync();
-        if !self.watch.sound() {
+        let stranger = group.leads() && !self.header_agrees();
+        if group.any(stranger) || !self.watch.sound() {
             return Err(Stopped);
         }
         // SAFETY: every thread is done with those bytes (the sync above); this group alone works this end.

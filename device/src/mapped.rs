@@ -56,7 +56,10 @@ impl Layout {
     /// Offset of the channel state towards `peer`.
     #[inline(always)]
     pub const fn state(&self, peer: u32, channel: u32) -> u64 {
-        LINE * (1 + self.world as u64 * self.lines() + peer as u64 * (self.channels + self.signals) as u64 + channel as u64)
+        LINE * (1
+            + self.world as u64 * self.lines()
+            + peer as u64 * (self.channels + self.signals) as u64
+            + channel as u64)
     }
 
     /// Offset of the signal counts towards `peer`.
@@ -68,7 +71,8 @@ impl Layout {
     /// Offset of the first byte that a reset need not clear.
     #[inline(always)]
     pub const fn staging(&self, writer: u32, channel: u32) -> u64 {
-        self.state(self.world, 0).next_multiple_of(4096) + (writer as u64 * self.channels as u64 + channel as u64) * self.window
+        self.state(self.world, 0).next_multiple_of(4096)
+            + (writer as u64 * self.channels as u64 + channel as u64) * self.window
     }
 
     /// Offset of the heap.
@@ -171,7 +175,13 @@ macro_rules! mapped_ops {
             #[inline(always)]
             unsafe fn flush<G: $crate::group::Group>(&self, _: &G, _: u32, _: u32, _: u64, _: u64) {}
             #[inline(always)]
-            unsafe fn signal<G: $crate::group::Group>(&self, group: &G, peer: u32, line: $crate::ops::Line, value: u64) {
+            unsafe fn signal<G: $crate::group::Group>(
+                &self,
+                group: &G,
+                peer: u32,
+                line: $crate::ops::Line,
+                value: u64,
+            ) {
                 self.0.signal(group, peer, line, value);
             }
             #[inline(always)]
@@ -182,7 +192,14 @@ macro_rules! mapped_ops {
 
         impl $crate::ops::Put for $name {
             #[inline(always)]
-            unsafe fn put<G: $crate::group::Group>(&self, group: &G, peer: u32, to: u64, from: *const u8, bytes: u64) {
+            unsafe fn put<G: $crate::group::Group>(
+                &self,
+                group: &G,
+                peer: u32,
+                to: u64,
+                from: *const u8,
+                bytes: u64,
+            ) {
                 // SAFETY: the caller's contract.
                 unsafe { self.0.put(group, peer, to, from, bytes) };
             }
@@ -190,7 +207,14 @@ macro_rules! mapped_ops {
 
         impl $crate::ops::Get for $name {
             #[inline(always)]
-            unsafe fn get<G: $crate::group::Group>(&self, group: &G, peer: u32, from: u64, to: *mut u8, bytes: u64) {
+            unsafe fn get<G: $crate::group::Group>(
+                &self,
+                group: &G,
+                peer: u32,
+                from: u64,
+                to: *mut u8,
+                bytes: u64,
+            ) {
                 // SAFETY: the caller's contract.
                 unsafe { self.0.get(group, peer, from, to, bytes) };
             }

@@ -153,19 +153,30 @@ pub struct Watch {
     control: Control,
     rank: u32,
     block: u32,
+    /// The leader's abort word at the start.
+    poison: u64,
 }
 
 impl Watch {
-    /// Starts a block: `Err` if the rank's transport is poisoned.
+    /// Starts a block. Whether the transport is poisoned comes out at the first wait, or by [`Watch::enter`]: the look at the abort
+    /// word is under way meanwhile.
     ///
     /// # Safety
     /// `control` names live words; called by all threads of the block, once, before anything else.
     #[inline(always)]
-    pub unsafe fn begin<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Flow<Self> {
-        let watch = Watch { control, rank, block };
+    pub unsafe fn begin<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
+        let mut watch = Watch { control, rank, block, poison: 0 };
         arch::arm_panic(group, &watch.control, rank, block);
-        let poisoned = group.leads() && watch.abort_word() != 0;
-        if group.any(poisoned) { Err(Stopped) } else { Ok(watch) }
+        if group.leads() {
+            watch.poison = watch.abort_word();
+        }
+        watch
+    }
+
+    /// `Err` if the transport was poisoned when the block began.
+    #[inline(always)]
+    pub fn enter<G: Group>(&self, group: &G) -> Flow {
+        if group.any(self.poison != 0) { Err(Stopped) } else { Ok(()) }
     }
 
     #[inline(always)]
@@ -186,19 +197,32 @@ impl Watch {
     /// # Safety
     /// `at` is a live signal line of this rank.
     #[inline(always)]
-    pub unsafe fn until<O: Ops, G: Group>(&self, group: &G, ops: &O, at: *const u64, target: u64, about: About) -> Flow {
+    pub unsafe fn until<O: Ops, G: Group>(
+        &self,
+        group: &G,
+        ops: &O,
+        at: *const u64,
+        target: u64,
+        about: About,
+    ) -> Flow {
         // SAFETY: the caller's contract.
-        let failed = group.leads() && !unsafe { self.poll(ops, at, target, about) };
+        let failed = group.leads() && unsafe { self.poll(ops, at, target, about) }.is_none();
         if group.any(failed) { Err(Stopped) } else { Ok(()) }
     }
 
-    /// The leader's part of [`Watch::until`].
+    /// The leader's part of [`Watch::until`]: what it saw, or `None` if it gave up.
+    ///
+    /// # Safety
+    /// `at` is a live signal line of this rank.
     #[inline(always)]
-    unsafe fn poll<O: Ops>(&self, ops: &O, at: *const u64, target: u64, about: About) -> bool {
+    pub unsafe fn poll<O: Ops>(&self, ops: &O, at: *const u64, target: u64, about: About) -> Option<u64> {
         // SAFETY: the caller's contract.
         let mut seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
+        if self.poison != 0 {
+            return None;
+        }
         if seen.wrapping_sub(target) as i64 >= 0 {
-            return true;
+            return Some(seen);
         }
         let start = arch::now_ns();
         let mut look = start;
@@ -207,7 +231,7 @@ impl Watch {
             // SAFETY: the caller's contract.
             seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
             if seen.wrapping_sub(target) as i64 >= 0 {
-                return true;
+                return Some(seen);
             }
             arch::relax(turn);
             turn = turn.saturating_add(1);
@@ -215,12 +239,12 @@ impl Watch {
             if now.wrapping_sub(look) >= LOOK_NS {
                 look = now;
                 if self.abort_word() != 0 {
-                    return false;
+                    return None;
                 }
                 if now.wrapping_sub(start) >= self.control.deadline_ns {
                     let age_ns = now.wrapping_sub(start);
                     self.give_up(ops, kind::EXPIRED, about, target, seen, age_ns);
-                    return false;
+                    return None;
                 }
             }
         }
@@ -231,7 +255,9 @@ impl Watch {
     pub fn give_up<O: Ops>(&self, ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
         // Everything by value: a reference to `self` would put it into local memory on the device.
         let (Control { abort, record, .. }, About { peer, channel, operation }) = (self.control, about);
-        give_up(ops, abort, record, self.rank, self.block, kind, peer, channel, operation, expected, seen, age_ns);
+        give_up(
+            ops, abort, record, self.rank, self.block, kind, peer, channel, operation, expected, seen, age_ns,
+        );
     }
 
     /// Ends the kernel because a raw operation named something that does not exist.
@@ -243,7 +269,15 @@ impl Watch {
 
     /// Waits for `line` of `peer`; see [`Watch::until`].
     #[inline(always)]
-    pub fn until_line<O: Ops, G: Group>(&self, group: &G, ops: &O, peer: u32, line: Line, target: u64, op: u32) -> Flow {
+    pub fn until_line<O: Ops, G: Group>(
+        &self,
+        group: &G,
+        ops: &O,
+        peer: u32,
+        line: Line,
+        target: u64,
+        op: u32,
+    ) -> Flow {
         let about = About { peer, channel: line.number(), operation: op };
         // SAFETY: `Ops::line` gives live lines.
         unsafe { self.until(group, ops, ops.line(peer, line), target, about) }

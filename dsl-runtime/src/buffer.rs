@@ -40,7 +40,8 @@ impl Memory {
         let store = match &device.0 {
             _ if bytes == 0 => Store::Empty,
             Machine::Host => {
-                let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| Error::misuse(format!("a buffer of {bytes} bytes")))?;
+                let layout = Layout::from_size_align(bytes, ALIGN)
+                    .map_err(|_| Error::misuse(format!("a buffer of {bytes} bytes")))?;
                 // SAFETY: the layout is not empty.
                 let start = unsafe { alloc_zeroed(layout) };
                 let Some(start) = NonNull::new(start) else {
@@ -112,7 +113,9 @@ pub struct Buffer<T> {
 
 impl<T: Element> Buffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
-        let bytes = len.checked_mul(T::SIZE).ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
+        let bytes = len
+            .checked_mul(T::SIZE)
+            .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
         Ok(Buffer { memory: Arc::new(Memory::new(device, bytes)?), len, element: PhantomData })
     }
 
@@ -163,7 +166,11 @@ impl<T: Element> Buffer<T> {
     /// [`Error::Misuse`] if the lengths differ.
     pub fn fill_from(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
-            return Err(Error::misuse(format!("{} values for a buffer of {} elements", values.len(), self.len)));
+            return Err(Error::misuse(format!(
+                "{} values for a buffer of {} elements",
+                values.len(),
+                self.len
+            )));
         }
         if let Some(stream) = self.memory.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
             stream.wait_idle()?;
@@ -202,7 +209,13 @@ impl<T: Element> Buffer<T> {
                 let (from, to) = (Arc::clone(&from.memory), Arc::clone(&self.memory));
                 stream.push(Arc::new(move |_| {
                     // SAFETY: both are held by this operation, hold `bytes` and are distinct; one stream at a time uses them.
-                    unsafe { std::ptr::copy_nonoverlapping(from.address() as *const u8, to.address() as *mut u8, bytes) };
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(
+                            from.address() as *const u8,
+                            to.address() as *mut u8,
+                            bytes,
+                        )
+                    };
                 }));
             }
             _ => {}
@@ -221,11 +234,15 @@ impl<T: Element> Buffer<T> {
         let bytes = self.len * T::SIZE;
         match (&stream.0.kind, &self.memory.store) {
             // SAFETY: holds `bytes`, and drops only after the stream is idle.
-            (Kind::Cuda(s), Store::Cuda(m)) => unsafe { cuda::copy::memset_u8_async(s, m.ptr(), value, bytes)? },
+            (Kind::Cuda(s), Store::Cuda(m)) => unsafe {
+                cuda::copy::memset_u8_async(s, m.ptr(), value, bytes)?
+            },
             (Kind::Host(_), Store::Host(..)) => {
                 let memory = Arc::clone(&self.memory);
                 // SAFETY: held by this operation, holds `bytes`; one stream at a time uses it.
-                stream.push(Arc::new(move |_| unsafe { (memory.address() as *mut u8).write_bytes(value, bytes) }));
+                stream.push(Arc::new(move |_| unsafe {
+                    (memory.address() as *mut u8).write_bytes(value, bytes)
+                }));
             }
             _ => {}
         }

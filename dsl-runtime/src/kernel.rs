@@ -109,7 +109,14 @@ impl Binder {
         self.bind::<T>(name, view.memory, view.address(), view.len(), true)
     }
 
-    fn bind<T: Element>(&mut self, name: &'static str, memory: &Arc<Memory>, address: u64, len: usize, written: bool) -> Result<RawSlice> {
+    fn bind<T: Element>(
+        &mut self,
+        name: &'static str,
+        memory: &Arc<Memory>,
+        address: u64,
+        len: usize,
+        written: bool,
+    ) -> Result<RawSlice> {
         self.device.check_same(memory.machine(), &format!("buffer `{name}`"))?;
         if len > 0 && !address.is_multiple_of(16) {
             let off = address % 16;
@@ -121,7 +128,10 @@ impl Binder {
         let (from, to) = (address, address + (len * T::SIZE) as u64);
         let clash = self.bound.iter().find(|b| (b.written || written) && b.from < to && from < b.to);
         if let Some(other) = clash {
-            return Err(Error::misuse(format!("buffers `{}` and `{name}` overlap, and one of them is written", other.name)));
+            return Err(Error::misuse(format!(
+                "buffers `{}` and `{name}` overlap, and one of them is written",
+                other.name
+            )));
         }
         self.bound.push(Bound { name, from, to, written, memory: Arc::clone(memory) });
         Ok(RawSlice { address, len: len as u64 })

@@ -39,6 +39,7 @@ extern crate self as fusewire;
 
 mod buffer;
 mod error;
+mod event;
 mod graph;
 pub mod kernel;
 mod machine;
@@ -47,6 +48,7 @@ mod stream;
 
 pub use buffer::{Buffer, View, ViewMut};
 pub use error::{Error, Result};
+pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
 pub use fusewire_transports::host::{Fault, Operation, Options};
@@ -72,6 +74,7 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Graph, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId, View, ViewMut, World, comm_kernel,
+        Buffer, Device, Event, Graph, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId, View,
+        ViewMut, World, comm_kernel,
     };
 }

@@ -2,7 +2,7 @@
 
 use crate::buffer::Memory;
 use crate::machine::{Op, Worker};
-use crate::{Device, Error, Graph, Result};
+use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::fmt;
@@ -38,12 +38,18 @@ pub(crate) struct Captured {
 impl Stream {
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let kind = match &device.0 {
-            Machine::Host => {
-                Kind::Host(Worker::new().map_err(|source| Error::System { what: "starting a stream's thread".into(), source })?)
-            }
+            Machine::Host => Kind::Host(
+                Worker::new()
+                    .map_err(|source| Error::System { what: "starting a stream's thread".into(), source })?,
+            ),
             Machine::Cuda(context) => Kind::Cuda(cuda::Stream::new(context)?),
         };
-        Ok(Stream(Arc::new(Inner { device: device.clone(), kind, links: Mutex::default(), capture: Mutex::default() })))
+        Ok(Stream(Arc::new(Inner {
+            device: device.clone(),
+            kind,
+            links: Mutex::default(),
+            capture: Mutex::default(),
+        })))
     }
 
     /// Where the stream's work runs.
@@ -70,12 +76,23 @@ impl Stream {
         self.not_capturing("synchronize")?;
         match &self.0.kind {
             Kind::Host(worker) if !worker.wait(Some(limit)) => {
-                return Err(Error::misuse(format!("the stream was still busy after {limit:?}; nothing was cancelled")));
+                return Err(Error::misuse(format!(
+                    "the stream was still busy after {limit:?}; nothing was cancelled"
+                )));
             }
             Kind::Host(_) => {}
             Kind::Cuda(stream) => stream.synchronize_deadline(limit)?,
         }
         self.check_links()
+    }
+
+    /// Marks this point of the stream's work.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] while capturing.
+    pub fn record(&self) -> Result<Event> {
+        self.not_capturing("Stream::record")?;
+        Event::record(self)
     }
 
     /// Records what `body` queues as a graph instead of running it.
@@ -128,7 +145,9 @@ impl Stream {
 
     pub(crate) fn not_capturing(&self, what: &str) -> Result<()> {
         match self.is_capturing() {
-            true => Err(Error::misuse(format!("`{what}` waits for the stream, which cannot be done while it is capturing a graph"))),
+            true => Err(Error::misuse(format!(
+                "`{what}` waits for the stream, which cannot be done while it is capturing a graph"
+            ))),
             false => Ok(()),
         }
     }

@@ -1,1 +1,14 @@
-//! Examples a person would copy.
+//! What the example programs share. Start with the programs in `src/bin`:
+//!
+//! | program | shows |
+//! |---|---|
+//! | `hello` | the ten lines of the README |
+//! | `all_to_all` | four hooks in a fused all-to-all, checked and timed; what `cargo xtask demo` runs |
+//! | `pairs` | `send`, `recv` and `sendrecv` |
+//! | `ring` | a schedule of one's own from tiles: a ring all-gather |
+//! | `mailbox` | a schedule of one's own from raw `put`, `signal`, `wait` |
+//! | `bench` | the all-to-all against its size, beside NCCL's figures |
+
+pub mod hooks;
+pub mod ranks;
+pub mod reference;

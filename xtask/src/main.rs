@@ -1,2 +1,57 @@
-//! What this repository's people run.
-fn main() {}
+//! What this repository's people run: `cargo xtask demo`, `test`, `gpu`.
+
+mod demo;
+mod gpu;
+mod steps;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Tasks of the fusewire repository. Each does its own set-up.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Prepare the device compiler, then run the example all-to-all: on GPUs if there are two, else on CPU threads.
+    Demo {
+        /// Arguments of the example: `--device host|cuda`, `--ranks N`, `--size 1M,16M`, `--hooks copy,transpose`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run everything that a machine without GPU can run, and say what was left out.
+    Test {
+        /// Only the steps whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// Run the GPU tests and the benchmark here, or make a folder that does so on another machine.
+    Gpu {
+        /// Make a self-contained folder with `run.sh test` and `run.sh bench` instead of running.
+        #[arg(long)]
+        package: Option<std::path::PathBuf>,
+        /// What to run here: `test` or `bench`; both by default.
+        what: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Demo { arguments } => demo::run(&arguments),
+        Task::Test { only } => test::run(only.as_deref()),
+        Task::Gpu { package: Some(folder), .. } => gpu::package(&folder),
+        Task::Gpu { package: None, what } => gpu::run(what.as_deref()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

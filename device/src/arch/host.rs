@@ -66,7 +66,8 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
 pub unsafe fn add_f32(at: *mut f32, value: f32) {
     // SAFETY: the caller's contract; the layouts of `f32` and `AtomicU32` agree.
     let word = unsafe { AtomicU32::from_ptr(at.cast()) };
-    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f32::from_bits(b) + value).to_bits()));
+    let _ = word
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f32::from_bits(b) + value).to_bits()));
 }
 
 /// Adds to an `f64` in memory, relaxed.
@@ -76,7 +77,8 @@ pub unsafe fn add_f32(at: *mut f32, value: f32) {
 pub unsafe fn add_f64(at: *mut f64, value: f64) {
     // SAFETY: the caller's contract; the layouts of `f64` and `AtomicU64` agree.
     let word = unsafe { AtomicU64::from_ptr(at.cast()) };
-    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f64::from_bits(b) + value).to_bits()));
+    let _ = word
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f64::from_bits(b) + value).to_bits()));
 }
 
 macro_rules! words {
@@ -148,7 +150,7 @@ std::thread_local! {
     static ARMED: core::cell::Cell<Option<(crate::wait::Control, u32, u32)>> = const { core::cell::Cell::new(None) };
 }
 
-/// Prepares the block's thread for a panic; see [`armed`].
+/// Prepares the block's thread for a panic; see [`take_armed`].
 pub fn arm_panic<G: crate::group::Group>(_group: &G, control: &crate::wait::Control, rank: u32, block: u32) {
     ARMED.set(Some((*control, rank, block)));
 }

@@ -157,7 +157,9 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
 #[inline(always)]
 pub unsafe fn add_f32(at: *mut f32, value: f32) {
     // SAFETY: the caller's contract.
-    unsafe { asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) };
+    unsafe {
+        asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack))
+    };
 }
 
 /// Adds to an `f64` in memory, relaxed, visible to this GPU.
@@ -167,7 +169,9 @@ pub unsafe fn add_f32(at: *mut f32, value: f32) {
 #[inline(always)]
 pub unsafe fn add_f64(at: *mut f64, value: f64) {
     // SAFETY: the caller's contract.
-    unsafe { asm!("red.relaxed.gpu.global.add.f64 [{0}], {1};", in(reg64) at, in(reg64) value, options(nostack)) };
+    unsafe {
+        asm!("red.relaxed.gpu.global.add.f64 [{0}], {1};", in(reg64) at, in(reg64) value, options(nostack))
+    };
 }
 
 // One instruction for each (scope, order, width). The pointer stays generic: a protocol word may live in any window.
@@ -298,7 +302,14 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     };
     let control = crate::wait::Control { abort, record, deadline_ns: 0 };
     if let Some(at) = info.location() {
-        crate::wait::record_panic(&control, who as u32, (who >> 32) as u32, at.file(), at.line(), at.column());
+        crate::wait::record_panic(
+            &control,
+            who as u32,
+            (who >> 32) as u32,
+            at.file(),
+            at.line(),
+            at.column(),
+        );
     }
     // SAFETY: ends this thread.
     unsafe { asm!("exit;", options(noreturn, nostack)) }

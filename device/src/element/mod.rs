@@ -19,7 +19,9 @@ mod sealed {
     label = "not an element type",
     note = "element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2"
 )]
-pub trait Element: sealed::Sealed + Copy + Default + PartialEq + Send + Sync + core::fmt::Debug + 'static {
+pub trait Element:
+    sealed::Sealed + Copy + Default + PartialEq + Send + Sync + core::fmt::Debug + 'static
+{
     /// Name as users write it.
     const NAME: &'static str;
     /// Number of this type in headers and fingerprints.

@@ -91,7 +91,8 @@ impl<O: Ops> Kernel<O> {
 
     #[inline(always)]
     fn tile_place(&self, peer: usize, tile: Tile) -> Ctx {
-        let mut place = super::place(&self.ops, self.grid, &self.shape, peer as u32, self.grid.block, tile.start as u64);
+        let mut place =
+            super::place(&self.ops, self.grid, &self.shape, peer as u32, self.grid.block, tile.start as u64);
         (place.chunk_len, place.rows, place.cols) = (tile.len, 1, tile.len);
         place
     }
@@ -113,7 +114,9 @@ impl<O: Ops> Kernel<O> {
             out.reserve(&Block, from, to)?;
             let (s0, s1) = span::packs(from, to, packs);
             let each = |ctx: &Produce| hooks::produce_each(ctx, &hook);
-            span::produce::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| out.at(HEADER + 16 * s as u64));
+            span::produce::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| {
+                out.at(HEADER + 16 * s as u64)
+            });
             out.publish(&Block, from, to)?;
             from = to;
         }
@@ -141,7 +144,9 @@ impl<O: Ops> Kernel<O> {
             input.await_bytes(&Block, from, to)?;
             let (s0, s1) = span::packs(from, to, packs);
             let each = |ctx: &Consume, pack| hooks::consume_each(ctx, pack, &hook);
-            span::consume::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| input.at(HEADER + 16 * s as u64));
+            span::consume::<span::Two, W, Block>(&Block, &place, 0, s0, s1, each, |s| {
+                input.at(HEADER + 16 * s as u64)
+            });
             input.free(&Block, to)?;
             from = to;
         }
@@ -194,7 +199,14 @@ impl<O: Ops> Kernel<O> {
         let state = self.ops.signal_state(peer as u32, id as u32);
         // SAFETY: live state, this block's own.
         let next = unsafe { (&raw const (*state).awaited).read_volatile() }.wrapping_add(1);
-        self.watch.until_line(&Block, &self.ops, peer as u32, Line::User(id as u32), next, operation::WAIT)?;
+        self.watch.until_line(
+            &Block,
+            &self.ops,
+            peer as u32,
+            Line::User(id as u32),
+            next,
+            operation::WAIT,
+        )?;
         if Block.leads() {
             // SAFETY: as above; all threads have read the old value (the wait synchronised them).
             unsafe { (&raw mut (*state).awaited).write_volatile(next) };
@@ -233,7 +245,15 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
         self.check((to + from.len()) as u64, self.heap_len::<T>() as u64 + 1, peer, 0, operation::PUT)?;
         // SAFETY: in range by the checks, exclusive by the caller's contract.
-        unsafe { self.ops.put(&Block, peer as u32, (to * T::SIZE) as u64, from.as_ptr().cast(), size_of_val(from) as u64) };
+        unsafe {
+            self.ops.put(
+                &Block,
+                peer as u32,
+                (to * T::SIZE) as u64,
+                from.as_ptr().cast(),
+                size_of_val(from) as u64,
+            )
+        };
         Ok(())
     }
 
@@ -262,9 +282,15 @@ impl<O: Ops> Kernel<O> {
 /// # Safety
 /// `control` names live words; called by all threads of every block of the grid.
 #[inline(always)]
-pub unsafe fn custom<O: Ops>(grid: Grid, ops: O, control: Control, shape: Shape, body: impl FnOnce(&Kernel<O>) -> Flow) -> Flow {
+pub unsafe fn custom<O: Ops>(
+    grid: Grid,
+    ops: O,
+    control: Control,
+    shape: Shape,
+    body: impl FnOnce(&Kernel<O>) -> Flow,
+) -> Flow {
     // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block)? };
+    let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
+    watch.enter(&Block)?;
     body(&Kernel { ops, watch, grid, shape })
 }
-

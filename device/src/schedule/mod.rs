@@ -139,7 +139,14 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
 
 /// Sends this channel's share of the chunk at `place` to `place.peer`.
 #[inline(always)]
-fn send_share<O: Ops, H: Hooks, G: Group>(group: &G, ops: &O, watch: &Watch, shape: &Shape, place: &Ctx, args: &H::Args<'_>) -> Flow {
+fn send_share<O: Ops, H: Hooks, G: Group>(
+    group: &G,
+    ops: &O,
+    watch: &Watch,
+    shape: &Shape,
+    place: &Ctx,
+    args: &H::Args<'_>,
+) -> Flow {
     let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, place.channel as u32, shape.channels);
     if share.packs == 0 {
         return Ok(());
@@ -154,7 +161,9 @@ fn send_share<O: Ops, H: Hooks, G: Group>(group: &G, ops: &O, watch: &Watch, sha
         out.reserve(group, from, to)?;
         let (s0, s1) = span::packs(from, to, share.packs);
         let hook = |ctx: &Produce| H::produce(ctx, args);
-        span::produce::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| out.at(HEADER + 16 * s as u64));
+        span::produce::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| {
+            out.at(HEADER + 16 * s as u64)
+        });
         out.publish(group, from, to)?;
         from = to;
     }
@@ -164,7 +173,14 @@ fn send_share<O: Ops, H: Hooks, G: Group>(group: &G, ops: &O, watch: &Watch, sha
 
 /// Receives this channel's share of the chunk at `place` from `place.peer`.
 #[inline(always)]
-fn recv_share<O: Ops, H: Hooks, G: Group>(group: &G, ops: &O, watch: &Watch, shape: &Shape, place: &Ctx, args: &H::Args<'_>) -> Flow {
+fn recv_share<O: Ops, H: Hooks, G: Group>(
+    group: &G,
+    ops: &O,
+    watch: &Watch,
+    shape: &Shape,
+    place: &Ctx,
+    args: &H::Args<'_>,
+) -> Flow {
     let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, place.channel as u32, shape.channels);
     if share.packs == 0 {
         return Ok(());
@@ -179,7 +195,9 @@ fn recv_share<O: Ops, H: Hooks, G: Group>(group: &G, ops: &O, watch: &Watch, sha
         from_peer.await_bytes(group, from, to)?;
         let (s0, s1) = span::packs(from, to, share.packs);
         let hook = |ctx: &Consume, pack| H::consume(ctx, args, pack);
-        span::consume::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| from_peer.at(HEADER + 16 * s as u64));
+        span::consume::<span::By<H>, _, G>(group, place, share.first, s0, s1, hook, |s| {
+            from_peer.at(HEADER + 16 * s as u64)
+        });
         from_peer.free(group, to)?;
         from = to;
     }
@@ -196,7 +214,8 @@ fn recv_share<O: Ops, H: Hooks, G: Group>(group: &G, ops: &O, watch: &Watch, sha
 pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (group, ops, shape) = (Block, &params.ops, &params.shape);
     // SAFETY: the caller's contract.
-    let (watch, args) = unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block)?, H::unpack(&params.raw)) };
+    let (watch, args) =
+        unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
     let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
     if grid.block < senders {
         let place = place(ops, grid, shape, shape.send_peer, grid.block, 0);
@@ -216,10 +235,12 @@ pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>
 pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (group, ops, shape) = (Block, &params.ops, &params.shape);
     // SAFETY: the caller's contract.
-    let (watch, args) = unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block)?, H::unpack(&params.raw)) };
+    let (watch, args) =
+        unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
     let (rank, world) = (ops.rank(), ops.world());
     let wired = 2 * shape.channels * (world - 1);
     if grid.block >= wired {
+        watch.enter(&group)?;
         let place = place(ops, grid, shape, rank, 0, u64::from(rank) * shape.elements);
         let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, grid.block - wired, shape.diagonal);
         span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
@@ -236,4 +257,3 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
         recv_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
     }
 }
-

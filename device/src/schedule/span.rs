@@ -4,8 +4,8 @@
 use crate::arch;
 use crate::channel::HEADER;
 use crate::ctx::{Consume, Ctx, Produce};
-use crate::group::Group;
 use crate::element::Element;
+use crate::group::Group;
 use crate::hooks::Hooks;
 use crate::pack::Pack;
 use core::array::from_fn;
@@ -42,7 +42,11 @@ pub fn packs(from: u64, to: u64, packs: usize) -> (usize, usize) {
 /// The first stream pack in `s0..s1` that is not whole or whose index is not aligned.
 #[inline(always)]
 fn whole_until(place: &Ctx, lanes: usize, first: usize, s0: usize, s1: usize) -> usize {
-    if place.chunk_start.is_multiple_of(lanes) { s1.min((place.chunk_len / lanes).saturating_sub(first)).max(s0) } else { s0 }
+    if place.chunk_start.is_multiple_of(lanes) {
+        s1.min((place.chunk_len / lanes).saturating_sub(first)).max(s0)
+    } else {
+        s0
+    }
 }
 
 #[inline(always)]
@@ -153,7 +157,8 @@ fn consume_unrolled<const U: usize, W: Element>(
 ) -> usize {
     while s + (U - 1) * step < end {
         // SAFETY: those packs have arrived and are not overwritten before they are freed.
-        let packs: [Pack<W>; U] = from_fn(|k| Pack::from_words(unsafe { arch::load_16_once(at(s + k * step)) }));
+        let packs: [Pack<W>; U] =
+            from_fn(|k| Pack::from_words(unsafe { arch::load_16_once(at(s + k * step)) }));
         for (k, pack) in packs.into_iter().enumerate() {
             one(s + k * step, pack);
         }
@@ -168,16 +173,39 @@ pub fn diagonal<H: Hooks, G: Group>(group: &G, place: &Ctx, first: usize, packs:
     let lanes = Pack::<H::Wire>::LANES;
     let whole = whole_until(place, lanes, first, 0, packs);
     let (mut s, step) = (group.lane() as usize, group.lanes() as usize);
-    let at = |s: usize| place.at((first + s) * lanes, lanes, true);
-    while s < whole {
-        let pack = H::produce(&Produce(at(s)), args);
-        H::consume(&Consume(at(s)), args, pack);
-        s += step;
+    if H::UNROLL >= 8 {
+        s = diagonal_unrolled::<8, H>(place, first, s, step, whole, args);
+    } else if H::UNROLL >= 4 {
+        s = diagonal_unrolled::<4, H>(place, first, s, step, whole, args);
+    } else if H::UNROLL >= 2 {
+        s = diagonal_unrolled::<2, H>(place, first, s, step, whole, args);
     }
+    diagonal_unrolled::<1, H>(place, first, s, step, whole, args);
     let mut s = whole + group.lane() as usize;
     while s < packs {
         let pack = H::produce(&Produce(partial(place, lanes, first + s)), args);
         H::consume(&Consume(partial(place, lanes, first + s)), args, pack);
         s += step;
     }
+}
+
+#[inline(always)]
+fn diagonal_unrolled<const U: usize, H: Hooks>(
+    place: &Ctx,
+    first: usize,
+    mut s: usize,
+    step: usize,
+    end: usize,
+    args: &H::Args<'_>,
+) -> usize {
+    let lanes = Pack::<H::Wire>::LANES;
+    while s + (U - 1) * step < end {
+        let at = |k: usize| place.at((first + s + k * step) * lanes, lanes, true);
+        let packs: [Pack<H::Wire>; U] = from_fn(|k| H::produce(&Produce(at(k)), args));
+        for (k, pack) in packs.into_iter().enumerate() {
+            H::consume(&Consume(at(k)), args, pack);
+        }
+        s += U * step;
+    }
+    s
 }

@@ -34,12 +34,24 @@ impl Crew {
     pub(crate) fn new() -> Self {
         catch_panics_of_blocks();
         let round = Round { number: 0, blocks: 0, left: 0, work: None, stop: false };
-        Crew { shared: Arc::new(Shared { round: Mutex::new(round), begin: Condvar::new(), done: Condvar::new() }), threads: Vec::new() }
+        Crew {
+            shared: Arc::new(Shared {
+                round: Mutex::new(round),
+                begin: Condvar::new(),
+                done: Condvar::new(),
+            }),
+            threads: Vec::new(),
+        }
     }
 
     /// Runs `work(block)` for every block at once and returns when all have ended. A panic is recorded as a fault of the kernel; then
     /// `on_panic(rank, code)` tells the peers.
-    pub(crate) fn run(&mut self, blocks: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u64) + Sync)) {
+    pub(crate) fn run(
+        &mut self,
+        blocks: u32,
+        work: &(dyn Fn(u32) -> Flow + Sync),
+        on_panic: &(dyn Fn(u64) + Sync),
+    ) {
         let block = |block: u32| {
             guarded(block, work, on_panic);
             Ok(())

@@ -44,7 +44,9 @@ impl Worker {
         self.send(Job::Tell(sender));
         match limit {
             None => receiver.recv().is_ok(),
-            Some(limit) => !matches!(receiver.recv_timeout(limit), Err(std::sync::mpsc::RecvTimeoutError::Timeout)),
+            Some(limit) => {
+                !matches!(receiver.recv_timeout(limit), Err(std::sync::mpsc::RecvTimeoutError::Timeout))
+            }
         }
     }
 

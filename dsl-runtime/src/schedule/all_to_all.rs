@@ -1,7 +1,7 @@
 //! Every rank sends one chunk to every rank.
 
+use super::LaunchOptions;
 use super::prepared::{Plan, Prepared};
-use super::{LaunchOptions};
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::Shape;
@@ -64,15 +64,20 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
             (Some(n), _) => n,
             (None, Some(len)) if len.is_multiple_of(world) => len / world,
             (None, Some(len)) => {
-                return Err(Error::misuse(format!("{len} elements cannot be cut into {world} equal chunks, one for each rank")));
+                return Err(Error::misuse(format!(
+                    "{len} elements cannot be cut into {world} equal chunks, one for each rank"
+                )));
             }
             (None, None) => {
-                return Err(Error::misuse("the arguments have neither `output` nor `input`: say `LaunchOptions::elements`"));
+                return Err(Error::misuse(
+                    "the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
+                ));
             }
         };
         let wired = 2 * (world as u32 - 1);
         let diagonal = |channels: u32| if self.prepared.on_host() { 1 } else { channels };
-        let plan = self.prepared.plan::<H>(elements, options, |channels| wired * channels + diagonal(channels))?;
+        let plan =
+            self.prepared.plan::<H>(elements, options, |channels| wired * channels + diagonal(channels))?;
         let mut shape = self.prepared.shape(&plan, options)?;
         shape.diagonal = diagonal(plan.channels);
         Ok((plan, shape))

@@ -39,7 +39,13 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
     ///
     /// # Errors
     /// As for [`CustomLauncher::launch`].
-    pub fn launch_with(&self, stream: &Stream, blocks: u32, args: H::Args<'_>, options: &LaunchOptions) -> Result<()> {
+    pub fn launch_with(
+        &self,
+        stream: &Stream,
+        blocks: u32,
+        args: H::Args<'_>,
+        options: &LaunchOptions,
+    ) -> Result<()> {
         if blocks == 0 {
             return Err(Error::misuse("0 blocks; a launch has at least one"));
         }

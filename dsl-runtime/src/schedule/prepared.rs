@@ -44,7 +44,14 @@ impl fmt::Display for Plan {
             f,
             "{} elements ({} wire bytes) to each peer over {} channels in chunks of {} bytes; {} blocks of {} threads (the device holds {}), \
              {} packs in flight",
-            self.elements, self.wire_bytes, self.channels, self.chunk, self.blocks, self.threads, self.resident, self.unroll
+            self.elements,
+            self.wire_bytes,
+            self.channels,
+            self.chunk,
+            self.blocks,
+            self.threads,
+            self.resident,
+            self.unroll
         )
     }
 }
@@ -112,19 +119,31 @@ impl<X: Transport> Prepared<X> {
 
     fn variant(&self, unroll: Option<u32>) -> Result<&Variant> {
         match unroll {
-            None => self.variants.first().ok_or_else(|| Error::misuse(format!("`{}` has no kernels", self.name))),
+            None => {
+                self.variants.first().ok_or_else(|| Error::misuse(format!("`{}` has no kernels", self.name)))
+            }
             Some(u) => self.variants.iter().find(|v| v.entry.unroll == u).ok_or_else(|| {
-                Error::misuse(format!("`{}` has no variant with {u} packs in flight: name it in `unroll(..)`", self.name))
+                Error::misuse(format!(
+                    "`{}` has no variant with {u} packs in flight: name it in `unroll(..)`",
+                    self.name
+                ))
             }),
         }
     }
 
     /// Cuts a chunk. `blocks(channels)` is the grid that so many channels need.
-    pub(crate) fn plan<H: HookSet>(&self, elements: usize, options: &LaunchOptions, blocks: impl Fn(u32) -> u32) -> Result<Plan> {
+    pub(crate) fn plan<H: HookSet>(
+        &self,
+        elements: usize,
+        options: &LaunchOptions,
+        blocks: impl Fn(u32) -> u32,
+    ) -> Result<Plan> {
         let variant = self.variant(options.unroll)?;
         let threads = if self.on_host() { 1 } else { options.threads.unwrap_or(THREADS) };
         if !self.on_host() && (threads == 0 || threads > THREADS || !threads.is_multiple_of(32)) {
-            return Err(Error::misuse(format!("{threads} threads in a block; a block has a multiple of 32 up to {THREADS}")));
+            return Err(Error::misuse(format!(
+                "{threads} threads in a block; a block has a multiple of 32 up to {THREADS}"
+            )));
         }
         let resident = match &variant.function {
             None => u32::MAX,
@@ -134,31 +153,18 @@ impl<X: Transport> Prepared<X> {
         let layout = self.link.layout();
         let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES) * 16;
         let channels = match options.channels {
-            Some(0) => return Err(Error::misuse("0 channels; a launch uses at least one")),
-            Some(c) if c > layout.channels => {
-                return Err(Error::misuse(format!(
-                    "{c} channels to each peer, but the transport has {}: give the rendezvous `Options::channels({c})` or more",
-                    layout.channels
-                )));
-            }
             Some(c) => c,
             None => {
-                let wanted = if self.on_host() { 1 } else { wire_bytes.div_ceil(BYTES_PER_CHANNEL).clamp(1, 16) as u32 };
-                let mut channels = wanted.min(layout.channels);
+                let mut channels =
+                    if self.on_host() { 1 } else { channels_for(wire_bytes) }.min(layout.channels);
                 while channels > 1 && blocks(channels) > resident {
                     channels -= 1;
                 }
                 channels
             }
         };
-        let half = layout.window / 2;
-        let chunk = match options.chunk {
-            Some(c) if c == 0 || !c.is_multiple_of(128) || c as u64 > half => {
-                return Err(Error::misuse(format!("chunks of {c} bytes; a chunk is a multiple of 128 up to half a channel's staging, {half}")));
-            }
-            Some(c) => c as u64,
-            None => (layout.window / 4).max(256),
-        };
+        let chunk = options.chunk.map_or(layout.window / 4, |c| c as u64);
+        self.link.check_transfer(channels, chunk)?;
         let grid = blocks(channels);
         if grid > resident {
             return Err(Error::misuse(format!(
@@ -175,7 +181,10 @@ impl<X: Transport> Prepared<X> {
             None => (1, plan.elements),
             Some((r, c)) if r.checked_mul(c) == Some(plan.elements) => (r, c),
             Some((r, c)) => {
-                return Err(Error::misuse(format!("a shape of {r} x {c} for chunks of {} elements: it must hold just as many", plan.elements)));
+                return Err(Error::misuse(format!(
+                    "a shape of {r} x {c} for chunks of {} elements: it must hold just as many",
+                    plan.elements
+                )));
             }
         };
         Ok(Shape {
@@ -192,7 +201,14 @@ impl<X: Transport> Prepared<X> {
     }
 
     /// Launches with checked geometry.
-    pub(crate) fn launch<A: Arguments>(&self, stream: &Stream, args: &A, plan: &Plan, shape: Shape, options: &LaunchOptions) -> Result<()> {
+    pub(crate) fn launch<A: Arguments>(
+        &self,
+        stream: &Stream,
+        args: &A,
+        plan: &Plan,
+        shape: Shape,
+        options: &LaunchOptions,
+    ) -> Result<()> {
         let device = self.device();
         device.check_same(&stream.device().0, "the stream")?;
         let mut binder = Binder::new(device);
@@ -211,7 +227,8 @@ impl<X: Transport> Prepared<X> {
                 unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()])? };
             }
             (Kind::Host(_), _, Some(entry)) => {
-                let (blocks, memory, link, ops) = (plan.blocks, binder.memory(), Arc::clone(&self.link), self.ops);
+                let (blocks, memory, link, ops) =
+                    (plan.blocks, binder.memory(), Arc::clone(&self.link), self.ops);
                 stream.push(Arc::new(move |crew: &mut Crew| {
                     let _held = (&memory, &link);
                     let at = Address((&raw const params).cast());
@@ -226,8 +243,11 @@ impl<X: Transport> Prepared<X> {
     }
 }
 
-/// Wire bytes that are worth one more channel on a GPU.
-const BYTES_PER_CHANNEL: usize = 16 << 10;
+/// Channels to each peer that a GPU uses for so many wire bytes, residency aside. From sweeps on 2 and 4 H200s (docs/performance.md).
+fn channels_for(wire_bytes: usize) -> u32 {
+    let most = if wire_bytes >= 64 << 20 { 24 } else { 32 };
+    wire_bytes.div_ceil(8 << 10).clamp(1, most) as u32
+}
 
 /// A pointer that blocks' threads share; what it points to is plain data that nobody writes.
 struct Address(*const u8);
@@ -261,16 +281,21 @@ fn load(context: &cuda::Context, entry: &Entry) -> Result<(cuda::Function, u32)>
     static MODULES: Mutex<Option<Cache>> = Mutex::new(None);
     let (major, minor) = context.device().compute_capability();
     let number = |i: &Image| i.arch.trim_start_matches("sm_").parse::<u32>().unwrap_or(u32::MAX);
-    let image = entry.images.iter().filter(|i| number(i) <= major * 10 + minor).max_by_key(|i| number(i)).ok_or_else(|| {
-        let have: Vec<&str> = entry.images.iter().map(|i| i.arch).collect();
-        Error::misuse(format!(
-            "`{}` has no PTX for {} (sm_{major}{minor}); it has [{}]. Name an older one in `archs(..)`{}",
-            entry.symbol,
-            context.device(),
-            have.join(", "),
-            if have.is_empty() { ", and build without FUSEWIRE_CHECK_ONLY" } else { "" }
-        ))
-    })?;
+    let image = entry
+        .images
+        .iter()
+        .filter(|i| number(i) <= major * 10 + minor)
+        .max_by_key(|i| number(i))
+        .ok_or_else(|| {
+            let have: Vec<&str> = entry.images.iter().map(|i| i.arch).collect();
+            Error::misuse(format!(
+                "`{}` has no PTX for {} (sm_{major}{minor}); it has [{}]. Name an older one in `archs(..)`{}",
+                entry.symbol,
+                context.device(),
+                have.join(", "),
+                if have.is_empty() { ", and build without FUSEWIRE_CHECK_ONLY" } else { "" }
+            ))
+        })?;
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = &mut modules.get_or_insert_with(|| Cache(HashMap::new())).0;
     let key = (context.device().ordinal(), image.text.as_ptr());

@@ -47,7 +47,13 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
     ///
     /// # Errors
     /// As for [`SendRecvLauncher::send`].
-    pub fn sendrecv(&self, stream: &Stream, send_peer: usize, recv_peer: usize, args: H::Args<'_>) -> Result<()> {
+    pub fn sendrecv(
+        &self,
+        stream: &Stream,
+        send_peer: usize,
+        recv_peer: usize,
+        args: H::Args<'_>,
+    ) -> Result<()> {
         self.launch_with(stream, Some(send_peer), Some(recv_peer), args, &LaunchOptions::default())
     }
 
@@ -65,10 +71,15 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
     ) -> Result<()> {
         for peer in [send_peer, recv_peer].into_iter().flatten() {
             if peer >= self.prepared.world() {
-                return Err(Error::misuse(format!("peer {peer} in a world of {} ranks", self.prepared.world())));
+                return Err(Error::misuse(format!(
+                    "peer {peer} in a world of {} ranks",
+                    self.prepared.world()
+                )));
             }
             if peer == self.prepared.rank() {
-                return Err(Error::misuse(format!("rank {peer} cannot send to itself; `all_to_all` copies a rank's own chunk")));
+                return Err(Error::misuse(format!(
+                    "rank {peer} cannot send to itself; `all_to_all` copies a rank's own chunk"
+                )));
             }
         }
         let (plan, mut shape) = self.cut(send_peer.is_some(), recv_peer.is_some(), &args, options)?;
@@ -80,7 +91,13 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         self.prepared.launch(stream, &args, &plan, shape, options)
     }
 
-    fn cut(&self, sends: bool, receives: bool, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+    fn cut(
+        &self,
+        sends: bool,
+        receives: bool,
+        args: &H::Args<'_>,
+        options: &LaunchOptions,
+    ) -> Result<(Plan, Shape)> {
         let (input, output) = (args.input_len(), args.output_len());
         let elements = match (options.elements, sends, receives) {
             (Some(n), ..) => Some(n),
@@ -96,7 +113,9 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
             (None, false, _) => output.or(input),
         };
         let Some(elements) = elements else {
-            return Err(Error::misuse("the arguments have neither `output` nor `input`: say `LaunchOptions::elements`"));
+            return Err(Error::misuse(
+                "the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
+            ));
         };
         let ends = u32::from(sends) + u32::from(receives);
         let plan = self.prepared.plan::<H>(elements, options, |channels| ends * channels)?;

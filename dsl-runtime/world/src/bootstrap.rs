@@ -83,6 +83,18 @@ pub trait Bootstrap: Send + Sync {
         Vec::new()
     }
 
+    /// Fails where one of `members` is dead or gone, so that waiting for them is in vain. Default: looks at
+    /// [`lost`](Self::lost).
+    ///
+    /// # Errors
+    /// [`PeerError::Lost`](crate::PeerError::Lost) or [`PeerError::Left`](crate::PeerError::Left).
+    fn check(&self, members: &[Rank]) -> Result<()> {
+        match self.lost().into_iter().find(|rank| members.contains(rank)) {
+            Some(rank) => Err(Error::peer_lost(rank, "its connection to the world ended")),
+            None => Ok(()),
+        }
+    }
+
     /// Calls back once for each rank that is lost or was already, on a thread of the bootstrap's own. Default: never.
     fn on_lost(&self, callback: LostCallback) {
         drop(callback);

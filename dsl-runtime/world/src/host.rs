@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 const OVERRIDE: &str = "FUSEWIRE_HOST_ID";
 
 /// Equal exactly for processes that run under one kernel, and can pass each other file descriptors: the boot, the
-/// network namespace (abstract socket names live there), the IPC namespace, the file system behind `/dev/shm`, and
+/// network namespace (abstract socket names live there), the IPC and user namespaces, the file system behind `/dev/shm`, and
 /// the user.
 pub(crate) fn host_id() -> String {
     if let Ok(given) = std::env::var(OVERRIDE)
@@ -21,7 +21,8 @@ pub(crate) fn host_id() -> String {
     let inode = |path: &str| fs::metadata(path).map_or(0, |m| m.ino());
     let shm = fs::metadata("/dev/shm").map_or(0, |m| m.dev());
     let user = rustix::process::geteuid().as_raw();
-    format!("{boot}/net{}/ipc{}/shm{shm}/user{user}", inode("/proc/self/ns/net"), inode("/proc/self/ns/ipc"))
+    let [net, ipc, users] = ["net", "ipc", "user"].map(|name| inode(&format!("/proc/self/ns/{name}")));
+    format!("{boot}/net{net}/ipc{ipc}/users{users}/shm{shm}/user{user}")
 }
 
 pub(crate) fn hostname() -> String {

@@ -9,10 +9,10 @@
 //!
 //! let sums = World::threads(4, |world| {
 //!     let ranks: Vec<usize> = world.all_gather_as(&world.rank())?;
-//!     fusewire_world::Result::Ok(ranks.iter().sum::<usize>())
+//!     Ok::<usize, fusewire_world::Error>(ranks.iter().sum())
 //! })?;
 //! assert!(sums.into_iter().all(|sum| sum.is_ok_and(|s| s == 6)));
-//! # fusewire_world::Result::Ok(())
+//! # Ok::<(), fusewire_world::Error>(())
 //! ```
 //!
 //! # Ways to meet

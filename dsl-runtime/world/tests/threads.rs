@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fusewire_world::{Error, Kind, Options, PeerError, Result, World};
+use fusewire_world::{Error, Kind, PeerError, Result, World};
 
 const SIZES: [usize; 6] = [1, 2, 3, 5, 8, 16];
 
@@ -87,4 +87,16 @@ fn a_panic_names_its_rank_and_hangs_nobody() {
     }
     assert_eq!(failures.into_inner().unwrap(), [Some(3); 4]);
     assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_world_is_cheap_to_hand_about() {
+    fn check<T: Clone + Send + Sync + 'static>(_: &T) {}
+    let world = World::single().unwrap();
+    check(&world);
+    assert_eq!((world.rank(), world.size(), world.kind()), (0, 1, Kind::Single));
+    assert_eq!(world.all_gather(b"x").unwrap(), [b"x"]);
+    assert_eq!(world.exchange_fds(&[]).unwrap().len(), 1);
+    world.teardown_barrier().unwrap();
+    assert!(World::threads(0, |_| ()).is_err());
 }

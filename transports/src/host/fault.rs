@@ -94,7 +94,13 @@ impl Fault {
                 expected: r.expected,
                 seen: r.seen,
             },
-            kind::RANGE => Operation::OutOfRange { what: name(r.operation), block, peer, given: r.seen, limit: r.expected },
+            kind::RANGE => Operation::OutOfRange {
+                what: name(r.operation),
+                block,
+                peer,
+                given: r.seen,
+                limit: r.expected,
+            },
             _ => Operation::Expired {
                 what: match r.operation {
                     operation::RECEIVE => "data",

@@ -151,13 +151,39 @@ impl Link {
         }
     }
 
+    /// The guards of every transfer: so many channels, in chunks of so many stream bytes.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] with the accepted range.
+    pub fn check_transfer(&self, channels: u32, chunk: u64) -> Result<()> {
+        let misuse = |what| Err(Error::Misuse { what });
+        let (most, half) = (self.layout.channels, self.layout.window / 2);
+        if channels == 0 {
+            return misuse(format!("0 channels to each peer; a launch uses 1 to {most}"));
+        }
+        if channels > most {
+            return misuse(format!(
+                "{channels} channels to each peer, but the transport has {most}: give the rendezvous `Options::channels({channels})` or more"
+            ));
+        }
+        if chunk == 0 || !chunk.is_multiple_of(128) || chunk > half {
+            return misuse(format!(
+                "chunks of {chunk} bytes; a chunk is a multiple of 128 up to half a channel's staging, {half}"
+            ));
+        }
+        Ok(())
+    }
+
     /// Numbers kernels as they are prepared on this transport; equal on all ranks, which prepare them in the same order.
     pub fn next_kernel(&self) -> u64 {
         self.kernels.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Exchanges the stream that the last launch went to: launches on a transport must not overlap.
-    pub fn swap_stream(&self, stream: Arc<dyn std::any::Any + Send + Sync>) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
+    pub fn swap_stream(
+        &self,
+        stream: Arc<dyn std::any::Any + Send + Sync>,
+    ) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
         self.launches.fetch_add(1, Ordering::Relaxed);
         self.last_stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(stream)
     }

@@ -25,8 +25,10 @@ impl Mapping {
     /// # Errors
     /// If the system has no memory or no memfd.
     pub fn create(bytes: usize) -> Result<Self> {
-        let fd = memfd_create("fusewire", MemfdFlags::CLOEXEC).map_err(Error::system("creating shared memory"))?;
-        ftruncate(&fd, bytes as u64).map_err(Error::system(format!("reserving {bytes} bytes of shared memory")))?;
+        let fd =
+            memfd_create("fusewire", MemfdFlags::CLOEXEC).map_err(Error::system("creating shared memory"))?;
+        ftruncate(&fd, bytes as u64)
+            .map_err(Error::system(format!("reserving {bytes} bytes of shared memory")))?;
         Self::map(fd, bytes)
     }
 
@@ -35,9 +37,12 @@ impl Mapping {
     /// # Errors
     /// If it is smaller than `bytes` or cannot be mapped.
     pub fn map(fd: OwnedFd, bytes: usize) -> Result<Self> {
-        let size = rustix::fs::fstat(&fd).map_err(Error::system("looking at a peer's shared memory"))?.st_size as u64;
+        let size = rustix::fs::fstat(&fd).map_err(Error::system("looking at a peer's shared memory"))?.st_size
+            as u64;
         if size < bytes as u64 {
-            return Err(Error::Misuse { what: format!("a peer shared {size} bytes where {bytes} were agreed") });
+            return Err(Error::Misuse {
+                what: format!("a peer shared {size} bytes where {bytes} were agreed"),
+            });
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let start = unsafe {

@@ -61,7 +61,11 @@ pub trait Transport: Send + Sync + 'static {
 }
 
 /// Compares the protocol and a layout over all ranks.
-pub(crate) fn agree(world: &fusewire_world::World, topic: &str, layout: &fusewire_device::mapped::Layout) -> Result<()> {
+pub(crate) fn agree(
+    world: &fusewire_world::World,
+    topic: &str,
+    layout: &fusewire_device::mapped::Layout,
+) -> Result<()> {
     world.agree(
         topic,
         &[

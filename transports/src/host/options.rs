@@ -22,7 +22,9 @@ pub struct Options {
 impl Options {
     /// Options with `per_peer_bytes` of staging and defaults for the rest.
     pub fn per_peer(bytes: usize) -> Self {
-        Options { per_peer_bytes: bytes, ..Self::default() }
+        // As many channels as the default has, as long as each has 1 KiB.
+        let channels = (bytes / 1024).clamp(1, 32) as u32;
+        Options { per_peer_bytes: bytes, channels, ..Self::default() }
     }
 
     /// Sets the number of channels.
@@ -88,12 +90,12 @@ impl Options {
 }
 
 impl Default for Options {
-    /// 16 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap; waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
+    /// 32 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap; waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
     fn default() -> Self {
         let ms = std::env::var("FUSEWIRE_DEADLINE_MS").ok().and_then(|v| v.parse().ok()).unwrap_or(10_000);
         Options {
-            per_peer_bytes: 16 << 20,
-            channels: 16,
+            per_peer_bytes: 32 << 20,
+            channels: 32,
             signals: 8,
             heap_bytes: 1 << 20,
             deadline: Duration::from_millis(ms),

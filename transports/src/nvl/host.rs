@@ -53,7 +53,9 @@ impl Nvl {
         crate::host::agree(world, "nvl rendezvous", &layout)?;
         // Every rank learns of every rank's GPU, or of why it has none: nobody is left waiting.
         let card = match &context {
-            Ok(c) => Card { ordinal: c.device().ordinal(), bus: c.device().pci_bus_id().to_string(), error: None },
+            Ok(c) => {
+                Card { ordinal: c.device().ordinal(), bus: c.device().pci_bus_id().to_string(), error: None }
+            }
             Err(e) => Card { ordinal: 0, bus: String::new(), error: Some(e.to_string()) },
         };
         let cards = world.all_gather_as(&card)?;
@@ -109,7 +111,9 @@ fn reachable(world: &World, context: &Context, cards: &[Card]) -> Option<String>
     let Ok(driver) = Driver::load() else { return None };
     for (rank, card) in cards.iter().enumerate() {
         if !world.is_local(rank) {
-            return Some(format!("rank {rank} is on another host than rank {me}; `Nvl` needs all ranks on one host"));
+            return Some(format!(
+                "rank {rank} is on another host than rank {me}; `Nvl` needs all ranks on one host"
+            ));
         }
         if card.bus == own.pci_bus_id() {
             continue;
@@ -122,7 +126,9 @@ fn reachable(world: &World, context: &Context, cards: &[Card]) -> Option<String>
             ));
         };
         if !own.can_access_peer(theirs).unwrap_or(false) {
-            return Some(format!("the GPUs of rank {me} ({own}) and rank {rank} ({theirs}) cannot reach each other's memory"));
+            return Some(format!(
+                "the GPUs of rank {me} ({own}) and rank {rank} ({theirs}) cannot reach each other's memory"
+            ));
         }
     }
     if !own.supports_posix_fd() {

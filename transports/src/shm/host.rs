@@ -26,7 +26,10 @@ impl Shm {
         let layout = options.layout(world.size())?;
         crate::host::agree(world, "shm rendezvous", &layout)?;
         if let Some(far) = (0..world.size()).find(|r| !world.is_local(*r)) {
-            let what = format!("rank {far} is on another host than rank {}; `Shm` needs all ranks on one host", world.rank());
+            let what = format!(
+                "rank {far} is on another host than rank {}; `Shm` needs all ranks on one host",
+                world.rank()
+            );
             return Err(Error::Misuse { what });
         }
         let (own, page) = (Mapping::create(layout.total() as usize)?, Board::page()?);
@@ -40,13 +43,16 @@ impl Shm {
             regions.push(match (own.take_if(|_| rank == world.rank()), region) {
                 (Some(own), _) => own,
                 (None, Some(fd)) => Mapping::map(fd, layout.total() as usize)?,
-                (None, None) => return Err(Error::Misuse { what: format!("rank {rank} passed no shared memory") }),
+                (None, None) => {
+                    return Err(Error::Misuse { what: format!("rank {rank} passed no shared memory") });
+                }
             });
             pages.push(page);
         }
         let board = Board::new(world.rank(), page, pages)?;
         let table: Box<[u64]> = regions.iter().map(Mapping::address).collect();
-        let region = HostRegion { regions, table, rank: world.rank(), control_bytes: layout.control_bytes() as usize };
+        let region =
+            HostRegion { regions, table, rank: world.rank(), control_bytes: layout.control_bytes() as usize };
         let link = Link::new("Shm", world, options, layout, Machine::Host, board, Box::new(region));
         world.barrier()?;
         Ok(Shm { link })

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::id::{UniqueId, bind, listen_everywhere};
-use crate::tcp::auth::Token;
+use crate::tcp::auth::{Token, random};
 use crate::tcp::client::{self, Whereabouts};
 use crate::tcp::server;
 use crate::{Error, Options, Rank, Result, World};
@@ -142,7 +142,7 @@ struct Written<'a>(&'a Path);
 impl<'a> Written<'a> {
     fn new(path: &'a Path, id: &UniqueId) -> Result<Self> {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}", std::process::id()));
+        name.push(format!(".{:016x}", u64::from_le_bytes(random()?)));
         let temporary = path.with_file_name(name);
         let write = || {
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;

@@ -26,8 +26,9 @@ pub(crate) struct Exchange<'a> {
     pub me: Rank,
     /// World ranks of this host, in the group's order, this rank among them.
     pub locals: &'a [Rank],
-    /// Fails where one of them is lost.
-    pub check: &'a dyn Fn() -> Result<()>,
+    /// Fails where one of these ranks is lost or gone. Only to be asked of those still waited for: who has given
+    /// its descriptors may go.
+    pub check: &'a dyn Fn(&[Rank]) -> Result<()>,
     pub deadline: Instant,
 }
 

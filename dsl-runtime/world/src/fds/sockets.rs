@@ -111,7 +111,13 @@ impl Mailbox {
             if missing.is_empty() && to_send.peek().is_none() {
                 return self.collect(exchange, fds);
             }
-            (exchange.check)()?;
+            let unsent = to_send.peek().map(|(rank, ..)| *rank);
+            if (exchange.check)(&missing).is_err() {
+                // What a rank sent before it went is in the queue by now.
+                self.receive_all()?;
+                (exchange.check)(&self.missing(exchange))?;
+            }
+            (exchange.check)(unsent.as_slice())?;
             let left = exchange.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let missing =
@@ -140,6 +146,9 @@ impl Mailbox {
 
     fn collect(&self, exchange: &Exchange<'_>, own: &[BorrowedFd<'_>]) -> Result<Received> {
         let mut arrived = lock(&self.arrived);
+        // What came too late for exchanges that failed.
+        let (group, nth) = exchange.key;
+        arrived.retain(|((other, n), _), _| *other != group || *n >= nth);
         let take = |&rank: &Rank| {
             if rank == exchange.me {
                 own.iter().map(|fd| fd.try_clone_to_owned()).collect::<Result<Vec<_>, _>>().map_err(|e| {

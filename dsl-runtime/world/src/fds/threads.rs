@@ -50,7 +50,7 @@ impl Table {
                 }
                 return received.map_err(duplicating);
             }
-            (exchange.check)()?;
+            (exchange.check)(&missing)?;
             let left = exchange.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Error::timeout("exchange_fds", started.elapsed(), missing));

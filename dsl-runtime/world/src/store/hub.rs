@@ -34,6 +34,12 @@ struct State {
     sinks: Vec<Option<Sink>>,
 }
 
+impl State {
+    fn is_empty(&self) -> bool {
+        self.sinks.iter().all(Option::is_none)
+    }
+}
+
 /// Why a rank that has shown the token is not let in.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Occupied {
@@ -109,6 +115,7 @@ impl Hub {
         if let Some(Sink::Tcp { stream, .. }) = state.sinks[rank].take() {
             let _ = stream.shutdown(Shutdown::Both);
         }
+        self.tell_if_empty(state);
     }
 
     /// Says "still here" to every connection.
@@ -118,11 +125,11 @@ impl Hub {
         self.deliver(&mut state, vec![Outgoing { to, event: Event::Ping }]);
     }
 
-    /// Waits until every rank is gone, or for `limit`; true when they are.
-    pub fn wait_all_gone(&self, limit: Duration) -> bool {
+    /// Waits until nobody is left to serve, or for `limit`; true when so. Ranks that never came do not count.
+    pub fn wait_until_empty(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut state = lock(&self.state);
-        while !state.router.all_gone() {
+        while !state.is_empty() {
             let now = Instant::now();
             if now >= until {
                 return false;
@@ -130,6 +137,12 @@ impl Hub {
             state = crate::sync::wait(&self.changed, state, until - now);
         }
         true
+    }
+
+    fn tell_if_empty(&self, state: &State) {
+        if state.is_empty() {
+            self.changed.notify_all();
+        }
     }
 
     fn deliver(&self, state: &mut State, out: Vec<Outgoing>) {
@@ -153,9 +166,7 @@ impl Hub {
                 }
             }
         }
-        if state.router.all_gone() {
-            self.changed.notify_all();
-        }
+        self.tell_if_empty(state);
     }
 }
 

@@ -201,6 +201,10 @@ impl Bootstrap for Member {
         }
     }
 
+    fn check(&self, members: &[Rank]) -> Result<()> {
+        self.inbox.with(|state| state.broken(members)).map_or(Ok(()), Err)
+    }
+
     fn lost(&self) -> Vec<Rank> {
         self.inbox.lost()
     }

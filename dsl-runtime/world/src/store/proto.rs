@@ -123,12 +123,12 @@ mod tests {
         let bytes = prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes);
         let members = prop::collection::vec(0usize..1000, 0..9);
         prop_oneof![
-            (op.clone(), members.clone(), bytes.clone()).prop_map(|(op, members, part)| Request::Gather {
+            (op, members.clone(), bytes.clone()).prop_map(|(op, members, part)| Request::Gather {
                 op,
                 members,
                 part
             }),
-            op.clone().prop_map(|op| Request::GiveUp { op }),
+            op.prop_map(|op| Request::GiveUp { op }),
             (0usize..1000, any::<u64>(), bytes).prop_map(|(to, tag, bytes)| Request::Send { to, tag, bytes }),
             (op, members).prop_map(|(op, members)| Request::Done { op, members }),
             Just(Request::Ping),

@@ -52,10 +52,6 @@ impl Router {
         self.gone.contains_key(&rank)
     }
 
-    pub fn all_gone(&self) -> bool {
-        self.gone.len() == self.size
-    }
-
     /// What a rank that arrives now has missed.
     pub fn news(&self) -> impl Iterator<Item = &Event> {
         self.gone.values()

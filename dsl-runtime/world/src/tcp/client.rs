@@ -19,6 +19,8 @@ use crate::{Error, Options, Rank, Result};
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long to wait for a greeting at a place that may be outdated.
+const STALE_LIMIT: Duration = Duration::from_secs(1);
 /// A store that does not take a request for this long is out of reach.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a goodbye may take: sent, and the store has hung up.
@@ -61,7 +63,8 @@ pub(crate) fn join(
             Ok((addresses, token)) => {
                 for address in addresses {
                     attempts += 1;
-                    match attempt(address, &token, rank, size, deadline) {
+                    let patience = if place.may_be_stale() { STALE_LIMIT } else { HELLO_LIMIT };
+                    match attempt(address, &token, rank, size, patience, deadline) {
                         Ok((stream, host)) => return start(stream, host, rank, size, options),
                         Err(Failure::Refused(reason)) if !place.may_be_stale() => {
                             return Err(
@@ -96,6 +99,7 @@ fn attempt(
     token: &Token,
     rank: Rank,
     size: usize,
+    patience: Duration,
     deadline: Instant,
 ) -> Result<(TcpStream, Rank), Failure> {
     let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -103,7 +107,7 @@ fn attempt(
     let stream = TcpStream::connect_timeout(&address, left.min(CONNECT_LIMIT)).map_err(retry)?;
     stream.set_nodelay(true).map_err(retry)?;
     stream.set_write_timeout(Some(WRITE_LIMIT)).map_err(retry)?;
-    let host = present(&stream, token, rank, size, HELLO_LIMIT, deadline)?;
+    let host = present(&stream, token, rank, size, patience, deadline)?;
     Ok((stream, host))
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn host(
     let beating = server;
     spawn("fusewire-beat", move || {
         let beat = beating.options.heartbeat.max(Duration::from_millis(10));
-        while !beating.hub.wait_all_gone(beat) {
+        while !beating.hub.wait_until_empty(beat) {
             beating.hub.ping();
         }
         // Closing it ends the accepting thread.

@@ -19,7 +19,7 @@ impl World {
     /// })?;
     /// let error = results[0].as_ref().unwrap_err().to_string();
     /// assert!(error.contains("rank 2 has wire type `bf16`, ranks 0 and 1 have `f32`"), "{error}");
-    /// # fusewire_world::Result::Ok(())
+    /// # Ok::<(), fusewire_world::Error>(())
     /// ```
     ///
     /// # Errors

@@ -112,7 +112,7 @@ impl World {
         let locals: Vec<Rank> = places.iter().map(|&rank| self.group.members[rank]).collect();
         // Of the whole group, not of its local part: the same ranks may meet in several groups.
         let group = group_id(&self.group.members);
-        let check = || self.check_alive(&locals);
+        let check = |ranks: &[Rank]| self.core.bootstrap.check(ranks);
         let exchange = Exchange {
             key: (group, self.next_exchange(group)),
             me: self.group.members[self.rank()],
@@ -198,13 +198,6 @@ impl World {
         // With equally many on each side, rank 0's is the one to compare with.
         by_value.sort_by_key(|(_, ranks)| (ranks.len(), std::cmp::Reverse(ranks[0])));
         DifferingField { name: name.to_owned(), values: by_value }
-    }
-
-    fn check_alive(&self, world_ranks: &[Rank]) -> Result<()> {
-        match self.core.bootstrap.lost().into_iter().find(|rank| world_ranks.contains(rank)) {
-            Some(rank) => Err(Error::peer_lost(rank, "its connection to the world ended")),
-            None => Ok(()),
-        }
     }
 
     fn world_peer(&self, peer: Rank) -> Result<Rank> {

@@ -20,7 +20,7 @@ impl World {
     /// # use fusewire_world::World;
     /// let ranks = World::threads(3, |world| world.rank())?;
     /// assert_eq!(ranks, [0, 1, 2]);
-    /// # fusewire_world::Result::Ok(())
+    /// # Ok::<(), fusewire_world::Error>(())
     /// ```
     ///
     /// # Errors

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# run.sh test   the GPU tests: driver layer, conformance suite with ranks as threads and as processes, the example
+# run.sh bench  all-to-all against NCCL (torch), in one run; JSON lines with --json, written to bench-*.jsonl in any case
+# Both use all GPUs; GPUS=n uses fewer.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-$here}
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+gpus=${GPUS:-$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)}
+if [ "$gpus" -lt 1 ]; then echo "no GPU: nvidia-smi lists none"; exit 3; fi
+command=${1:-}; shift || true
+failed=0
+step() { # NAME SECONDS COMMAND..
+  local name=$1 limit=$2; shift 2
+  echo "=== $name"
+  timeout -k 10 "$limit" "$@" || { echo "FAILED: $name (exit $?)"; failed=1; }
+}
+case $command in
+  test)
+    if [ "$gpus" -ge 2 ]; then step "driver layer" 240 "$here/driver-selftest" | tail -n 3; fi
+    step "suite, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads "$@"
+    step "suite, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes "$@"
+    step "example all-to-all" 120 "$here/all_to_all" --device cuda --ranks "$gpus"
+    ;;
+  bench)
+    json=0; [ "${1:-}" = --json ] && json=1
+    python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/nccl_all_to_all.py" > "$out/bench-nccl.jsonl" 2> "$out/bench-nccl.log" \
+      || { echo "NCCL's side did not run; see $out/bench-nccl.log"; failed=1; }
+    timeout -k 10 300 "$here/bench" --device cuda --ranks "$gpus" --json > "$out/bench-fusewire.jsonl" || { echo "FAILED: bench"; failed=1; }
+    if [ $json = 1 ]; then cat "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"
+    else "$here/bench" --compare "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"; fi
+    ;;
+  *) echo "usage: run.sh test | run.sh bench [--json]"; exit 2 ;;
+esac
+if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi
+exit $failed

@@ -1,0 +1,63 @@
+//! `cargo xtask gpu`: the GPU tests and the benchmark, here or packed for a machine without Rust.
+
+use crate::steps::{self, Outcome, cargo, device_compiler, target};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Programs of the package: name, cargo arguments that build it, place below the release folder.
+const PROGRAMS: &[(&str, &[&str], &str)] = &[
+    ("gpu-suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"], "gpu-suite"),
+    ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
+    ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
+    ("driver-selftest", &["-p", "fusewire-driver", "--example", "selftest"], "examples/selftest"),
+];
+
+const RUN: &str = include_str!("../assets/run.sh");
+const NCCL: &str = include_str!("../assets/nccl_all_to_all.py");
+
+/// Builds everything and writes a folder with `run.sh`.
+pub fn package(folder: &Path) -> Outcome {
+    device_compiler()?;
+    let folder: PathBuf = if folder.is_absolute() {
+        folder.into()
+    } else {
+        std::env::current_dir().map_err(text)?.join(folder)
+    };
+    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    for (name, arguments, place) in PROGRAMS {
+        println!("building {name}");
+        steps::run(name, cargo().args(["build", "--release", "--quiet"]).args(*arguments))?;
+        let to = folder.join(name);
+        fs::copy(target().join("release").join(place), &to).map_err(|e| format!("copying {name}: {e}"))?;
+        // Debug information stays here: the folder travels.
+        let _ = Command::new("strip").arg("--strip-debug").arg(&to).status();
+    }
+    for (name, content) in [("run.sh", RUN), ("nccl_all_to_all.py", NCCL)] {
+        fs::write(folder.join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755)).map_err(text)?;
+    }
+    println!(
+        "packed into {}: `run.sh test` and `run.sh bench` need a CUDA driver (and torch for NCCL's side), no Rust",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// Packs into the target folder and runs it.
+pub fn run(what: Option<&str>) -> Outcome {
+    let folder = target().join("gpu");
+    package(&folder)?;
+    for part in what.map_or(vec!["test", "bench"], |w| vec![w]) {
+        steps::run(part, Command::new(folder.join("run.sh")).arg(part))?;
+    }
+    Ok(())
+}
+
+fn text(error: std::io::Error) -> String {
+    error.to_string()
+}

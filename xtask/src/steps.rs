@@ -1,0 +1,50 @@
+//! Small things that every task needs.
+
+use fusewire_toolchain::{Toolchain, cache};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Shorthand.
+pub type Outcome<T = ()> = Result<T, String>;
+
+/// The repository's folder.
+pub fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or(here.clone(), PathBuf::from)
+}
+
+/// The `cargo` that runs this task.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Where cargo puts what it builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+/// Runs a command with its output shown.
+pub fn run(what: &str, command: &mut Command) -> Outcome {
+    let status = command
+        .status()
+        .map_err(|e| format!("{what}: {} could not be started: {e}", command.get_program().display()))?;
+    if status.success() { Ok(()) } else { Err(format!("{what} ended with {status}")) }
+}
+
+/// The device compiler, prepared if it is not there yet, with progress.
+pub fn device_compiler() -> Outcome<Toolchain> {
+    if let Ok(toolchain) = Toolchain::find() {
+        println!("device compiler: {} ({})", toolchain.version(), toolchain.source());
+        return Ok(toolchain);
+    }
+    println!(
+        "preparing the device compiler; everything goes into {}, nothing of the system changes",
+        cache::dir().display()
+    );
+    let toolchain =
+        Toolchain::prepare(&mut |progress| println!("  {progress}")).map_err(|e| e.to_string())?;
+    println!("device compiler: {} ({})", toolchain.version(), toolchain.source());
+    Ok(toolchain)
+}

@@ -1,0 +1,162 @@
+//! `cargo xtask test`: every step that needs no GPU, in order, and a closing account.
+
+use crate::steps::{self, Outcome, cargo, device_compiler, target};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+struct Account {
+    only: Option<String>,
+    passed: Vec<(String, f64)>,
+    failed: Vec<(String, String)>,
+    left_out: Vec<(String, String)>,
+}
+
+impl Account {
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|o| name.contains(o.as_str()))
+    }
+
+    fn step(&mut self, name: &str, body: impl FnOnce() -> Outcome) {
+        if !self.wants(name) {
+            return;
+        }
+        println!("\n=== {name}");
+        let _ = std::io::stdout().flush();
+        let start = Instant::now();
+        match body() {
+            Ok(()) => self.passed.push((name.to_string(), start.elapsed().as_secs_f64())),
+            Err(why) => {
+                println!("FAILED: {why}");
+                self.failed.push((name.to_string(), why));
+            }
+        }
+    }
+
+    fn leave_out(&mut self, name: &str, why: &str) {
+        if self.wants(name) {
+            self.left_out.push((name.to_string(), why.to_string()));
+        }
+    }
+}
+
+/// Runs all steps; fails if one did.
+pub fn run(only: Option<&str>) -> Outcome {
+    let mut account = Account {
+        only: only.map(str::to_string),
+        passed: Vec::new(),
+        failed: Vec::new(),
+        left_out: Vec::new(),
+    };
+    device_compiler()?;
+    account.step("format", || steps::run("rustfmt", cargo().args(["fmt", "--all", "--check"])));
+    account.step("clippy", || {
+        steps::run(
+            "clippy",
+            cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        )
+    });
+    account.step("docs", || {
+        steps::run(
+            "rustdoc",
+            cargo().args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+        )
+    });
+    let mpirun = open_mpi();
+    if let Err(why) = &mpirun {
+        account.leave_out("ranks under a real mpirun", why);
+    }
+    account.step("tests of all crates", || {
+        let mut command = cargo();
+        command.args(["test", "--workspace"]);
+        if mpirun.is_ok() {
+            command.env("FUSEWIRE_TEST_MPIRUN", "1");
+        }
+        steps::run("cargo test", &mut command)
+    });
+    account.step("examples", || {
+        steps::run(
+            "building the examples",
+            cargo().args(["build", "--quiet", "-p", "fusewire-examples", "--bins"]),
+        )?;
+        for name in ["hello", "pairs", "ring", "mailbox"] {
+            steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
+        }
+        Ok(())
+    });
+    account.step("demo on CPU threads", || {
+        crate::demo::run(&["--device", "host", "--size", "64K,1M"].map(String::from))
+    });
+    account.step("benchmark program on CPU threads", || {
+        let bench = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench", "--"];
+        steps::run("bench", cargo().args(bench).args(["--device", "host", "--size", "1K,1M", "--json"]))
+    });
+    if std::path::Path::new("/dev/nvidiactl").exists() {
+        account.leave_out("GPU tests", "`cargo xtask gpu` runs them");
+    } else {
+        account.leave_out(
+            "GPU tests",
+            "no GPU here; `cargo xtask gpu --package DIR` makes a folder to run where there is one",
+        );
+    }
+    account.leave_out("InfiniBand hardware", "no adapter");
+    close(account)
+}
+
+/// Open MPI's `mpirun`, installed if this is a Debian machine and we may.
+fn open_mpi() -> Outcome {
+    let there = || {
+        Command::new("mpirun")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|s| s.success())
+    };
+    if there() {
+        return Ok(());
+    }
+    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
+    if !root {
+        return Err("mpirun is missing; install openmpi-bin".into());
+    }
+    println!("installing openmpi-bin for the tests under mpirun");
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        command.status().is_ok_and(|s| s.success())
+    };
+    let install = ["install", "-y", "-q", "--no-install-recommends", "openmpi-bin"];
+    if apt(&install) || (apt(&["update", "-q"]) && apt(&install)) {
+        return if there() {
+            Ok(())
+        } else {
+            Err("openmpi-bin was installed, but mpirun does not run".into())
+        };
+    }
+    Err("mpirun is missing and openmpi-bin could not be installed".into())
+}
+
+fn close(account: Account) -> Outcome {
+    println!("\n=== what ran");
+    for (name, seconds) in &account.passed {
+        println!("ok        {seconds:7.1} s  {name}");
+    }
+    for (name, why) in &account.failed {
+        println!("FAILED               {name}: {why}");
+    }
+    for (name, why) in &account.left_out {
+        println!("left out             {name}: {why}");
+    }
+    println!(
+        "{} passed, {} failed, {} skipped",
+        account.passed.len(),
+        account.failed.len(),
+        account.left_out.len()
+    );
+    if account.failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{} of the steps failed", account.failed.len()))
+    }
+}
