@@ -169,13 +169,13 @@ pub unsafe fn host_sendrecv<O: Ops, H: Unpack>(grid: Grid, params: *const u8) ->
     unsafe { schedule::sendrecv::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
 }
 
-/// No transport: nothing is ever compiled for it. Generated code names it so that rustc does not take the one transport in the
-/// attribute for the one that is asked for.
+/// No transport: nothing is ever compiled for it. Generated code names two of them, so that rustc never takes the one transport in
+/// the attribute for the one that is asked for.
 #[doc(hidden)]
 #[derive(Debug)]
-pub enum Nowhere {}
+pub enum Nowhere<const N: usize> {}
 
-impl Transport for Nowhere {
+impl<const N: usize> Transport for Nowhere<N> {
     type Ops = fusewire_transports::ops::ShmOps;
     const NAME: &'static str = "nowhere";
 

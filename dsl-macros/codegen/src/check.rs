@@ -29,6 +29,7 @@ pub fn check(model: &Model, errors: &mut Errors) {
 }
 
 fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
+    let before = errors.shown();
     for name in &module.names {
         let taken =
             ["Launch", "Hooks"].into_iter().chain(SCHEDULES.iter().map(|s| s.name)).any(|n| name == n);
@@ -73,7 +74,6 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     }
     match &module.args {
         Some(args) if args.named => {
-            let before = errors.shown();
             generics(model, module, args, errors);
             if errors.shown() == before {
                 same_wire(module, errors);
@@ -204,7 +204,12 @@ fn sum(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
         .is_some_and(|a| a.generics.type_params().any(|t| t.ident == name));
     let known = ELEMENTS.iter().any(|e| e.0 == name);
     if generic || known && !["u32", "u64", "f32", "f64"].contains(&name.as_str()) {
-        errors.at(ty, format!("there is no atomic addition for `{name}`: `Accumulate` is of `u32`, `u64`, `f32` or `f64`"));
+        errors.at(
+            ty,
+            format!(
+                "there is no atomic addition for `{name}`: `Accumulate` is of `u32`, `u64`, `f32` or `f64`"
+            ),
+        );
     }
 }
 

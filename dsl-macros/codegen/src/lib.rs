@@ -50,6 +50,12 @@ pub fn analyse(attribute: TokenStream, item: TokenStream) -> (Option<Model>, Err
     (model, errors)
 }
 
+/// As [`analyse`], of tokens that were parsed from a whole file by [`kernels_in`]: PTX and errors then name its lines.
+pub fn analyse_in(file: SourceFile, attribute: TokenStream, item: TokenStream) -> (Option<Model>, Errors) {
+    let (model, errors) = analyse(attribute, item);
+    (model.map(|model| Model { file: Some(file), ..model }), errors)
+}
+
 /// Expands `#[comm_kernel(attribute)] item`.
 ///
 /// With errors, the user's item stays (without the attribute's help), so that editors go on working and no error cascades.

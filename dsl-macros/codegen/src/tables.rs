@@ -122,13 +122,15 @@ mod tests {
     #[test]
     fn a_near_name_is_found_and_a_far_one_is_not() {
         let transports = || TRANSPORTS.iter().map(|t| t.name);
-        assert_eq!(nearest("Nvlink", transports()), None);
+        assert_eq!(nearest("Nvlink", transports()), Some("Nvl"));
         assert_eq!(nearest("nvl", transports()), Some("Nvl"));
-        assert_eq!(nearest("Shmem", transports()), None);
+        assert_eq!(nearest("shmem", transports()), Some("Shm"));
+        assert_eq!(nearest("Smoke", transports()), None);
         assert_eq!(nearest("Shn", transports()), Some("Shm"));
         assert_eq!(nearest("all2all", SCHEDULES.iter().map(|s| s.name)), Some("all_to_all"));
         assert_eq!(nearest("bf16", ELEMENTS.iter().map(|e| e.0)), Some("Bf16"));
         assert_eq!(nearest("sm90", ARCHS.iter().copied()), Some("sm_90"));
+        assert_eq!(nearest("sm_9", ARCHS.iter().copied()), Some("sm_90"));
         assert_eq!(nearest("", transports()), None);
     }
 

@@ -43,9 +43,9 @@ fn what_is_not_on_the_device_is_said_with_advice() {
         ("fn f() { println!(\"x\") }", "println", "there is no output on the device"),
         ("fn f() { let _ = format!(\"x\"); }", "format", "there are no strings on the device"),
         ("fn f() -> u32 { std::cmp::min(1, 2) }", "std", "write `core::`"),
-        ("fn f() { super::outside() }", "outside", "move it there, or pass its value in `Args`"),
+        ("fn f() { super::outside() }", "outside", "move what it needs into the module"),
         ("fn f() { outside() }", "outside", "move it there, or pass its value in `Args`"),
-        ("fn f() { rand::random() }", "rand", "move it there, or pass its value in `Args`"),
+        ("fn f() { syn::random() }", "syn", "move it there, or pass its value in `Args`"),
         ("fn f(x: f32) -> f32 { x.exp() }", "exp", "`core` has no such function"),
     ] {
         let (deferred, line, message) = one_said(body);

@@ -1,6 +1,7 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
 use crate::model::{Field, Hook, HookModule, Item, Kind, Model};
+use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -149,7 +150,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         unsafe impl #generic #d::schedule::Unpack for #hooks #plain where #bounds #static_bound {
             type Raw = #raw_type;
             #[inline(always)]
-            unsafe fn unpack<'x>(raw: &#raw_type) -> Self::Args<'x> {
+            unsafe fn unpack<'x>(raw: &#raw_type) -> <Self as #d::hooks::Hooks>::Args<'x> {
                 let _ = raw;
                 // SAFETY: the caller's contract.
                 unsafe { Args { #(#unpack,)* } }
@@ -183,17 +184,25 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     };
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
-            Some(t) if !is_param(t) => out.extend(assertion(t.span(), t, quote!(#d::element::Element))),
-            None if !generic.as_ref().is_some_and(|g| names(&field.ty, g)) => {
+            Some(t) if !is_param(t) && !is_known(t) => {
+                out.extend(assertion(t.span(), t, quote!(#d::element::Element)))
+            }
+            None if !is_known(&field.ty) && !generic.as_ref().is_some_and(|g| names(&field.ty, g)) => {
                 out.extend(assertion(field.ty.span(), &field.ty, quote!(#d::args::Plain)));
             }
             _ => {}
         }
     }
-    if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w)) {
+    if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w) && !is_known(w)) {
         out.extend(assertion(wire.span(), &wire, quote!(#d::element::Element)));
     }
     out
+}
+
+/// Types that need no proof. (`usize` and `bool` as elements were refused before.)
+fn is_known(ty: &syn::Type) -> bool {
+    let syn::Type::Path(p) = ty else { return false };
+    p.path.get_ident().is_some_and(|i| i == "usize" || i == "bool" || ELEMENTS.iter().any(|e| i == e.0))
 }
 
 fn assertion(span: Span, ty: &syn::Type, bound: TokenStream) -> TokenStream {

@@ -235,13 +235,19 @@ fn nowhere(model: &Model, element: Option<&Concrete>) -> TokenStream {
         let path = &e.path;
         quote!(<#path>)
     });
-    let markers: Vec<_> = match &model.item {
-        Item::Hooks(_) => SCHEDULES.iter().map(|s| format_ident!("{}", s.marker)).collect(),
-        Item::Schedule(_) => vec![format_ident!("Custom")],
+    let schedules: Vec<_> = match &model.item {
+        Item::Hooks(_) => SCHEDULES.iter().map(|s| (s.marker, model.options.schedules.contains(s))).collect(),
+        Item::Schedule(_) => vec![("Custom", true)],
     };
+    // With none named, one impl of another would be taken for it too.
+    let all = schedules.iter().flat_map(|(marker, named)| {
+        let marker = format_ident!("{marker}");
+        (0..if *named { 1usize } else { 2 }).map(move |n| (marker.clone(), n))
+    });
+    let (markers, numbers): (Vec<_>, Vec<_>) = all.unzip();
     quote! {
         #(
-            impl #krate::kernel::Supports<#krate::schedule::#markers, #krate::kernel::Nowhere> for Hooks #concrete {
+            impl #krate::kernel::Supports<#krate::schedule::#markers, #krate::kernel::Nowhere<#numbers>> for Hooks #concrete {
                 const ENTRIES: &'static [#krate::kernel::Entry] = &[];
             }
         )*

@@ -51,12 +51,12 @@ fn place(text: &str, part: &str) -> (usize, usize) {
 #[test]
 fn lines_stay_and_insertions_lead_back() {
     let tokens = item(FILE);
-    let inline = [word(&tokens, "pub", 3), word(&tokens, "fn", 1)];
+    let inline = [word(&tokens, "pub", 2), word(&tokens, "fn", 1)];
     let made = text(FILE, &tokens, &inline, Some(" TAIL "));
     let lines: Vec<&str> = made.text.lines().collect();
     assert_eq!(lines[0], "HEADER;");
     assert_eq!(lines[1..4], ["", "", ""]);
-    assert_eq!(lines[4], "pub mod m {");
+    assert_eq!(lines[4], "    mod m {");
     assert!(lines[6].starts_with("    /* ∑ */ #[inline(always)] pub fn produce"), "{}", lines[6]);
     assert_eq!(lines[7], "    #[inline(always)] fn helper() {}");
     assert_eq!(lines[8], " TAIL }");
@@ -74,7 +74,7 @@ fn lines_stay_and_insertions_lead_back() {
 #[test]
 fn a_place_is_its_token() {
     let tokens = item(FILE);
-    let inline = [word(&tokens, "pub", 3)];
+    let inline = [word(&tokens, "pub", 2)];
     let made = text(FILE, &tokens, &inline, None);
     let (line, column) = place(&made.text, "Produce");
     let found = made.span_at(&tokens, line, column).unwrap();

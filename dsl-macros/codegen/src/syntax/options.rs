@@ -29,7 +29,10 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
         while !input.is_empty() {
             one(input, &mut options, errors)?;
             if !input.is_empty() {
-                input.parse::<Token![,]>()?;
+                let comma: syn::Result<Token![,]> = input.parse();
+                comma.map_err(|e| {
+                    syn::Error::new(e.span(), "a comma goes between options: `transports(Shm), line_info`")
+                })?;
             }
         }
         Ok(())
@@ -118,8 +121,14 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
         }
         "line_info" => options.line_info = true,
         "crate" => {
-            input.parse::<Token![=]>()?;
-            options.krate = input.call(Path::parse_mod_style)?;
+            let path = |input: ParseStream<'_>| {
+                input.parse::<Token![=]>()?;
+                input.call(Path::parse_mod_style)
+            };
+            let form = |e: syn::Error| {
+                syn::Error::new(e.span(), "`crate` takes a path that holds anywhere: `crate = ::fusewire`")
+            };
+            options.krate = path(input).map_err(form)?;
         }
         other => {
             let hint = nearest(other, KEYS.iter().copied())

@@ -20,5 +20,5 @@ fn main() {
     let world = World::from_env().unwrap();
     let shm = Shm::rendezvous(&world, 1 << 20).unwrap();
     let all_to_all = add::all_to_all(&shm).unwrap();
-    all_to_all.nonsense(add::Launch { output: 1 });
+    all_to_all.nonsense(add::Launch { input: 1, scale: 2.0, output: 3 });
 }
