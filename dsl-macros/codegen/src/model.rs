@@ -1,6 +1,6 @@
 //! What a kernel is, once parsed.
 
-use crate::tables::{Schedule, Transport};
+use crate::tables::{ELEMENTS, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::path::PathBuf;
 use syn::ext::IdentExt;
@@ -83,6 +83,8 @@ pub struct HookModule {
     pub fns: Vec<Span>,
     /// The contents with `#[inline(always)]` on each function.
     pub inlined: TokenStream,
+    /// `Clone` and `Copy` where they are implemented for `Args` by hand.
+    pub copies: Vec<&'static str>,
     /// Names of its structs, enums and unions but `Args`.
     pub types: Vec<Ident>,
     /// Names of all items but the hooks and `Args`.
@@ -98,6 +100,8 @@ pub struct Args {
     pub generics: Generics,
     /// Whether the fields have names; an error was reported where not.
     pub named: bool,
+    /// The traits of `Clone` and `Copy` that it has already.
+    pub has: Vec<&'static str>,
     /// Its fields in order.
     pub fields: Vec<Field>,
 }
@@ -206,14 +210,23 @@ impl Model {
         })
     }
 
-    /// Packs in flight of each variant; the first is the default.
-    pub fn unrolls(&self) -> Vec<u32> {
+    /// Packs in flight of each variant, the default first; `element` is that of a generic module.
+    ///
+    /// By pack many are in flight. By element each is many loads of its own: of narrow wire types one pack is as many as registers hold.
+    pub fn unrolls(&self, element: Option<&str>) -> Vec<u32> {
         if !self.options.unroll.is_empty() {
             return self.options.unroll.clone();
         }
         let Item::Hooks(m) = &self.item else { return vec![2] };
         let by_pack = |h: &Option<Hook>| h.as_ref().is_none_or(|h| h.wire.as_ref().is_some_and(|w| w.1));
-        vec![if by_pack(&m.produce) && by_pack(&m.consume) { 8 } else { 2 }]
+        if by_pack(&m.produce) && by_pack(&m.consume) {
+            return vec![8];
+        }
+        let wire = self.wire().map(|(w, _)| quote::quote!(#w).to_string()).unwrap_or_default();
+        let named = |name: &str| ELEMENTS.iter().any(|e| e.0 == name);
+        let wire = if named(&wire) { Some(wire.as_str()) } else { element };
+        let narrow = wire.is_some_and(|w| ["8", "16", "F8E4M3", "F8E5M2"].iter().any(|n| w.ends_with(n)));
+        vec![if narrow { 1 } else { 2 }]
     }
 
     /// Every entry asked for, on every transport.
@@ -230,7 +243,9 @@ impl Model {
         for element in &elements {
             for schedule in &schedules {
                 for (transport, _) in &self.options.transports {
-                    for (k, unroll) in self.unrolls().into_iter().enumerate() {
+                    for (k, unroll) in
+                        self.unrolls(element.as_ref().map(|e| e.0.as_str())).into_iter().enumerate()
+                    {
                         entries.push(Entry {
                             schedule: *schedule,
                             transport: *transport,

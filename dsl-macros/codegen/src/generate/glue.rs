@@ -1,6 +1,6 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
-use crate::model::{Field, Hook, HookModule, Item, Kind, Model};
+use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -127,8 +127,10 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         None => (quote!(<const U: usize>), quote!(<U>)),
     };
     let static_bound = param.as_ref().map(|t| quote!(#t: #d::element::Element,));
+    let copy = copy(args, param.as_ref(), &bounds, d);
     quote! {
         #raw
+        #copy
         #[doc(hidden)]
         struct #hooks #generic (::core::marker::PhantomData<#phantom>);
         impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
@@ -157,6 +159,30 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             }
         }
     }
+}
+
+/// Arguments are copied into each thread's registers.
+fn copy(args: &Args, param: Option<&Ident>, bounds: &TokenStream, d: &TokenStream) -> TokenStream {
+    let life = args.generics.lifetimes().next().map(|l| quote!(#l,));
+    let comma = param.map(|t| quote!(#t,));
+    let element = param.map(|t| quote!(#t: #d::element::Element,));
+    let mut out = TokenStream::new();
+    if !args.has.contains(&"Clone") {
+        out.extend(quote! {
+            impl<#life #comma> ::core::clone::Clone for Args<#life #comma> where #bounds #element {
+                #[inline(always)]
+                fn clone(&self) -> Self {
+                    *self
+                }
+            }
+        });
+    }
+    if !args.has.contains(&"Copy") {
+        out.extend(
+            quote!(impl<#life #comma> ::core::marker::Copy for Args<#life #comma> where #bounds #element {}),
+        );
+    }
+    out
 }
 
 fn call(

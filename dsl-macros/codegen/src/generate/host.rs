@@ -343,7 +343,7 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
 fn fingerprint(model: &Model) -> u64 {
     let mut hash = Sha256::new();
     hash.update(plain(&model.tokens));
-    hash.update(model.unrolls().iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+    hash.update(model.options.unroll.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     u64::from_le_bytes(hash.finalize()[..8].try_into().unwrap_or_default())
 }
 

@@ -57,6 +57,7 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 produce: None,
                 consume: None,
                 fns: Vec::new(),
+                copies: Vec::new(),
                 types: Vec::new(),
                 names: Vec::new(),
                 inlined: TokenStream::new(),
@@ -71,6 +72,10 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
             })
             .parse2(body);
             errors.take(contents)?;
+            let copies = std::mem::take(&mut module.copies);
+            if let Some(args) = &mut module.args {
+                args.has.extend(copies);
+            }
             Some(Item::Hooks(Box::new(module)))
         }
     }
@@ -132,6 +137,7 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
         item.to_tokens(&mut module.inlined);
         match &item {
             syn::Item::Struct(s) if s.ident == "Args" => module.args = Some(struct_args(s, errors)),
+            syn::Item::Impl(i) => module.copies.extend(copying(i)),
             other => {
                 let name = name_of(other);
                 if matches!(other, syn::Item::Struct(_) | syn::Item::Enum(_) | syn::Item::Union(_)) {
@@ -175,6 +181,31 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     };
     *slot = Some(Hook { start, sig, wire });
     Ok(())
+}
+
+const COPYING: [&str; 2] = ["Clone", "Copy"];
+
+/// `Clone` and `Copy` among what is derived.
+fn derived(attrs: &[Attribute]) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for a in attrs.iter().filter(|a| a.path().is_ident("derive")) {
+        // What is no list of paths is rustc's to refuse.
+        let _ = a.parse_nested_meta(|meta| {
+            let last = meta.path.segments.last().map(|s| s.ident.to_string());
+            found.extend(COPYING.into_iter().filter(|c| last.as_deref() == Some(c)));
+            Ok(())
+        });
+    }
+    found
+}
+
+/// `Clone` or `Copy` where it is implemented for `Args` by hand.
+fn copying(i: &syn::ItemImpl) -> Option<&'static str> {
+    let path = &i.trait_.as_ref()?.0;
+    let last = path.segments.last()?;
+    let Type::Path(own) = &*i.self_ty else { return None };
+    let of_args = own.path.segments.last().is_some_and(|s| s.ident == "Args");
+    COPYING.into_iter().find(|c| of_args && last.ident == c)
 }
 
 /// The name that an item adds to its module's types and functions.
@@ -247,7 +278,7 @@ fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
             );
         }
     }
-    Args { span: s.ident.span(), generics: s.generics.clone(), named, fields }
+    Args { span: s.ident.span(), generics: s.generics.clone(), named, has: derived(&s.attrs), fields }
 }
 
 fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
@@ -269,5 +300,5 @@ fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
             FnArg::Receiver(r) => errors.at(r, "a schedule is a free function; it has no `self`"),
         }
     }
-    Args { span: sig.inputs.span(), generics: sig.generics.clone(), named: true, fields }
+    Args { span: sig.inputs.span(), generics: sig.generics.clone(), named: true, has: Vec::new(), fields }
 }

@@ -67,8 +67,8 @@ mod every {
         pub output: Out<'a, T>,
         pub none: T,
     }
-    pub fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> Pack<T> {
-        args.input.pack(ctx).map(|v| if v == args.none { T::default() } else { v })
+    pub fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T {
+        if ctx.rank == ctx.peer { args.none } else { args.input[ctx.index()] }
     }
 }
 
