@@ -207,38 +207,3 @@ pub fn cached(model: &Model) -> Vec<Image> {
     }
     images
 }
-
-/// Every `#[comm_kernel]` item in a source file: attribute and item tokens.
-///
-/// # Errors
-/// If the text is not Rust.
-pub fn kernels_in(text: &str) -> syn::Result<Vec<(proc_macro2::TokenStream, proc_macro2::TokenStream)>> {
-    let file = syn::parse_file(text)?;
-    let mut found = Vec::new();
-    collect(file.items, &mut found);
-    Ok(found)
-}
-
-fn collect(items: Vec<syn::Item>, found: &mut Vec<(proc_macro2::TokenStream, proc_macro2::TokenStream)>) {
-    use quote::ToTokens;
-    for mut item in items {
-        let attrs = match &mut item {
-            syn::Item::Mod(m) => &mut m.attrs,
-            syn::Item::Fn(f) => &mut f.attrs,
-            _ => continue,
-        };
-        let is_ours = |a: &syn::Attribute| a.path().segments.last().is_some_and(|s| s.ident == "comm_kernel");
-        if let Some(at) = attrs.iter().position(is_ours) {
-            let attribute = attrs.remove(at);
-            let tokens = match attribute.meta {
-                syn::Meta::List(list) => list.tokens,
-                _ => proc_macro2::TokenStream::new(),
-            };
-            found.push((tokens, item.into_token_stream()));
-        } else if let syn::Item::Mod(m) = item
-            && let Some((_, inner)) = m.content
-        {
-            collect(inner, found);
-        }
-    }
-}

@@ -14,14 +14,16 @@ mod check;
 mod device;
 mod diagnose;
 mod errors;
+mod find;
 mod generate;
 mod model;
 mod source;
 mod syntax;
 mod tables;
 
-pub use device::{CompileOptions, Compiled, compile, kernels_in};
+pub use device::{CompileOptions, Compiled, compile};
 pub use errors::Errors;
+pub use find::{Found, find_kernels};
 pub use generate::device_source;
 pub use model::{Entry, Item, Model, SourceFile};
 pub use tables::{ARCHS, ELEMENTS, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
@@ -50,7 +52,7 @@ pub fn analyse(attribute: TokenStream, item: TokenStream) -> (Option<Model>, Err
     (model, errors)
 }
 
-/// As [`analyse`], of tokens that were parsed from a whole file by [`kernels_in`]: PTX and errors then name its lines.
+/// As [`analyse`], of tokens that were parsed from a whole file by [`find_kernels`]: PTX and errors then name its lines.
 pub fn analyse_in(file: SourceFile, attribute: TokenStream, item: TokenStream) -> (Option<Model>, Errors) {
     let (model, errors) = analyse(attribute, item);
     (model.map(|model| Model { file: Some(file), ..model }), errors)

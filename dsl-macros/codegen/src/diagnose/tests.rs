@@ -5,7 +5,7 @@ use fusewire_toolchain::{Arch, Target, Toolchain, Unit};
 /// What the device compiler says of a module with this body, in our words: (deferred, line, message).
 fn said(body: &str) -> Vec<(bool, usize, String)> {
     let file = format!("fn outside() {{}}\n#[comm_kernel]\nmod m {{\n{body}\n}}\n");
-    let (attribute, item) = crate::kernels_in(&file).unwrap().remove(0);
+    let crate::Found { attribute, item, .. } = crate::find_kernels(&file).unwrap().remove(0);
     let mut errors = Errors::default();
     let mut model = crate::syntax::parse(attribute, item, &mut errors).unwrap();
     let source = crate::model::SourceFile { path: "src/kernels.rs".into(), text: file };
@@ -82,7 +82,8 @@ fn an_error_is_told_once_and_none_is_swallowed() {
 
 #[test]
 fn an_error_without_a_place_is_shown_as_it_was_printed() {
-    let (attribute, item) = crate::kernels_in("#[comm_kernel] mod m {}").unwrap().remove(0);
+    let crate::Found { attribute, item, .. } =
+        crate::find_kernels("#[comm_kernel] mod m {}").unwrap().remove(0);
     let mut errors = Errors::default();
     let model = crate::syntax::parse(attribute, item, &mut errors).unwrap();
     let tokens = model.tokens.clone();

@@ -16,8 +16,7 @@ fn after() {}
 
 /// The `#[comm_kernel]` item of a text, as the command line reads it.
 fn item(text: &str) -> TokenStream {
-    let (_, item) = crate::kernels_in(text).unwrap().into_iter().next().unwrap();
-    bare(&item)
+    bare(&crate::find_kernels(text).unwrap().remove(0).item)
 }
 
 /// The span of the `n`th word `word`.
