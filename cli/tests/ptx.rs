@@ -166,6 +166,14 @@ fn says_what_there_is_instead() {
             assert!(err.contains(part), "{arguments:?}: {err}");
         }
     }
-    // `copy` is two kernels; the one without a path is named by it alone.
-    assert!(ptx(folder.path(), &["copy"]).2.contains("may be any of these"));
+}
+
+#[test]
+fn a_whole_path_names_one_and_its_end_may_name_several() {
+    let folder = package();
+    assert!(ptx(folder.path(), &["copy"]).1.contains(".entry copy__all_to_all__nvl("));
+    std::fs::copy(folder.path().join("src/lib.rs"), folder.path().join("src/again.rs")).unwrap();
+    let (done, _, err) = ptx(folder.path(), &["ring"]);
+    assert!(!done && err.contains("may be any of these"), "{err}");
+    assert!(err.contains("\n  again::inner::ring\n  inner::ring"), "{err}");
 }

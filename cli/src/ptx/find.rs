@@ -69,7 +69,11 @@ pub fn kernels(path: &Path) -> Result<Vec<Kernel>, Error> {
 
 /// The one kernel that `name` names.
 pub fn one<'a>(kernels: &'a [Kernel], name: &str) -> Result<&'a Kernel, Error> {
-    let all: Vec<&Kernel> = kernels.iter().filter(|k| k.is(name)).collect();
+    let exact: Vec<&Kernel> = kernels.iter().filter(|k| k.path == name).collect();
+    let all = match exact.as_slice() {
+        [_] => exact,
+        _ => kernels.iter().filter(|k| k.is(name)).collect(),
+    };
     let listed = |all: &[&Kernel]| all.iter().map(|k| format!("\n  {}", k.path)).collect::<String>();
     match all.as_slice() {
         [one] => Ok(one),
