@@ -111,6 +111,7 @@ fn prints_what_is_asked_for() {
             &["ring", "--arch", "sm_90a", "--transport", "Nvl"],
             &[".entry ring__custom__nvl(", ".target sm_90a"],
         ),
+        (&["copy", "--protocol", "lines"], &[".entry copy__all_to_all_lines__nvl("]),
         (&["inner::ring", "--line-info"], &["\t.file\t", "src/lib.rs\""]),
     ] {
         let (done, out, err) = ptx(folder.path(), arguments);
@@ -151,6 +152,7 @@ fn says_what_there_is_instead() {
         (folder.path(), &["ring", "--arch", "90"], &["`90` is not a GPU architecture", "sm_90"]),
         (folder.path(), &["ring", "--element", "f32"], &["leave `--element` out"]),
         (folder.path(), &["ring", "--schedule", "sendrecv"], &["is a schedule itself"]),
+        (folder.path(), &["ring", "--protocol", "lines"], &["in all_to_all alone"]),
         (folder.path(), &["refused"], &["a hook module needs its arguments"]),
         (
             folder.path(),

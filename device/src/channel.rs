@@ -106,9 +106,7 @@ impl<'k, O: Ops> Sending<'k, O> {
     #[inline(always)]
     pub fn publish<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         group.sync();
-        if !self.watch.sound() {
-            return Err(Stopped);
-        }
+        self.watch.verify(self.ops)?;
         let (from, to) = (self.start.wrapping_add(from), self.start.wrapping_add(to));
         // SAFETY: `reserve` saw the bytes free; this group alone works this end.
         unsafe {
@@ -223,9 +221,10 @@ impl<'k, O: Ops> Receiving<'k, O> {
     #[inline(always)]
     pub fn free<G: Group>(&self, group: &G, to: u64) -> Flow {
         let stranger = group.leads() && !self.header_agrees();
-        if group.any(stranger) || !self.watch.sound() {
+        if group.any(stranger) {
             return Err(Stopped);
         }
+        self.watch.verify(self.ops)?;
         // SAFETY: every thread is done with those bytes (the sync above); this group alone works this end.
         unsafe { self.ops.signal(group, self.peer, Line::Free(self.channel), self.start.wrapping_add(to)) };
         Ok(())

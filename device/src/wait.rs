@@ -153,7 +153,7 @@ pub struct Watch {
     control: Control,
     rank: u32,
     block: u32,
-    /// The leader's abort word at the start.
+    /// The abort word at the start; the leader's alone unless begun by [`Watch::begin_all`].
     poison: u64,
 }
 
@@ -173,6 +173,36 @@ impl Watch {
         watch
     }
 
+    /// As [`Watch::begin`]; every thread looks at the abort word for itself.
+    ///
+    /// # Safety
+    /// As for [`Watch::begin`].
+    #[inline(always)]
+    pub unsafe fn begin_all<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
+        let mut watch = Watch { control, rank, block, poison: 0 };
+        arch::arm_panic(group, &watch.control, rank, block);
+        watch.poison = watch.abort_word();
+        watch
+    }
+
+    /// Whether this thread saw the transport poisoned when the block began.
+    #[inline(always)]
+    pub fn poisoned(&self) -> bool {
+        self.poison != 0
+    }
+
+    /// Whether the kernel has been aborted: a read of device memory.
+    #[inline(always)]
+    pub fn aborted(&self) -> bool {
+        self.abort_word() != 0
+    }
+
+    /// How long a wait may last.
+    #[inline(always)]
+    pub fn deadline_ns(&self) -> u64 {
+        self.control.deadline_ns
+    }
+
     /// `Err` if the transport was poisoned when the block began.
     #[inline(always)]
     pub fn enter<G: Group>(&self, group: &G) -> Flow {
@@ -185,10 +215,15 @@ impl Watch {
         unsafe { atomic::load::<System, Relaxed, u64>(self.control.abort as *const u64) }
     }
 
-    /// Whether this block may go on to publish: no thread of it has panicked. Called by the leader, after a group sync.
+    /// `Err` if a thread of this block has panicked; then the peers are told, since the panicking thread cannot. Called by all
+    /// threads after a group sync, before anything is published.
     #[inline(always)]
-    pub fn sound(&self) -> bool {
-        !arch::block_panicked()
+    pub fn verify<O: Ops>(&self, ops: &O) -> Flow {
+        if arch::block_panicked() {
+            tell(ops, abort_code(self.rank, kind::PANIC));
+            return Err(Stopped);
+        }
+        Ok(())
     }
 
     /// Waits until the word at `at` has reached `target` (compared as signed difference, so that counters may wrap).
@@ -319,8 +354,15 @@ fn give_up<O: Ops>(
         (&raw mut (*record).age_ns).write_volatile(age_ns);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
+    tell(ops, code);
+}
+
+/// Raises the abort words of all peers.
+#[cold]
+#[inline(never)]
+fn tell<O: Ops>(ops: &O, code: u64) {
     for peer in 0..ops.world() {
-        if peer != rank {
+        if peer != ops.rank() {
             ops.raise_abort(peer, code);
         }
     }

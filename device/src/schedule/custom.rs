@@ -174,9 +174,7 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::SIGNAL)?;
         self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::SIGNAL)?;
         Block.sync();
-        if !self.watch.sound() {
-            return Err(crate::wait::Stopped);
-        }
+        self.watch.verify(&self.ops)?;
         let state = self.ops.signal_state(peer as u32, id as u32);
         // SAFETY: live state, this block's own (one block uses one id towards one peer).
         let next = unsafe { (&raw const (*state).sent).read_volatile() }.wrapping_add(1);
@@ -292,5 +290,9 @@ pub unsafe fn custom<O: Ops>(
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
     watch.enter(&Block)?;
-    body(&Kernel { ops, watch, grid, shape })
+    let kernel = Kernel { ops, watch, grid, shape };
+    body(&kernel)?;
+    // A panic after the last operation is told too.
+    Block.sync();
+    watch.verify(&ops)
 }

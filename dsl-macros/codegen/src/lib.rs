@@ -26,7 +26,7 @@ pub use errors::Errors;
 pub use find::{Found, find_kernels};
 pub use generate::device_source;
 pub use model::{Entry, Item, Model, SourceFile};
-pub use tables::{ARCHS, ELEMENTS, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
+pub use tables::{ARCHS, ELEMENTS, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 
 use proc_macro2::TokenStream;
 use quote::quote;

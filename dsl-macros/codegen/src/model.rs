@@ -1,6 +1,6 @@
 //! What a kernel is, once parsed.
 
-use crate::tables::{ELEMENTS, Schedule, Transport};
+use crate::tables::{ELEMENTS, Protocol, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::path::PathBuf;
 use syn::ext::IdentExt;
@@ -177,6 +177,8 @@ pub struct Entry {
     pub transport: Transport,
     /// Element type's name and path, for generic modules.
     pub element: Option<(String, String)>,
+    /// How bytes travel.
+    pub protocol: Protocol,
     /// Packs in flight.
     pub unroll: u32,
     /// Whether it is the first variant: the one used when none is named.
@@ -243,16 +245,20 @@ impl Model {
         for element in &elements {
             for schedule in &schedules {
                 for (transport, _) in &self.options.transports {
-                    for (k, unroll) in
-                        self.unrolls(element.as_ref().map(|e| e.0.as_str())).into_iter().enumerate()
-                    {
-                        entries.push(Entry {
-                            schedule: *schedule,
-                            transport: *transport,
-                            element: element.clone(),
-                            unroll,
-                            default_variant: k == 0,
-                        });
+                    let entry = |protocol, unroll, default_variant| Entry {
+                        schedule: *schedule,
+                        transport: *transport,
+                        element: element.clone(),
+                        protocol,
+                        unroll,
+                        default_variant,
+                    };
+                    let unrolls = self.unrolls(element.as_ref().map(|e| e.0.as_str()));
+                    for (k, unroll) in unrolls.iter().enumerate() {
+                        entries.push(entry(Protocol::Staged, *unroll, k == 0));
+                    }
+                    if transport.direct && schedule.is_some_and(|s| s.lines) {
+                        entries.push(entry(Protocol::Lines, unrolls[0], true));
                     }
                 }
             }
@@ -262,10 +268,16 @@ impl Model {
 }
 
 impl Entry {
+    /// The function of `fusewire_device::schedule` (with `host_` before it, of `fusewire::kernel`).
+    pub fn function(&self) -> String {
+        let schedule = self.schedule.map_or("custom", |s| s.name);
+        let lines = if self.protocol == Protocol::Lines { "_lines" } else { "" };
+        format!("{schedule}{lines}")
+    }
+
     /// The entry's symbol in PTX.
     pub fn symbol(&self, item: &Ident) -> String {
-        let schedule = self.schedule.map_or("custom", |s| s.name);
-        let mut symbol = format!("{}__{schedule}__{}", item.unraw(), self.transport.label);
+        let mut symbol = format!("{}__{}__{}", item.unraw(), self.function(), self.transport.label);
         if let Some((name, _)) = &self.element {
             symbol += "__";
             symbol += name;

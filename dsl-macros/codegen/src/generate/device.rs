@@ -69,7 +69,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             });
             let comma = element.as_ref().map(|_| quote!(,));
             let raw = glue::raw_type(module, element.as_ref());
-            let schedule = format_ident!("{}", entry.schedule.map_or("all_to_all", |s| s.name));
+            let schedule = format_ident!("{}", entry.function());
             quote! {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, #raw>) {

@@ -215,9 +215,10 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
             (format_ident!("{}", entry.transport.name), format_ident!("{}", entry.transport.ops));
         let marker = format_ident!("{}", entry.schedule.map_or("Custom", |s| s.marker));
         let variants = entries.iter().filter(|e| (e.schedule.map(|s| s.name), e.transport.name) == key).map(|e| {
+            let protocol = format_ident!("{}", e.protocol.name());
             let (symbol, unroll) = (e.symbol(model.ident()), e.unroll);
             let host = if e.transport.host { host_entry(model, e, element, &ops) } else { quote!(::core::option::Option::None) };
-            quote!(#krate::kernel::Entry { symbol: #symbol, unroll: #unroll, images: &#image_static, host: #host })
+            quote!(#krate::kernel::Entry { symbol: #symbol, protocol: #krate::schedule::Protocol::#protocol, unroll: #unroll, images: &#image_static, host: #host })
         });
         out.extend(quote! {
             impl #krate::kernel::Supports<#krate::schedule::#marker, #krate::#transport> for Hooks #concrete {
@@ -266,7 +267,7 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Id
                     quote!(#path,)
                 }),
             );
-            let call = format_ident!("host_{}", entry.schedule.map_or("all_to_all", |s| s.name));
+            let call = format_ident!("host_{}", entry.function());
             quote!(::core::option::Option::Some(#krate::kernel::#call::<#krate::ops::#ops, __Hooks<#path #unroll>>))
         }
         Item::Schedule(function) => {

@@ -1,0 +1,187 @@
+//! The conformance suite as one program, for machines without a Rust toolchain.
+//!
+//! `gpu-suite --ranks 2` runs every case on 2 GPUs, first with ranks that are threads, then with ranks that are processes.
+//! `--device host` runs the same on CPU threads. `--from-env` makes this process one rank of a job that torchrun, mpirun or srun
+//! started. Exit codes: 0 all passed, 1 some failed, 2 wrong arguments, 3 no CUDA.
+
+mod launched;
+mod report;
+
+use clap::{Parser, ValueEnum};
+use fusewire::{Nvl, Shm};
+use fusewire_tests::fleet::{self, Fleet};
+use fusewire_tests::suite::processes;
+use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
+use report::Report;
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// GPUs, over NVLink.
+    Cuda,
+    /// CPU threads, over shared memory.
+    Host,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Ranks are threads of this process.
+    Threads,
+    /// Ranks are processes.
+    Processes,
+    /// First the one, then the other.
+    Both,
+}
+
+/// Runs the conformance suite of fusewire's transports.
+#[derive(Debug, Parser)]
+#[command(name = "gpu-suite")]
+struct Arguments {
+    /// How many ranks.
+    #[arg(long, default_value_t = 2)]
+    ranks: usize,
+    /// What ranks are.
+    #[arg(long, value_enum, default_value_t = Mode::Both)]
+    mode: Mode,
+    /// Where kernels run.
+    #[arg(long, value_enum, default_value_t = On::Cuda)]
+    device: On,
+    /// Only cases whose name contains this.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// Names the cases and ends.
+    #[arg(long)]
+    list: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Lets ranks share GPUs, where there are fewer; threads only.
+    #[arg(long)]
+    share_gpus: bool,
+    /// Repeats the random values of another run.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Seconds after which a case has failed.
+    #[arg(long, default_value_t = 60)]
+    limit: u64,
+    /// This process is one rank of a job that a launcher started.
+    #[arg(long)]
+    from_env: bool,
+    /// For `--mode processes`: this process is a worker.
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.device {
+        On::Host => on::<Shm>(&arguments, Scale::Host),
+        On::Cuda if arguments.list => on::<Nvl>(&arguments, Scale::Gpu),
+        On::Cuda => match gpus() {
+            Err(error) => {
+                eprintln!("gpu-suite: {error}");
+                ExitCode::from(3)
+            }
+            Ok(have)
+                if have < arguments.ranks
+                    && !arguments.worker
+                    && !arguments.from_env
+                    && !arguments.share_gpus =>
+            {
+                eprintln!(
+                    "gpu-suite: {} ranks on {have} GPUs: give --share-gpus, or fewer --ranks",
+                    arguments.ranks
+                );
+                ExitCode::from(2)
+            }
+            Ok(have) if have < arguments.ranks && arguments.share_gpus && arguments.mode != Mode::Threads => {
+                eprintln!("gpu-suite: --share-gpus is for --mode threads");
+                ExitCode::from(2)
+            }
+            Ok(_) => on::<Nvl>(&arguments, Scale::Gpu),
+        },
+    }
+}
+
+fn gpus() -> fusewire::driver::Result<usize> {
+    fusewire::driver::Driver::load()?.device_count()
+}
+
+fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
+    if arguments.worker {
+        fleet::serve::<X>(scale);
+        return ExitCode::SUCCESS;
+    }
+    let seed = arguments.seed.unwrap_or_else(data::seed);
+    let chosen = |cases: Vec<Case<X>>| -> Vec<Case<X>> {
+        cases.into_iter().filter(|c| c.name.contains(&arguments.filter)).collect()
+    };
+    let (shared, deaths) = (chosen(suite::cases()), chosen(processes::cases()));
+    if arguments.list {
+        shared.iter().chain(&deaths).for_each(|c| println!("{} ({:?} ranks)", c.name, c.ranks));
+        return ExitCode::SUCCESS;
+    }
+    if arguments.from_env {
+        return launched::run(&shared, scale, seed, arguments.json);
+    }
+    let mut report = Report::new(arguments.json);
+    report.note(&format!("{} ranks on {}, seed {seed}", arguments.ranks, X::NAME));
+    if arguments.mode != Mode::Processes {
+        threads(arguments, &shared, scale, seed, &mut report);
+    }
+    if arguments.mode != Mode::Threads {
+        in_processes(arguments, &[shared, deaths].concat(), seed, &mut report);
+    }
+    report.end()
+}
+
+fn unfit<X>(case: &Case<X>, ranks: usize) -> Option<Stop> {
+    let why = || format!("it is for {} to {} ranks", case.ranks.start(), case.ranks.end());
+    (!case.ranks.contains(&ranks)).then(|| Stop::LeftOut(why()))
+}
+
+fn threads<X: Subject>(
+    arguments: &Arguments,
+    cases: &[Case<X>],
+    scale: Scale,
+    seed: u64,
+    report: &mut Report,
+) {
+    let limit = Duration::from_secs(arguments.limit);
+    for (k, case) in cases.iter().enumerate() {
+        let outcome = report.case("threads", case.name, || match unfit(case, arguments.ranks) {
+            Some(stop) => Err(stop),
+            None => run::in_threads(case, arguments.ranks, scale, seed, limit),
+        });
+        // Its threads, and perhaps a kernel, are still there: nothing after it could be trusted.
+        if matches!(&outcome, Err(Stop::Failed(why)) if why.contains("still running")) {
+            let left = cases.len() - k - 1;
+            report.note(&format!("{left} more cases are left out, since {} hangs", case.name));
+            report.leave_out(left);
+            return;
+        }
+    }
+}
+
+fn in_processes<X: Subject>(arguments: &Arguments, cases: &[Case<X>], seed: u64, report: &mut Report) {
+    let Ok(program) = std::env::current_exe() else {
+        report.note("this program's own path is not known: processes are left out");
+        return report.leave_out(cases.len());
+    };
+    let device = match arguments.device {
+        On::Host => "host",
+        On::Cuda => "cuda",
+    };
+    let worker = [fleet::ENTRY, "--device", device].map(str::to_owned);
+    let mut fleet = Fleet::new(program, &worker, arguments.ranks);
+    for case in cases {
+        let _ = report.case("processes", case.name, || match unfit(case, arguments.ranks) {
+            Some(stop) => Err(stop),
+            None => {
+                let victim = processes::victim(case.name, arguments.ranks);
+                fleet.expect(case.name, victim, seed, Duration::from_secs(arguments.limit))
+            }
+        });
+    }
+}

@@ -1,0 +1,46 @@
+//! Comparison of every element with what it should be.
+
+use crate::data::shares;
+use fusewire::device::element::Element;
+use std::fmt::Display;
+
+/// Panics unless `got[i]` has the bits of `want(i)` for every `i`; says where they first differ, and how often.
+#[track_caller]
+pub fn same<T: Element>(what: impl Display, got: &[T], want: impl Fn(usize) -> T + Sync) {
+    let differs = |i: usize| got[i].to_bits64() != want(i).to_bits64();
+    let (threads, each) = shares(got.len());
+    let count = |from: usize, to: usize| {
+        let wrong: Vec<usize> = (from..to).filter(|i| differs(*i)).take(1).collect();
+        wrong.first().map(|first| (*first, (*first..to).filter(|i| differs(*i)).count()))
+    };
+    let found: Vec<(usize, usize)> = if threads == 1 {
+        count(0, got.len()).into_iter().collect()
+    } else {
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = (0..threads)
+                .map(|k| (k * each, got.len().min((k + 1) * each)))
+                .map(|(from, to)| scope.spawn(move || count(from, to)))
+                .collect();
+            parts.into_iter().filter_map(|part| part.join().unwrap_or(None)).collect()
+        })
+    };
+    if let Some((first, _)) = found.first() {
+        let wrong: usize = found.iter().map(|f| f.1).sum();
+        let (g, w) = (got[*first], want(*first));
+        panic!(
+            "{what}: {wrong} of {} elements are wrong; the first is element {first}: {g:?} ({:#x}) where {w:?} ({:#x}) should be",
+            got.len(),
+            g.to_bits64(),
+            w.to_bits64()
+        );
+    }
+}
+
+/// Panics unless `text` contains all `parts`.
+#[track_caller]
+pub fn says(text: impl Display, parts: &[&str]) {
+    let text = text.to_string();
+    for part in parts {
+        assert!(text.contains(part), "this should say `{part}`: {text}");
+    }
+}

@@ -1,0 +1,70 @@
+//! Hooks and schedules that go wrong on purpose.
+
+use fusewire::prelude::*;
+
+/// `produce` reads past the input's end at one element on one rank.
+#[comm_kernel]
+pub mod bad_produce {
+    /// The line that panics.
+    pub const LINE: u32 = line!() + 14;
+
+    /// One chunk a peer, in and out.
+    pub struct Args<'a> {
+        /// What is sent.
+        pub input: &'a [u32],
+        /// What arrived.
+        pub output: Out<'a, u32>,
+        /// The rank that panics.
+        pub culprit: usize,
+    }
+
+    pub(crate) fn produce(ctx: &Produce, args: &Args) -> u32 {
+        let far = if ctx.rank == args.culprit && ctx.pos == 77 { args.input.len() } else { 0 };
+        args.input[ctx.index() + far]
+    }
+}
+
+/// `consume` panics at one element on one rank.
+#[comm_kernel]
+pub mod bad_consume {
+    /// The line that panics.
+    pub const LINE: u32 = line!() + 14;
+
+    /// One chunk a peer, in and out.
+    pub struct Args<'a> {
+        /// What is sent.
+        pub input: &'a [u32],
+        /// What arrived.
+        pub output: Out<'a, u32>,
+        /// The rank that panics.
+        pub culprit: usize,
+    }
+
+    pub(crate) fn consume(ctx: &Consume, args: &Args, value: u32) {
+        if ctx.rank == args.culprit && ctx.pos == 77 {
+            panic!("element 77 of the chunk is not wanted");
+        }
+        args.output.at(ctx).set(value);
+    }
+}
+
+/// Names something that does not exist, as `what` says.
+#[comm_kernel]
+pub fn misdirected<O: Put + Get>(kernel: &Kernel<O>, what: u32, data: &[u32], output: Out<'_, u32>) -> Flow {
+    let (next, past) = (kernel.next(1), kernel.heap_len::<u32>());
+    let tile = Tile { start: 0, len: data.len() };
+    match what {
+        0 => kernel.signal(kernel.world(), 0),
+        1 => kernel.signal(next, 4096),
+        2 => kernel.wait(next, 4096),
+        // SAFETY: refused before anything is written.
+        3 => unsafe { kernel.put(next, past - data.len() + 1, data) },
+        // SAFETY: as above.
+        4 => unsafe { kernel.put(kernel.world() + 7, 0, data) },
+        // SAFETY: as above.
+        5 => unsafe { kernel.get::<u32>(next, 0, past, 1) },
+        6 => kernel.send_tile(kernel.world(), tile, |ctx| data[ctx.index()]),
+        // SAFETY: as above.
+        _ => unsafe { kernel.recv_tile::<u32>(kernel.world(), tile, |ctx, value| output.at(ctx).set(value)) },
+    }
+}

@@ -1,0 +1,7 @@
+//! Kernels of the suite. Each is compiled for every transport there is.
+
+pub mod copying;
+pub mod faulty;
+pub mod hooks;
+pub mod schedules;
+pub mod wires;

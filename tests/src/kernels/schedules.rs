@@ -1,0 +1,99 @@
+//! Schedules of one's own.
+
+use fusewire::prelude::*;
+
+/// All-gather in world - 1 steps by tiles: at step `s` a rank sends its part `s` steps up the ring.
+///
+/// A block sends before it receives, so a tile must fit in a channel's staging: parts go in tiles of at most `most` elements.
+#[comm_kernel]
+pub fn ring_all_gather<O: Ops>(kernel: &Kernel<O>, own: &[f32], all: Out<'_, f32>, most: usize) -> Flow {
+    let n = own.len();
+    let share = kernel.share(n);
+    let part = |rank: usize, at: usize, len: usize| Tile { start: rank * n + share.start + at, len };
+    // SAFETY: each rank's part is written once, and blocks' shares are disjoint.
+    unsafe {
+        kernel.local_tile(part(kernel.rank(), 0, share.len), |ctx| {
+            all.at(ctx).set(own[ctx.index() - kernel.rank() * n])
+        });
+    }
+    let mut step = 1;
+    while step < kernel.world() {
+        let (to, from) = (kernel.next(step), kernel.previous(step));
+        let mut at = 0;
+        while at < share.len {
+            let len = most.min(share.len - at);
+            kernel.send_tile(to, Tile { start: share.start + at, len }, |ctx| own[ctx.index()])?;
+            // SAFETY: as above.
+            unsafe { kernel.recv_tile(from, part(from, at, len), |ctx, value: f32| all.at(ctx).set(value))? };
+            at += len;
+        }
+        step += 1;
+    }
+    Ok(())
+}
+
+/// Exchanges edges with both neighbours of the ring by raw puts, signals and waits. Block `b` works heap elements from
+/// `2 * b * edge.len()` on and signals from `4 * b` on.
+#[comm_kernel]
+pub fn halo<O: Put>(kernel: &Kernel<O>, edge: &[u32], output: Out<'_, u32>) -> Flow {
+    let (up, down, n) = (kernel.next(1), kernel.previous(1), edge.len());
+    let (heap, signal) = (2 * kernel.block() * n, 4 * kernel.block());
+    // SAFETY: a neighbour reads its two slots between these signals and its acknowledgements, which are waited for below.
+    unsafe {
+        kernel.put(up, heap, edge)?;
+        kernel.put(down, heap + n, edge)?;
+    }
+    kernel.signal(up, signal)?;
+    kernel.signal(down, signal + 1)?;
+    kernel.wait(down, signal)?;
+    kernel.wait(up, signal + 1)?;
+    // SAFETY: blocks write disjoint parts of the output; both slots were signalled and are not acknowledged yet.
+    unsafe {
+        kernel.local_tile(Tile { start: heap, len: 2 * n }, |ctx| {
+            output.at(ctx).set(kernel.heap_get::<u32>(ctx.index()))
+        });
+    }
+    kernel.signal(down, signal + 2)?;
+    kernel.signal(up, signal + 3)?;
+    kernel.wait(up, signal + 2)?;
+    kernel.wait(down, signal + 3)
+}
+
+/// Every rank offers `own` in its heap; all others get it. One block.
+#[comm_kernel]
+pub fn pull_all_gather<O: Put + Get>(kernel: &Kernel<O>, own: &[u64], all: Out<'_, u64>) -> Flow {
+    let (me, world, n) = (kernel.rank(), kernel.world(), own.len());
+    // SAFETY: a rank's own place is written by it alone, before it signals.
+    unsafe { kernel.put(me, me * n, own)? };
+    let mut step = 1;
+    while step < world {
+        kernel.signal(kernel.next(step), 0)?;
+        step += 1;
+    }
+    step = 1;
+    while step < world {
+        let from = kernel.previous(step);
+        kernel.wait(from, 0)?;
+        // SAFETY: the peer signalled that its place is written; this rank's copy of it is this block's.
+        unsafe { kernel.get::<u64>(from, from * n, from * n, n)? };
+        step += 1;
+    }
+    kernel.sync();
+    // SAFETY: one block; its gets are complete since the sync.
+    unsafe {
+        kernel.local_tile(Tile { start: 0, len: world * n }, |ctx| {
+            all.at(ctx).set(kernel.heap_get::<u64>(ctx.index()))
+        });
+    }
+    step = 1;
+    while step < world {
+        kernel.signal(kernel.previous(step), 1)?;
+        step += 1;
+    }
+    step = 1;
+    while step < world {
+        kernel.wait(kernel.next(step), 1)?;
+        step += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! One list of cases, from which tests and the GPU program are made.
+
+/// Calls a macro with every case: its group, its name and the world sizes it is for.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_case {
+    ({$($then:tt)*} $($args:tt)*) => {
+        $($then)* ! { [$($args)*]
+            copying {
+                every_element_type: 1..=16,
+                sendrecv_of_every_element_type: 2..=16,
+                boundaries_of_packs_chunks_and_windows: 1..=8,
+                many_times_the_staging: 1..=8,
+                large: 1..=8,
+                sizes_follow_each_other: 1..=16,
+                element_by_element: 1..=8,
+            }
+            hooks {
+                transpose: 1..=16,
+                scale_and_accumulate: 1..=8,
+                gather_by_index: 1..=8,
+                rows_and_columns: 1..=8,
+                histogram: 1..=8,
+                wire_of_f8: 1..=8,
+                wire_of_bf16: 1..=8,
+                wire_wider_than_the_element: 1..=8,
+            }
+            peers {
+                send_alone_and_receive_alone: 2..=16,
+                pairs: 2..=16,
+                ring: 2..=16,
+                crossing_rings: 2..=8,
+                transposed_on_the_way: 2..=8,
+            }
+            together {
+                several_kernels_on_one_transport: 1..=8,
+                two_transports_at_once: 1..=8,
+                two_streams_on_one_transport: 1..=8,
+                transports_come_and_go: 1..=8,
+            }
+            options {
+                every_number_of_channels: 1..=8,
+                chunk_sizes: 1..=8,
+                variants: 1..=8,
+                threads: 1..=8,
+                elements_by_option: 1..=8,
+            }
+            graphs {
+                replays_with_changing_inputs: 1..=8,
+                several_graphs_and_eager_calls: 1..=8,
+                of_send_and_receive: 2..=8,
+                failed_capture_leaves_the_stream_usable: 1..=8,
+            }
+            schedules {
+                ring_all_gather_by_tiles: 1..=8,
+                halo_by_put_and_signal: 2..=16,
+                all_gather_by_get: 1..=8,
+                replayed: 2..=8,
+            }
+            random {
+                calls: 1..=8,
+            }
+            faults {
+                a_rank_never_launches: 2..=8,
+                a_receiver_never_comes: 2..=8,
+                panic_in_produce: 1..=8,
+                panic_in_consume: 1..=8,
+                index_out_of_range: 1..=8,
+                sizes_differ: 2..=8,
+                kernels_differ: 2..=8,
+                poisoned_until_renewed: 2..=8,
+                replayed_graph_reports: 2..=8,
+                again_and_again: 2..=8,
+                schedule_names_what_does_not_exist: 2..=8,
+            }
+            agreement {
+                kernels_that_differ: 2..=8,
+                options_that_differ: 2..=8,
+                options_that_cannot_be: 1..=8,
+            }
+            misuse {
+                of_buffers: 1..=8,
+                of_sizes: 2..=8,
+                of_options: 1..=8,
+                of_peers: 2..=8,
+                of_streams: 1..=8,
+                of_devices: 1..=8,
+            }
+        }
+    };
+}
+
+/// Makes a `#[test]` of every case of the suite for a transport, on worlds of threads of the given sizes.
+///
+/// `transport_tests!(shm, Shm, ranks = [1, 2, 3]);` makes a module `shm`. Each test prints the sizes it ran on; a case that none
+/// of them is for fails.
+#[macro_export]
+macro_rules! transport_tests {
+    ($name:ident, $transport:ty, ranks = $ranks:tt) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::for_each_case! { {$crate::__tests} $transport, $ranks }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tests {
+    ([$transport:ty, $ranks:tt] $($group:ident { $($case:ident: $for:expr,)* })*) => {$(
+        mod $group {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $case() {
+                    let name = concat!(stringify!($group), "::", stringify!($case));
+                    $crate::run::test(&$crate::suite::cases::<$transport>(), name, &$ranks);
+                }
+            )*
+        }
+    )*};
+}

@@ -1,0 +1,70 @@
+//! What hooks should compute, written again without them: chunk by chunk, element by element, in plain Rust.
+
+/// All-to-all over a world: element `pos` of the chunk from `peer`, at `rank`, where `chunk` elements go to each rank and
+/// `sent(rank, index)` is a rank's flat input.
+pub fn all_to_all<T>(rank: usize, chunk: usize, index: usize, sent: impl Fn(usize, usize) -> T) -> T {
+    let (peer, pos) = (index / chunk, index % chunk);
+    sent(peer, rank * chunk + pos)
+}
+
+/// Element `pos` of the transpose of a row-major matrix of `rows` x `cols`.
+pub fn transposed<T>(rows: usize, cols: usize, pos: usize, matrix: impl Fn(usize) -> T) -> T {
+    // The transpose has `cols` rows of `rows` elements.
+    let (row, col) = (pos / rows, pos % rows);
+    matrix(col * cols + row)
+}
+
+/// The value of a code of a small float: `E` exponent bits, `M` mantissa bits, without infinities or NaN.
+fn small_float<const E: i32, const M: i32>(code: u32) -> f64 {
+    let mantissa = f64::from(code & ((1 << M) - 1));
+    let exponent = ((code >> M) & ((1 << E) - 1)) as i32;
+    let bias = (1 << (E - 1)) - 1;
+    let scale = 2f64.powi(exponent.max(1) - bias - M);
+    (mantissa + if exponent > 0 { f64::from(1u32 << M) } else { 0.0 }) * scale
+}
+
+/// `value` rounded to e4m3 by trying all codes: the nearest one, the even one of two, the largest beyond it.
+pub fn through_e4m3(value: f32) -> f32 {
+    let magnitude = f64::from(value.abs());
+    let nearest = (0..0x7fu32)
+        .min_by(|a, b| {
+            let off = |code: u32| (small_float::<4, 3>(code) - magnitude).abs();
+            off(*a).total_cmp(&off(*b)).then((a & 1).cmp(&(b & 1)))
+        })
+        .unwrap_or(0);
+    (small_float::<4, 3>(nearest) as f32).copysign(value)
+}
+
+/// The bits of `value` rounded to bfloat16: the nearer of its two neighbours, the even one of two.
+pub fn to_bf16(value: f32) -> u16 {
+    let (below, above) = (value.to_bits() >> 16, (value.to_bits() >> 16) + 1);
+    let off = |code: u32| (f64::from(f32::from_bits(code << 16)) - f64::from(value)).abs();
+    let up = off(above) < off(below) || (off(above) == off(below) && above & 1 == 0);
+    (if up { above } else { below }) as u16
+}
+
+/// One link of a chain.
+pub fn link(old: u32, value: u32) -> u32 {
+    old.wrapping_mul(0x0100_0193).wrapping_add(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_floats_are_those_of_the_standard() {
+        assert_eq!(small_float::<4, 3>(0x7e), 448.0);
+        assert_eq!(small_float::<4, 3>(0x01), 2f64.powi(-9));
+        assert_eq!((through_e4m3(1.0625), through_e4m3(-500.0), through_e4m3(0.3)), (1.0, -448.0, 0.3125));
+        assert_eq!((to_bf16(1.0), to_bf16(1.003_906_25), to_bf16(-3.0)), (0x3f80, 0x3f80, 0xc040));
+    }
+
+    #[test]
+    fn transposing_twice_is_nothing() {
+        let matrix: Vec<usize> = (0..15).collect();
+        let once: Vec<usize> = (0..15).map(|pos| transposed(3, 5, pos, |i| matrix[i])).collect();
+        assert_eq!(&once[..4], [0, 5, 10, 1]);
+        assert!((0..15).all(|pos| transposed(5, 3, pos, |i| once[i]) == pos));
+    }
+}

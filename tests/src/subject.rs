@@ -1,0 +1,83 @@
+//! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
+
+use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, wires::*};
+use fusewire::device::prelude::*;
+use fusewire::kernel::{HookSet, Supports};
+use fusewire::schedule::*;
+use fusewire::{Nvl, Options, Result, Shm, Transport, World};
+
+/// A transport that the suite can make.
+pub trait Meet: Transport + Sized {
+    /// Makes it. Collective.
+    ///
+    /// # Errors
+    /// Those of the transport's `rendezvous`.
+    fn meet(world: &World, options: Options) -> Result<Self>;
+}
+
+impl Meet for Shm {
+    fn meet(world: &World, options: Options) -> Result<Self> {
+        Ok(Shm::rendezvous(world, options)?)
+    }
+}
+
+impl Meet for Nvl {
+    fn meet(world: &World, options: Options) -> Result<Self> {
+        Ok(Nvl::rendezvous(world, options)?)
+    }
+}
+
+macro_rules! launchers {
+    ($($(#[$doc:meta])* $name:ident: $make:ident, $schedule:ident, $launcher:ident;)*) => {$(
+        $(#[$doc])*
+        pub trait $name<H: HookSet>: Transport + Sized {
+            /// Prepares the kernel. Collective.
+            ///
+            /// # Errors
+            /// Ranks that prepare different kernels.
+            fn $make(&self) -> Result<$launcher<Self, H>>;
+        }
+
+        impl<X: Transport, H: Supports<$schedule, X>> $name<H> for X {
+            fn $make(&self) -> Result<$launcher<Self, H>> {
+                $launcher::new(self)
+            }
+        }
+    )*};
+}
+
+launchers! {
+    /// `H` runs as an all-to-all on this transport. (A bound on the transport, so that [`Subject`] can imply it.)
+    AllToAllOf: all_to_all, AllToAll, AllToAllLauncher;
+    /// `H` runs as send and receive on this transport.
+    SendRecvOf: sendrecv, SendRecv, SendRecvLauncher;
+    /// `H` is a schedule on this transport.
+    CustomOf: custom, Custom, CustomLauncher;
+}
+
+macro_rules! subject {
+    ($($bound:path,)*) => {
+        /// A transport with every kernel of the suite. Implemented for all that have them.
+        pub trait Subject: Meet $(+ $bound)* {}
+        impl<X: Meet $(+ $bound)*> Subject for X {}
+    };
+}
+
+subject! {
+    AllToAllOf<copy::Hooks<u8>>, AllToAllOf<copy::Hooks<u16>>, AllToAllOf<copy::Hooks<u32>>, AllToAllOf<copy::Hooks<u64>>,
+    AllToAllOf<copy::Hooks<i8>>, AllToAllOf<copy::Hooks<i16>>, AllToAllOf<copy::Hooks<i32>>, AllToAllOf<copy::Hooks<i64>>,
+    AllToAllOf<copy::Hooks<f32>>, AllToAllOf<copy::Hooks<f64>>, AllToAllOf<copy::Hooks<F16>>, AllToAllOf<copy::Hooks<Bf16>>,
+    AllToAllOf<copy::Hooks<F8E4M3>>, AllToAllOf<copy::Hooks<F8E5M2>>,
+    SendRecvOf<copy::Hooks<u8>>, SendRecvOf<copy::Hooks<u16>>, SendRecvOf<copy::Hooks<u32>>, SendRecvOf<copy::Hooks<u64>>,
+    SendRecvOf<copy::Hooks<i8>>, SendRecvOf<copy::Hooks<i16>>, SendRecvOf<copy::Hooks<i32>>, SendRecvOf<copy::Hooks<i64>>,
+    SendRecvOf<copy::Hooks<f32>>, SendRecvOf<copy::Hooks<f64>>, SendRecvOf<copy::Hooks<F16>>, SendRecvOf<copy::Hooks<Bf16>>,
+    SendRecvOf<copy::Hooks<F8E4M3>>, SendRecvOf<copy::Hooks<F8E5M2>>,
+    AllToAllOf<reverse::Hooks<u8>>, AllToAllOf<reverse::Hooks<u16>>, AllToAllOf<reverse::Hooks<u32>>, AllToAllOf<reverse::Hooks<u64>>,
+    AllToAllOf<unrolled::Hooks>,
+    AllToAllOf<transpose_add::Hooks>, AllToAllOf<scale_add::Hooks>, AllToAllOf<gather::Hooks>, AllToAllOf<places::Hooks>,
+    AllToAllOf<histogram::Hooks>, AllToAllOf<chain::Hooks>,
+    SendRecvOf<transpose_add::Hooks>, SendRecvOf<chain::Hooks>,
+    AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
+    AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
+    CustomOf<ring_all_gather::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,
+}

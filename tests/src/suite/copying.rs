@@ -1,0 +1,139 @@
+//! Bits from here to there: every type, every size, every element compared.
+
+use super::support::{POISON, copy_once, for_each_element};
+use crate::check::same;
+use crate::kernels::copying::{copy, reverse};
+use crate::run::Ground;
+use crate::{AllToAllOf, Outcome, Rank, SendRecvOf, Subject, reference};
+use fusewire::device::element::Element;
+use fusewire::device::pack::Pack;
+use fusewire::kernel::HookSet;
+use fusewire::{LaunchOptions, Options};
+
+pub fn every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    for_each_element!(T => {
+        let launcher = AllToAllOf::<copy::Hooks<T>>::all_to_all(&ground.transport)?;
+        let lanes = Pack::<T>::LANES;
+        let largest = rank.scale.pick(if rank.size() > 5 { 40 } else { 1500 }, 100_003);
+        for (k, chunk) in [0, 1, lanes - 1, lanes, lanes + 1, 8 * lanes, largest].into_iter().enumerate() {
+            copy_once::<T, X>(&ground, &launcher, rank.data(k), chunk, &LaunchOptions::default())?;
+        }
+    });
+    Ok(())
+}
+
+pub fn sendrecv_of_every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    for_each_element!(T => {
+        let launcher = SendRecvOf::<copy::Hooks<T>>::sendrecv(&ground.transport)?;
+        let (next, previous) = ((rank.me() + 1) % rank.size(), (rank.me() + rank.size() - 1) % rank.size());
+        for (k, n) in [1, Pack::<T>::LANES + 1, rank.scale.pick(777, 70_001)].into_iter().enumerate() {
+            let data = rank.data(k);
+            let input = ground.device.buffer_from(&data.all::<T>(rank.me(), n))?;
+            let mut output = ground.device.buffer::<T>(n)?;
+            output.fill_bytes(&ground.stream, POISON)?;
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            launcher.sendrecv(&ground.stream, next, previous, args)?;
+            let got = output.read(&ground.stream)?;
+            same(format_args!("{n} elements of {} from rank {previous}", T::NAME), &got, |i| data.any(previous, i));
+        }
+    });
+    Ok(())
+}
+
+pub fn boundaries_of_packs_chunks_and_windows<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let bytes = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
+    let words = AllToAllOf::<copy::Hooks<u64>>::all_to_all(&ground.transport)?;
+    // The header takes the place of 128 bytes in the first chunk.
+    let (window, header) = (ground.window(), 128);
+    let mut sizes = vec![15, 16, 17];
+    for mark in [128, window / 4, window / 2, window, 2 * window] {
+        sizes.extend(
+            [mark - header, mark]
+                .into_iter()
+                .filter(|m| *m > 16)
+                .flat_map(|m| [m - 16, m - 1, m, m + 1, m + 16]),
+        );
+    }
+    for (k, size) in sizes.into_iter().enumerate() {
+        let options = LaunchOptions::default().channels([1, 2, 4][k % 3]);
+        copy_once(&ground, &bytes, rank.data(k), size, &options)?;
+        copy_once(&ground, &words, rank.data(k), size.div_ceil(8), &options)?;
+    }
+    Ok(())
+}
+
+pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(1024).channels(1))?;
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let times = rank.scale.pick(if rank.size() > 5 { 13 } else { 61 }, 500);
+    for (k, extra) in [0, 1, 31].into_iter().enumerate() {
+        let chunk = times * ground.window() / 4 + extra;
+        copy_once(&ground, &launcher, rank.data(k), chunk, &LaunchOptions::default())?;
+        copy_once(&ground, &launcher, rank.data(k + 10), chunk, &LaunchOptions::default().chunk(128))?;
+    }
+    Ok(())
+}
+
+pub fn large<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.usual()?;
+    let launcher = AllToAllOf::<copy::Hooks<f32>>::all_to_all(&ground.transport)?;
+    let sizes: &[usize] = rank.scale.pick(&[1 << 20, 3 << 20], &[1 << 20, 16 << 20, 257 << 20, 1 << 30]);
+    for (k, bytes) in sizes.iter().enumerate() {
+        let chunk = bytes / 4 / rank.size();
+        copy_once(&ground, &launcher, rank.data(k), chunk, &LaunchOptions::default())?;
+    }
+    Ok(())
+}
+
+pub fn sizes_follow_each_other<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let bytes = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
+    let doubles = AllToAllOf::<copy::Hooks<f64>>::all_to_all(&ground.transport)?;
+    let mut rng = rank.rng();
+    for call in 0..rank.scale.pick(if rank.size() > 5 { 10 } else { 60 }, 300) {
+        let largest = rng.of(&[20, 700, rank.scale.pick(6000, 200_000)]);
+        let chunk = rng.within(0, largest / rank.size());
+        let options = LaunchOptions::default().channels(rng.within(1, 4) as u32);
+        if rng.bits() & 1 == 0 {
+            copy_once(&ground, &bytes, rank.data(call), chunk, &options)?;
+        } else {
+            copy_once(&ground, &doubles, rank.data(call), chunk / 8, &options)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hooks by element, from one element to a pack to sixteen; odd chunks make every chunk but the first start misaligned.
+pub fn element_by_element<X: Subject>(rank: &Rank<X>) -> Outcome {
+    fn backwards<T: Element, X: Subject + AllToAllOf<reverse::Hooks<T>>>(
+        rank: &Rank<X>,
+        ground: &Ground<X>,
+    ) -> Outcome
+    where
+        for<'a> reverse::Hooks<T>: HookSet<Args<'a> = reverse::Launch<'a, T>>,
+    {
+        let launcher = AllToAllOf::<reverse::Hooks<T>>::all_to_all(&ground.transport)?;
+        for (k, chunk) in [1, 3, 17, 33, rank.scale.pick(1001, 60_001)].into_iter().enumerate() {
+            let (data, n) = (rank.data(k), chunk * rank.size());
+            let input = ground.device.buffer_from(&data.all::<T>(rank.me(), n))?;
+            let mut output = ground.device.buffer::<T>(n)?;
+            output.fill_bytes(&ground.stream, POISON)?;
+            launcher
+                .launch(&ground.stream, reverse::Launch { input: input.view(), output: output.view_mut() })?;
+            let got = output.read(&ground.stream)?;
+            same(format_args!("{} in chunks of {chunk}, backwards", T::NAME), &got, |i| {
+                let mirrored = i / chunk * chunk + chunk - 1 - i % chunk;
+                reference::all_to_all(rank.me(), chunk, mirrored, |from, index| data.any(from, index))
+            });
+        }
+        Ok(())
+    }
+    let ground = rank.small()?;
+    backwards::<u8, X>(rank, &ground)?;
+    backwards::<u16, X>(rank, &ground)?;
+    backwards::<u32, X>(rank, &ground)?;
+    backwards::<u64, X>(rank, &ground)
+}

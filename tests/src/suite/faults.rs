@@ -1,0 +1,276 @@
+//! What goes wrong while kernels run: who is named, how soon, and what works afterwards.
+
+use super::support::{fault, operation, works};
+use crate::check::{same, says};
+use crate::data::make;
+use crate::kernels::copying::copy;
+use crate::kernels::faulty::{bad_consume, bad_produce, misdirected};
+use crate::kernels::hooks::gather;
+use crate::run::Ground;
+use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject, reference};
+use fusewire::schedule::AllToAllLauncher;
+use fusewire::{Buffer, Error, Fault, LaunchOptions, Operation};
+use std::time::Duration;
+
+/// How long waits last where one is meant to expire.
+const DEADLINE: Duration = Duration::from_millis(300);
+
+/// By when everybody must know: the deadline, the patience for a peer's record, and a slow machine.
+const KNOWN: Duration = Duration::from_secs(6);
+
+type Copier<X> = AllToAllLauncher<X, copy::Hooks<u32>>;
+
+fn short() -> LaunchOptions {
+    LaunchOptions::default().deadline(DEADLINE)
+}
+
+/// Input and zeroed output of `chunk` elements for each rank.
+fn buffers<X: Subject>(
+    rank: &Rank<X>,
+    ground: &Ground<X>,
+    chunk: usize,
+) -> fusewire::Result<(Buffer<u32>, Buffer<u32>)> {
+    let n = chunk * rank.size();
+    let input = ground.device.buffer_from(&rank.data(0).all::<u32>(rank.me(), n))?;
+    Ok((input, ground.device.buffer(n)?))
+}
+
+/// Every rank but 0 launches, and waits in vain.
+fn all_but_rank_0<X: Subject>(
+    rank: &Rank<X>,
+    ground: &Ground<X>,
+    copier: &Copier<X>,
+) -> Result<Option<Fault>, crate::Stop> {
+    let (input, mut output) = buffers(rank, ground, 50)?;
+    if rank.me() == 0 {
+        return Ok(None);
+    }
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    copier.launch_with(&ground.stream, args, &short())?;
+    Ok(Some(fault(ground, KNOWN)))
+}
+
+/// Collective: the fault is over.
+fn mended<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Outcome {
+    ground.transport.renew().map_err(Error::from)?;
+    ground.transport.check().map_err(Error::from)?;
+    works(rank, ground)
+}
+
+pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier: Copier<X> = ground.transport.all_to_all()?;
+    let (me, size) = (rank.me(), rank.size());
+    works(rank, &ground)?;
+    if let Some(fault) = all_but_rank_0(rank, &ground, &copier)? {
+        assert_eq!((fault.reader, fault.transport), (me, X::NAME));
+        assert!((1..size).contains(&fault.rank), "{fault}");
+        let Operation::Expired { what, peer, block, channel, expected, seen, waited } = operation(&fault)
+        else {
+            panic!("a wait should have expired: {fault}");
+        };
+        assert_eq!((*what, *peer, *channel), ("data", 0, 0), "{fault}");
+        assert!(expected > seen && *block < 2 * size && (DEADLINE..KNOWN).contains(waited), "{fault}");
+        says(&fault, &[X::NAME, "rank 0", "expected", "seen", "renew", &format!("rank {}", fault.rank)]);
+    }
+    // Rank 0 is told too, although it launched nothing.
+    rank.world.barrier()?;
+    match ground.transport.check() {
+        Err(error) => says(error, &["for data of rank 0"]),
+        Ok(()) => panic!("rank {me} does not know of the fault"),
+    }
+    mended(rank, &ground)
+}
+
+/// A sender that fills the staging of a peer that does not receive.
+pub fn a_receiver_never_comes<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
+    if rank.me() == 0 {
+        let n = ground.window();
+        let (input, mut output) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        launcher.launch_with(&ground.stream, Some(1), None, args, &short())?;
+        let fault = fault(&ground, KNOWN);
+        let expired =
+            matches!(operation(&fault), Operation::Expired { what: "room in staging", peer: 1, .. });
+        assert!(expired && fault.rank == 0, "{fault}");
+    }
+    rank.world.barrier()?;
+    says(
+        ground.transport.check().expect_err("all ranks are told"),
+        &["rank 0 waited", "room in staging of rank 1"],
+    );
+    mended(rank, &ground)
+}
+
+#[track_caller]
+fn panicked(fault: &Fault, culprit: usize, file: &str, line: Option<u32>) {
+    let Operation::Panicked { file: at, line: seen, .. } = operation(fault) else {
+        panic!("a hook should have panicked: {fault}");
+    };
+    assert_eq!(fault.rank, culprit, "{fault}");
+    assert!(at.ends_with(file) && line.is_none_or(|line| line == *seen), "not {file}:{line:?}: {fault}");
+}
+
+pub fn panic_in_produce<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<bad_produce::Hooks>::all_to_all(&ground.transport)?;
+    let (culprit, (input, mut output)) = (rank.size() - 1, buffers(rank, &ground, 100)?);
+    let args = bad_produce::Launch { input: input.view(), output: output.view_mut(), culprit };
+    launcher.launch(&ground.stream, args)?;
+    panicked(&fault(&ground, KNOWN), culprit, "kernels/faulty.rs", Some(bad_produce::LINE));
+    mended(rank, &ground)?;
+    // The same kernel, without a culprit.
+    let args = bad_produce::Launch { input: input.view(), output: output.view_mut(), culprit: usize::MAX };
+    launcher.launch(&ground.stream, args)?;
+    let data = rank.data(0);
+    same("after the panic", &output.read(&ground.stream)?, |i| {
+        reference::all_to_all(rank.me(), 100, i, |peer, at| data.any(peer, at))
+    });
+    Ok(())
+}
+
+pub fn panic_in_consume<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<bad_consume::Hooks>::all_to_all(&ground.transport)?;
+    let (culprit, (input, mut output)) = (rank.size() / 2, buffers(rank, &ground, 3000)?);
+    let args = bad_consume::Launch { input: input.view(), output: output.view_mut(), culprit };
+    launcher.launch(&ground.stream, args)?;
+    panicked(&fault(&ground, KNOWN), culprit, "kernels/faulty.rs", Some(bad_consume::LINE));
+    mended(rank, &ground)
+}
+
+pub fn index_out_of_range<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<gather::Hooks>::all_to_all(&ground.transport)?;
+    let (culprit, table, n) = (0, 40, 60 * rank.size());
+    let bad = |i: usize| if rank.me() == culprit && i == n - 1 { table } else { i % table };
+    let input = ground.device.buffer::<i32>(table)?;
+    let index = ground.device.buffer_from(&make(n, |i| bad(i) as u32))?;
+    let mut output = ground.device.buffer::<i32>(n)?;
+    let args = gather::Launch { input: input.view(), index: index.view(), output: output.view_mut() };
+    launcher.launch(&ground.stream, args)?;
+    panicked(&fault(&ground, KNOWN), culprit, "kernels/hooks.rs", None);
+    mended(rank, &ground)
+}
+
+/// Rank 0 launches twice as many elements.
+pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier: Copier<X> = ground.transport.all_to_all()?;
+    let (input, mut output) = buffers(rank, &ground, if rank.me() == 0 { 200 } else { 100 })?;
+    copier.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+    let fault = fault(&ground, KNOWN);
+    let Operation::Mismatch { peer, bytes: true, expected, seen, .. } = operation(&fault) else {
+        panic!("sizes should differ: {fault}");
+    };
+    assert_eq!((*expected.min(seen), *expected.max(seen)), (400, 800), "{fault}");
+    assert!((fault.rank == 0) != (*peer == 0), "one of the two is rank 0: {fault}");
+    says(&fault, &["400", "800", "number of elements"]);
+    mended(rank, &ground)
+}
+
+/// Rank 0 launches another kernel of the two that all have prepared.
+pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let (one, other): (Copier<X>, Copier<X>) =
+        (ground.transport.all_to_all()?, ground.transport.all_to_all()?);
+    let (input, mut output) = buffers(rank, &ground, 100)?;
+    let launcher = if rank.me() == 0 { &one } else { &other };
+    launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+    let fault = fault(&ground, KNOWN);
+    assert!(matches!(operation(&fault), Operation::Mismatch { bytes: false, .. }), "{fault}");
+    says(&fault, &["another kernel", "same order"]);
+    mended(rank, &ground)
+}
+
+pub fn poisoned_until_renewed<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier: Copier<X> = ground.transport.all_to_all()?;
+    let first = all_but_rank_0(rank, &ground, &copier)?;
+    rank.world.barrier()?;
+    let (input, mut output) = buffers(rank, &ground, 70)?;
+    for _ in 0..20 {
+        copier.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+    }
+    // With the usual deadline these would take minutes.
+    let again = fault(&ground, KNOWN);
+    assert!(first.is_none_or(|first| first == again), "{again}");
+    same("the output of poisoned launches", &output.read(&ground.stream)?[..], |_| 0);
+    mended(rank, &ground)?;
+    copier.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+    let data = rank.data(0);
+    same("the same launch, renewed", &output.read(&ground.stream)?, |i| {
+        reference::all_to_all(rank.me(), 70, i, |peer, at| data.any(peer, at))
+    });
+    Ok(())
+}
+
+pub fn replayed_graph_reports<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier: Copier<X> = ground.transport.all_to_all()?;
+    let (input, mut output) = buffers(rank, &ground, 333)?;
+    let graph = ground.stream.capture(|| {
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        copier.launch_with(&ground.stream, args, &short())
+    })?;
+    graph.launch(&ground.stream)?;
+    ground.stream.synchronize()?;
+    // A replay that a rank leaves out expires like any launch, with the deadline it was captured with.
+    if rank.me() != 0 {
+        graph.launch(&ground.stream)?;
+        assert!(matches!(operation(&fault(&ground, KNOWN)), Operation::Expired { peer: 0, .. }));
+    }
+    rank.world.barrier()?;
+    (0..10).try_for_each(|_| graph.launch(&ground.stream))?;
+    fault(&ground, KNOWN);
+    mended(rank, &ground)?;
+    output.fill_bytes(&ground.stream, 0)?;
+    graph.launch(&ground.stream)?;
+    let data = rank.data(0);
+    same("the same graph, renewed", &output.read(&ground.stream)?, |i| {
+        reference::all_to_all(rank.me(), 333, i, |peer, at| data.any(peer, at))
+    });
+    Ok(())
+}
+
+pub fn again_and_again<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier: Copier<X> = ground.transport.all_to_all()?;
+    for _ in 0..4 {
+        all_but_rank_0(rank, &ground, &copier)?;
+        mended(rank, &ground)?;
+    }
+    Ok(())
+}
+
+pub fn schedule_names_what_does_not_exist<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<misdirected::Hooks>::custom(&ground.transport)?;
+    let (world, heap) = (rank.size() as u64, ground.transport.link().layout().heap / 4);
+    let wrong = [
+        ("signal", world, world),
+        ("signal", 4096, 8),
+        ("wait", 4096, 8),
+        ("put", heap + 1, heap + 1),
+        ("put", world + 7, world),
+        ("get", heap + 1, heap + 1),
+        ("send_tile", world, world),
+        ("recv_tile", world, world),
+    ];
+    for (which, (name, bad, bound)) in wrong.into_iter().enumerate() {
+        let data = ground.device.buffer::<u32>(10)?;
+        let mut output = ground.device.buffer::<u32>(10)?;
+        let args = misdirected::Launch { what: which as u32, data: data.view(), output: output.view_mut() };
+        launcher.launch(&ground.stream, 1, args)?;
+        let fault = fault(&ground, KNOWN);
+        let Operation::OutOfRange { what, given, limit, .. } = operation(&fault) else {
+            panic!("{name} should be out of range: {fault}");
+        };
+        assert_eq!((*what, *given, *limit), (name, bad, bound), "{fault}");
+        ground.transport.renew().map_err(Error::from)?;
+    }
+    // More blocks than channels: tiles have none to work.
+    works(rank, &ground)
+}

@@ -1,0 +1,30 @@
+//! The cases, by what they are about.
+
+mod agreement;
+mod copying;
+mod faults;
+mod graphs;
+mod hooks;
+mod misuse;
+mod options;
+mod peers;
+pub mod processes;
+mod random;
+mod schedules;
+mod support;
+mod together;
+
+use crate::{Case, Subject};
+
+macro_rules! list {
+    ([] $($group:ident { $($case:ident: $ranks:expr,)* })*) => {
+        /// Every case for a transport.
+        pub fn cases<X: Subject>() -> Vec<Case<X>> {
+            vec![$($(
+                Case { name: concat!(stringify!($group), "::", stringify!($case)), ranks: $ranks, body: $group::$case::<X> },
+            )*)*]
+        }
+    };
+}
+
+crate::for_each_case! { {list} }

@@ -1,0 +1,109 @@
+//! Launch options: every way to cut a launch gives the same result.
+
+use super::support::{POISON, copy_once, misuse};
+use crate::check::same;
+use crate::kernels::copying::{copy, reverse, unrolled};
+use crate::kernels::hooks::places;
+use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
+use fusewire::{LaunchOptions, Options};
+
+pub fn every_number_of_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
+    const CHANNELS: u32 = 8;
+    let ground = rank.meet(Options::per_peer(16 << 10).channels(CHANNELS))?;
+    let launcher = AllToAllOf::<copy::Hooks<u16>>::all_to_all(&ground.transport)?;
+    for channels in 1..=CHANNELS {
+        // The smaller ones leave channels without work.
+        for chunk in [1, 65, 130, rank.scale.pick(3000, 100_001)] {
+            let options = LaunchOptions::default().channels(channels);
+            copy_once(&ground, &launcher, rank.data(channels as usize), chunk, &options)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn chunk_sizes<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let half = ground.window() / 2;
+    for (k, bytes) in [128, 256, 384, half - 128, half].into_iter().enumerate() {
+        for chunk in [1, 31, 33, rank.scale.pick(1999, 50_021)] {
+            copy_once(&ground, &launcher, rank.data(k), chunk, &LaunchOptions::default().chunk(bytes))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn variants<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let by_pack = AllToAllOf::<unrolled::Hooks>::all_to_all(&ground.transport)?;
+    let by_element = AllToAllOf::<reverse::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let (me, size) = (rank.me(), rank.size());
+    for (k, packs) in [None, Some(1), Some(2), Some(4), Some(8)].into_iter().enumerate() {
+        for chunk in [5, 8, 257, rank.scale.pick(1024, 99_999)] {
+            let (data, n) = (rank.data(k), chunk * size);
+            let options = LaunchOptions { unroll: packs, ..LaunchOptions::default() };
+            let shorts = ground.device.buffer_from(&data.all::<u16>(me, n))?;
+            let words = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+            let (mut a, mut b) = (ground.device.buffer::<u16>(n)?, ground.device.buffer::<u32>(n)?);
+            a.fill_bytes(&ground.stream, POISON)?;
+            b.fill_bytes(&ground.stream, POISON)?;
+            let args = unrolled::Launch { input: shorts.view(), output: a.view_mut() };
+            by_pack.launch_with(&ground.stream, args, &options)?;
+            let args = reverse::Launch { input: words.view(), output: b.view_mut() };
+            by_element.launch_with(&ground.stream, args, &options)?;
+            let what = format!("chunks of {chunk}, {packs:?} packs in flight");
+            same(&what, &a.read(&ground.stream)?, |i| {
+                reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at))
+            });
+            same(&what, &b.read(&ground.stream)?, |i| {
+                let mirrored = i / chunk * chunk + chunk - 1 - i % chunk;
+                reference::all_to_all(me, chunk, mirrored, |peer, at| data.any(peer, at))
+            });
+        }
+    }
+    Ok(())
+}
+
+/// On the host a block has one thread whatever is asked for.
+pub fn threads<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<copy::Hooks<i16>>::all_to_all(&ground.transport)?;
+    for threads in [32, 64, 96, 256, 480, 512] {
+        let options = LaunchOptions::default().threads(threads);
+        copy_once(&ground, &launcher, rank.data(threads as usize), rank.scale.pick(500, 70_001), &options)?;
+        let (input, mut output) = (ground.device.buffer::<i16>(0)?, ground.device.buffer::<i16>(0)?);
+        let plan =
+            launcher.explain(&copy::Launch { input: input.view(), output: output.view_mut() }, &options)?;
+        assert_eq!(plan.threads, rank.scale.pick(1, threads), "{plan}");
+    }
+    Ok(())
+}
+
+/// `LaunchOptions::elements` says what buffers do not: a part of them, or all where there is none.
+pub fn elements_by_option<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let (me, size, chunk, data) = (rank.me(), rank.size(), 51, rank.data(0));
+    let n = chunk * size;
+    let input = ground.device.buffer_from(&data.all::<u32>(me, n + 8))?;
+    let mut output = ground.device.buffer::<u32>(n + 100)?;
+    output.fill_bytes(&ground.stream, POISON)?;
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    launcher.launch_with(&ground.stream, args, &LaunchOptions::default().elements(chunk))?;
+    same("a part of the buffers", &output.read(&ground.stream)?, |i| match i < n {
+        true => reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at)),
+        false => u32::MAX,
+    });
+    let args = copy::Launch { input: input.view(), output: output.view_mut().slice(4..4 + n)? };
+    launcher.launch(&ground.stream, args)?;
+    same("a slice of the output", &output.read(&ground.stream)?[4..4 + n], |i| {
+        reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at))
+    });
+    let places = AllToAllOf::<places::Hooks>::all_to_all(&ground.transport)?;
+    let mut few = ground.device.buffer::<u64>(3 * size)?;
+    let options = LaunchOptions::default().elements(3).shape(2, 2);
+    let what =
+        misuse(places.launch_with(&ground.stream, places::Launch { output: few.view_mut() }, &options));
+    crate::check::says(what, &["2 x 2", "3 elements"]);
+    Ok(())
+}

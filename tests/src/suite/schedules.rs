@@ -1,0 +1,100 @@
+//! Schedules of one's own: tiles, and raw operations.
+
+use super::support::POISON;
+use crate::check::same;
+use crate::kernels::schedules::{halo, pull_all_gather, ring_all_gather};
+use crate::{CustomOf, Outcome, Rank, Subject};
+use fusewire::Options;
+
+pub fn ring_all_gather_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport)?;
+    // A tile and its header fit in a channel's staging.
+    let most = (ground.window() - 128) / 4;
+    for (k, n) in [1, 16, 300, rank.scale.pick(9001, 200_003)].into_iter().enumerate() {
+        for blocks in 1..=4 {
+            let data = rank.data(k);
+            let own = ground.device.buffer_from(&data.all::<f32>(rank.me(), n))?;
+            let mut all = ground.device.buffer::<f32>(n * rank.size())?;
+            all.fill_bytes(&ground.stream, POISON)?;
+            let args = ring_all_gather::Launch { own: own.view(), all: all.view_mut(), most };
+            launcher.launch(&ground.stream, blocks, args)?;
+            let got = all.read(&ground.stream)?;
+            same(format_args!("{n} elements of each rank by {blocks} blocks"), &got, |i| {
+                data.any(i / n, i % n)
+            });
+        }
+    }
+    Ok(())
+}
+
+pub fn halo_by_put_and_signal<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<halo::Hooks>::custom(&ground.transport)?;
+    let (me, size) = (rank.me(), rank.size());
+    let (up, down) = ((me + 1) % size, (me + size - 1) % size);
+    for round in 0..rank.scale.pick(8, 100) {
+        // The heap holds two blocks' edges; odd ones are not aligned for wide copies.
+        let n = [1, 5, 64, 1001, 2000][round % 5];
+        for blocks in 1..=2 {
+            let data = rank.data(round);
+            let edge = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+            let mut output = ground.device.buffer::<u32>(2 * n * blocks)?;
+            output.fill_bytes(&ground.stream, POISON)?;
+            let args = halo::Launch { edge: edge.view(), output: output.view_mut() };
+            launcher.launch(&ground.stream, blocks as u32, args)?;
+            let got = output.read(&ground.stream)?;
+            same(format_args!("edges of {n}, round {round}, {blocks} blocks"), &got, |i| {
+                let slot = i % (2 * n);
+                data.any(if slot < n { down } else { up }, slot % n)
+            });
+        }
+    }
+    Ok(())
+}
+
+pub fn all_gather_by_get<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(1024).channels(1).heap(1 << 20))?;
+    let launcher = CustomOf::<pull_all_gather::Hooks>::custom(&ground.transport)?;
+    for round in 0..rank.scale.pick(6, 60) {
+        let (data, n) = (rank.data(round), [1, 7, 1024, 3001][round % 4]);
+        let own = ground.device.buffer_from(&data.all::<u64>(rank.me(), n))?;
+        let mut all = ground.device.buffer::<u64>(n * rank.size())?;
+        all.fill_bytes(&ground.stream, POISON)?;
+        launcher.launch(
+            &ground.stream,
+            1,
+            pull_all_gather::Launch { own: own.view(), all: all.view_mut() },
+        )?;
+        let got = all.read(&ground.stream)?;
+        same(format_args!("{n} words of each rank, round {round}"), &got, |i| data.any(i / n, i % n));
+    }
+    Ok(())
+}
+
+/// Signals and tiles count on over replays.
+pub fn replayed<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let edges = CustomOf::<halo::Hooks>::custom(&ground.transport)?;
+    let tiles = CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport)?;
+    let (me, size, n, stream) = (rank.me(), rank.size(), 500, &ground.stream);
+    let mut edge = ground.device.buffer::<u32>(n)?;
+    let mut own = ground.device.buffer::<f32>(n)?;
+    let (mut output, mut all) = (ground.device.buffer::<u32>(2 * n)?, ground.device.buffer::<f32>(n * size)?);
+    let most = (ground.window() - 128) / 4;
+    let graph = stream.capture(|| {
+        edges.launch(stream, 1, halo::Launch { edge: edge.view(), output: output.view_mut() })?;
+        tiles.launch(stream, 3, ring_all_gather::Launch { own: own.view(), all: all.view_mut(), most })
+    })?;
+    let rounds = rank.scale.pick(20, 500);
+    for round in 0..rounds {
+        let data = rank.data(round);
+        edge.fill_from(&data.all::<u32>(me, n))?;
+        own.fill_from(&data.all::<f32>(me, n))?;
+        (0..3).try_for_each(|_| graph.launch(stream))?;
+        let down = (me + size - 1) % size;
+        same("edges", &output.read(stream)?[..n], |i| data.any(down, i));
+        same("tiles", &all.read(stream)?, |i| data.any(i / n, i % n));
+    }
+    Ok(())
+}

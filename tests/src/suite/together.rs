@@ -1,0 +1,114 @@
+//! Several things at once.
+
+use super::support::{POISON, copy_once, works};
+use crate::check::same;
+use crate::data::make;
+use crate::kernels::copying::{copy, reverse};
+use crate::kernels::hooks::{chain, scale_add};
+use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
+use fusewire::{LaunchOptions, Options};
+
+pub fn several_kernels_on_one_transport<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier = AllToAllOf::<copy::Hooks<u64>>::all_to_all(&ground.transport)?;
+    let reverser = AllToAllOf::<reverse::Hooks<u16>>::all_to_all(&ground.transport)?;
+    let scaler = AllToAllOf::<scale_add::Hooks>::all_to_all(&ground.transport)?;
+    let (me, size, stream) = (rank.me(), rank.size(), &ground.stream);
+    for call in 0..6 {
+        let (data, chunk) = (rank.data(call), 17 + 100 * call);
+        let n = chunk * size;
+        let words = ground.device.buffer_from(&data.all::<u64>(me, n))?;
+        let shorts = ground.device.buffer_from(&data.all::<u16>(me, n))?;
+        let floats = ground.device.buffer_from(&make(n, |i| data.small(me, i)))?;
+        let (mut a, mut b, mut c) = (
+            ground.device.buffer::<u64>(n)?,
+            ground.device.buffer::<u16>(n)?,
+            ground.device.buffer::<f32>(n)?,
+        );
+        // All queued before anything is waited for.
+        copier.launch(stream, copy::Launch { input: words.view(), output: a.view_mut() })?;
+        reverser.launch(stream, reverse::Launch { input: shorts.view(), output: b.view_mut() })?;
+        scaler
+            .launch(stream, scale_add::Launch { input: floats.view(), output: c.view_mut(), factor: 3.0 })?;
+        same("copied", &a.read(stream)?, |i| reference::all_to_all(me, chunk, i, |p, at| data.any(p, at)));
+        same("reversed", &b.read(stream)?, |i| {
+            let mirrored = i / chunk * chunk + chunk - 1 - i % chunk;
+            reference::all_to_all(me, chunk, mirrored, |p, at| data.any(p, at))
+        });
+        same("scaled", &c.read(stream)?, |i| {
+            3.0 * reference::all_to_all(me, chunk, i, |p, at| data.small(p, at))
+        });
+    }
+    Ok(())
+}
+
+/// Two transports of different geometry, each with its stream; half of the ranks launch in the other order.
+pub fn two_transports_at_once<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let a = rank.small()?;
+    let b = rank.meet(Options::per_peer(2048).channels(1))?;
+    let on_a = AllToAllOf::<chain::Hooks>::all_to_all(&a.transport)?;
+    let on_b = AllToAllOf::<chain::Hooks>::all_to_all(&b.transport)?;
+    let (me, size, calls) = (rank.me(), rank.size(), rank.scale.pick(12, 200));
+    let (one, two) = (rank.data(1), rank.data(2));
+    let (n, m) = (size * rank.scale.pick(900, 50_000), size * 333);
+    let input_a = a.device.buffer_from(&one.all::<u32>(me, n))?;
+    let input_b = b.device.buffer_from(&two.all::<u32>(me, m))?;
+    let (mut out_a, mut out_b) = (a.device.buffer::<u32>(n)?, b.device.buffer::<u32>(m)?);
+    for call in 0..calls {
+        for turn in 0..2 {
+            if (turn + me + call) % 2 == 0 {
+                on_a.launch(&a.stream, chain::Launch { input: input_a.view(), output: out_a.view_mut() })?;
+            } else {
+                on_b.launch(&b.stream, chain::Launch { input: input_b.view(), output: out_b.view_mut() })?;
+            }
+        }
+    }
+    let folded = |value: u32| (0..calls).fold(0, |old, _| reference::link(old, value));
+    same("on the one transport", &out_a.read(&a.stream)?, |i| {
+        folded(reference::all_to_all(me, n / size, i, |p, at| one.any(p, at)))
+    });
+    same("on the other", &out_b.read(&b.stream)?, |i| {
+        folded(reference::all_to_all(me, m / size, i, |p, at| two.any(p, at)))
+    });
+    Ok(())
+}
+
+/// Launches of one transport on two streams in turn keep their order, and so do buffers used on both.
+pub fn two_streams_on_one_transport<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<chain::Hooks>::all_to_all(&ground.transport)?;
+    let streams = [ground.stream.clone(), ground.device.stream()?];
+    let (me, n) = (rank.me(), rank.size() * 700);
+    let inputs: Vec<_> = (0..3)
+        .map(|k| ground.device.buffer_from(&rank.data(k).all::<u32>(me, n)))
+        .collect::<fusewire::Result<_>>()?;
+    let mut output = ground.device.buffer::<u32>(n)?;
+    for call in 0..12 {
+        let args = chain::Launch { input: inputs[call % 3].view(), output: output.view_mut() };
+        launcher.launch(&streams[(call / 2) % 2], args)?;
+    }
+    let got = output.read(&streams[0])?;
+    same("a chain over two streams", &got, |i| {
+        (0..12).fold(0, |old, call| {
+            let data = rank.data(call % 3);
+            reference::link(old, reference::all_to_all(me, n / rank.size(), i, |p, at| data.any(p, at)))
+        })
+    });
+    Ok(())
+}
+
+pub fn transports_come_and_go<X: Subject>(rank: &Rank<X>) -> Outcome {
+    for round in 0..5 {
+        let ground = rank.meet(Options::per_peer(4096 << round).channels(1 + round).heap(0).signals(0))?;
+        let launcher = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
+        let chunk = 4000 * (1 + round as usize);
+        copy_once(&ground, &launcher, rank.data(round as usize), chunk, &LaunchOptions::default())?;
+        // A launch that is still running keeps what it needs.
+        let n = 3000 * rank.size();
+        let input = ground.device.buffer::<u8>(n)?;
+        let mut output = ground.device.buffer::<u8>(n)?;
+        output.fill_bytes(&ground.stream, POISON)?;
+        launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+    }
+    works(rank, &rank.small()?)
+}
