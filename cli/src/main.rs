@@ -38,8 +38,9 @@ enum Command {
 enum Error {
     #[error(transparent)]
     Toolchain(#[from] fusewire_toolchain::Error),
-    #[error("`cargo fusewire {command}` is not built yet in this version; {instead}")]
-    NotBuilt { command: &'static str, instead: &'static str },
+    /// What was asked for cannot be, and what can.
+    #[error("{0}")]
+    Misuse(String),
 }
 
 fn main() -> ExitCode {

@@ -1,18 +1,192 @@
-//! `cargo fusewire ptx`.
+//! `cargo fusewire ptx`: the PTX of a kernel, for any schedule, transport and architecture.
 
-use std::process::ExitCode;
+mod find;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use find::Kernel;
+use fusewire_codegen::{
+    CompileOptions, ELEMENTS, Entry, Item, Model, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport,
+    compile, nearest,
+};
+use fusewire_toolchain::{Arch, Toolchain, ptxas::Ptxas};
 
 /// What `ptx` takes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only kernels whose name contains this.
+    /// The hook module or schedule function: its name, or the end of its path (`hooks::copy`).
+    #[arg(required_unless_present = "list")]
     pub kernel: Option<String>,
+    /// The package whose kernels are meant: its Cargo.toml or its folder.
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub manifest_path: PathBuf,
+    /// List every kernel of the package with what it is compiled for.
+    #[arg(long)]
+    pub list: bool,
+    /// A shipped schedule, also one that the attribute does not name. Default: the first one of the attribute.
+    #[arg(long)]
+    pub schedule: Option<String>,
+    /// A transport on GPUs, also one that the attribute does not name. Default: the first one of the attribute.
+    #[arg(long)]
+    pub transport: Option<String>,
+    /// A GPU architecture, such as `sm_90`. Default: the first one of the attribute.
+    #[arg(long)]
+    pub arch: Option<String>,
+    /// Element type, for a generic module. Default: the first one of the attribute.
+    #[arg(long)]
+    pub element: Option<String>,
+    /// Packs in flight: 1, 2, 4 or 8. Default: as the attribute says.
+    #[arg(long, value_parser = ["1", "2", "4", "8"])]
+    pub unroll: Option<String>,
+    /// How bytes travel: `staged` through rings, or small chunks in `lines` that carry their flags.
+    #[arg(long, value_parser = ["staged", "lines"], default_value = "staged")]
+    pub protocol: String,
+    /// Name lines of the source in the PTX.
+    #[arg(long)]
+    pub line_info: bool,
+    /// Print what ptxas makes of it instead: registers, spills, stack. (`cargo fusewire setup --ptxas` fetches ptxas.)
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// Shows PTX.
-pub fn run(_args: &Args) -> Result<ExitCode, crate::Error> {
-    Err(crate::Error::NotBuilt {
-        command: "ptx",
-        instead: "the PTX of compiled kernels is in the cache's `kernels` folder",
-    })
+pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
+    let kernels = find::kernels(&args.manifest_path)?;
+    let Some(name) = args.kernel.as_ref().filter(|_| !args.list) else {
+        for kernel in kernels.iter().filter(|k| args.kernel.as_ref().is_none_or(|name| k.is(name))) {
+            println!("{}", describe(kernel));
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let kernel = find::one(&kernels, name)?;
+    let model = kernel.model.as_ref().map_err(|refused| crate::Error::Misuse(refused.clone()))?;
+    let entry = entry(model, args)?;
+    let arch = args.arch.clone().unwrap_or_else(|| model.options.archs[0].clone());
+    let target: Arch = arch.parse().map_err(|e| crate::Error::Misuse(format!("{e}")))?;
+    let toolchain = Toolchain::find()?;
+    let options = CompileOptions { arch, line_info: args.line_info || model.options.line_info };
+    let compiled = compile(&toolchain, model, std::slice::from_ref(&entry), &options).map_err(|errors| {
+        let told = errors.placed().into_iter();
+        let told = told
+            .map(|(line, column, what)| format!("{}:{line}:{}: {what}", kernel.file.display(), column + 1));
+        crate::Error::Misuse(told.collect::<Vec<_>>().join("\n"))
+    })?;
+    if !args.explain {
+        print!("{}", compiled.text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report =
+        Ptxas::find()?.check(&compiled.text, target).map_err(|e| crate::Error::Misuse(e.to_string()))?;
+    for k in &report.kernels {
+        println!("{} for {target}", k.name);
+        println!("  registers  {:>6} a thread", k.registers);
+        println!("  shared     {:>6} bytes a block, static", k.shared_bytes);
+        println!("  barriers   {:>6}", k.barriers);
+        println!("  stack      {:>6} bytes a thread", k.stack_bytes);
+        println!("  spills     {:>6} bytes stored, {} loaded", k.spill_stores, k.spill_loads);
+    }
+    for f in &report.functions {
+        println!("  calls      {} ({} bytes of stack)", f.name, f.stack_bytes);
+    }
+    let lines = compiled.text.lines().count();
+    let how = if compiled.from_cache { "from the cache" } else { "compiled" };
+    println!("  PTX        {lines:>6} lines, {how} in {:.2} s", compiled.seconds);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line of `--list`.
+fn describe(kernel: &Kernel) -> String {
+    let place = format!("{}:{}", kernel.file.display(), kernel.line);
+    let model = match &kernel.model {
+        Ok(model) => model,
+        Err(refused) => return format!("{}  {place}\n    refused: {refused}", kernel.path),
+    };
+    let names = |all: &mut dyn Iterator<Item = &str>| all.collect::<Vec<_>>().join(" ");
+    let options = &model.options;
+    let mut text = format!("{}  {place}\n", kernel.path);
+    if let Item::Hooks(_) = &model.item {
+        text += &format!("    schedules   {}\n", names(&mut options.schedules.iter().map(|s| s.name)));
+    } else {
+        text += "    a schedule of its own\n";
+    }
+    text += &format!("    transports  {}\n", names(&mut options.transports.iter().map(|(t, _)| t.name)));
+    if !options.elements.is_empty() {
+        text += &format!("    elements    {}\n", names(&mut options.elements.iter().map(|e| e.0.as_str())));
+    }
+    text + &format!("    archs       {}", names(&mut options.archs.iter().map(String::as_str)))
+}
+
+/// The entry that the command line asks for.
+fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
+    let options = &model.options;
+    let refuse = |why: String| Err(crate::Error::Misuse(why));
+    let transport: Transport = match &args.transport {
+        Some(name) => *named("transport", name, TRANSPORTS, |t| t.name)?,
+        None => match options.transports.iter().find(|(t, _)| t.cuda).or(options.transports.first()) {
+            Some((t, _)) => *t,
+            None => TRANSPORTS[0],
+        },
+    };
+    if !transport.cuda {
+        let gpus: Vec<_> = TRANSPORTS.iter().filter(|t| t.cuda).map(|t| t.name).collect();
+        return refuse(format!(
+            "kernels on `{}` run on CPU threads and have no PTX; name one of {} with `--transport`",
+            transport.name,
+            gpus.join(", ")
+        ));
+    }
+    let schedule: Option<Schedule> = match (&model.item, &args.schedule) {
+        (Item::Schedule(_), None) => None,
+        (Item::Schedule(_), Some(_)) => {
+            return refuse(format!("`{}` is a schedule itself: leave `--schedule` out", model.ident()));
+        }
+        (Item::Hooks(_), Some(name)) => Some(*named("schedule", name, SCHEDULES, |s| s.name)?),
+        (Item::Hooks(_), None) => Some(*options.schedules.first().unwrap_or(&SCHEDULES[0])),
+    };
+    let element = match (&args.element, options.elements.first()) {
+        (None, first) => first.map(|(name, path, _)| (name.clone(), path.clone())),
+        (Some(_), None) => {
+            return refuse(format!(
+                "`{}` is not generic over an element type: leave `--element` out",
+                model.ident()
+            ));
+        }
+        (Some(name), Some(_)) => {
+            let (name, path) = named("element type", name, ELEMENTS, |e| e.0)?;
+            Some(((*name).to_owned(), (*path).to_owned()))
+        }
+    };
+    let own = model.unrolls(element.as_ref().map(|e| e.0.as_str()));
+    let unroll = match (&args.unroll, &model.item) {
+        (Some(_), Item::Schedule(_)) => {
+            return refuse(format!("`{}` is a schedule itself: leave `--unroll` out", model.ident()));
+        }
+        (Some(text), _) => text.parse().unwrap_or(own[0]),
+        (None, _) => own[0],
+    };
+    let protocol = match args.protocol.as_str() {
+        "lines" if transport.direct && schedule.is_some_and(|s| s.lines) => Protocol::Lines,
+        "lines" => {
+            let with: Vec<_> = SCHEDULES.iter().filter(|s| s.lines).map(|s| s.name).collect();
+            return refuse(format!("small chunks travel in lines in {} alone", with.join(", ")));
+        }
+        _ => Protocol::Staged,
+    };
+    Ok(Entry { schedule, transport, element, protocol, unroll, default_variant: unroll == own[0] })
+}
+
+fn named<'a, T>(
+    what: &str,
+    name: &str,
+    all: &'a [T],
+    of: impl Fn(&T) -> &'static str,
+) -> Result<&'a T, crate::Error> {
+    if let Some(found) = all.iter().find(|t| of(t) == name) {
+        return Ok(found);
+    }
+    let names: Vec<_> = all.iter().map(&of).collect();
+    let hint = nearest(name, names.iter().copied())
+        .map(|n| format!(": did you mean `{n}`?"))
+        .unwrap_or_else(|| ".".into());
+    Err(crate::Error::Misuse(format!("there is no {what} `{name}`{hint} There are {}", names.join(", "))))
 }

@@ -72,11 +72,3 @@ fn a_wrong_override_is_named() {
     assert!(!done);
     assert!(err.contains("FUSEWIRE_DEVICE_RUSTC is `/nowhere/rustc`, which cannot be used"), "{err}");
 }
-
-#[test]
-fn what_is_not_built_says_so() {
-    for command in [&["new", "x"][..], &["ptx"]] {
-        let (done, _, err) = run(&mut fusewire(command));
-        assert!(!done && err.contains("not built yet"), "{err}");
-    }
-}

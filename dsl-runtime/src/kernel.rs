@@ -54,8 +54,8 @@ pub trait HookSet: Sized + 'static {
 /// Compiled for schedule `S` on transport `X`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` was not compiled for `{S}` on transport `{X}`",
-    label = "no kernel for this transport",
-    note = "name it in the attribute: `#[comm_kernel(transports(..), schedules(..))]`"
+    label = "there is no kernel for this",
+    note = "name what it is to be compiled for in the attribute: `#[comm_kernel(transports(..), schedules(..), elements(..))]`"
 )]
 pub trait Supports<S, X: Transport>: HookSet {
     /// The variants, the default first.
@@ -179,4 +179,23 @@ pub unsafe fn host_all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: *c
 pub unsafe fn host_sendrecv<O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
     // SAFETY: the caller's contract.
     unsafe { schedule::sendrecv::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+}
+
+/// No transport: nothing is ever compiled for it. Generated code names two of them, so that rustc never takes the one transport in
+/// the attribute for the one that is asked for.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Nowhere<const N: usize> {}
+
+impl<const N: usize> Transport for Nowhere<N> {
+    type Ops = fusewire_transports::ops::ShmOps;
+    const NAME: &'static str = "nowhere";
+
+    fn link(&self) -> &Arc<fusewire_transports::host::Link> {
+        match *self {}
+    }
+
+    fn ops(&self) -> Self::Ops {
+        match *self {}
+    }
 }

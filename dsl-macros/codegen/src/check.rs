@@ -1,9 +1,9 @@
 //! Every rule, all errors at once. Each message gives the rule and the accepted form, at the token that breaks it.
 
 use crate::errors::Errors;
-use crate::model::{Args, Hook, HookModule, Item, Kind, Model, ScheduleFn};
+use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model, ScheduleFn};
+use crate::tables::{ELEMENTS, SCHEDULES};
 use quote::ToTokens;
-use syn::spanned::Spanned;
 use syn::{FnArg, GenericParam, PathArguments, ReturnType, Signature, Type};
 
 const PRODUCE: &str = "pub fn produce(ctx: &Produce, args: &Args) -> W";
@@ -11,21 +11,39 @@ const CONSUME: &str = "pub fn consume(ctx: &Consume, args: &Args, value: W)";
 
 /// Checks the model.
 pub fn check(model: &Model, errors: &mut Errors) {
-    match &model.item {
-        Item::Hooks(module) => hooks(model, module, errors),
-        Item::Schedule(function) => schedule(model, function, errors),
+    if !model.ident().to_string().is_ascii() {
+        errors.at(model.ident(), "a kernel's name becomes a symbol in PTX: ASCII letters, digits and `_`");
     }
-    if let Some(args) = model.args() {
-        fields(args, matches!(model.item, Item::Hooks(_)), errors);
+    match &model.item {
+        Item::Hooks(module) => {
+            hooks(model, module, errors);
+            if let Some(args) = &module.args {
+                fields(args, Some(module), errors);
+            }
+        }
+        Item::Schedule(function) => {
+            schedule(model, function, errors);
+            fields(&function.args, None, errors);
+        }
     }
 }
 
 fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
-    let Some(args) = &module.args else {
-        errors.at(&module.ident, "a hook module needs its arguments: `pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }`");
-        return;
-    };
+    let before = errors.shown();
+    for name in &module.names {
+        let taken =
+            ["Launch", "Hooks"].into_iter().chain(SCHEDULES.iter().map(|s| s.name)).any(|n| name == n);
+        if taken || name.to_string().starts_with("__") {
+            errors.at(
+                name,
+                format!("`{name}` is a name that `#[comm_kernel]` gives in this module; choose another"),
+            );
+        }
+    }
     if let Some(produce) = &module.produce {
+        if let ReturnType::Type(_, ty) = &produce.sig.output {
+            named_wire(ty, PRODUCE, errors);
+        }
         qualifiers(&produce.sig, PRODUCE, errors);
         parameters(&produce.sig, &["Produce", "Args"], PRODUCE, errors);
         if let ReturnType::Default = produce.sig.output {
@@ -47,9 +65,27 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
             );
         }
     }
-    same_wire(module, errors);
-    copies(model, module, args, errors);
-    generics(model, module, args, errors);
+    let wires = [&module.produce, &module.consume].map(|h| h.as_ref().and_then(|h| h.wire.as_ref()));
+    match wires {
+        [Some((sent, _)), Some((taken, _))] if text(sent) == text(taken) => {
+            element(sent, Some(module), errors)
+        }
+        wires => wires.into_iter().flatten().for_each(|(wire, _)| element(wire, Some(module), errors)),
+    }
+    match &module.args {
+        Some(args) if args.named => {
+            generics(model, module, args, errors);
+            if errors.shown() == before {
+                same_wire(module, errors);
+                copies(model, module, args, errors);
+            }
+        }
+        Some(_) => {}
+        None => errors.at(
+            &module.ident,
+            "a hook module needs its arguments: `pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }`",
+        ),
+    }
 }
 
 fn qualifiers(sig: &Signature, form: &str, errors: &mut Errors) {
@@ -61,7 +97,10 @@ fn qualifiers(sig: &Signature, form: &str, errors: &mut Errors) {
         errors.at(t, format!("`{name}` cannot be `const`: `{form}`"));
     }
     if matches!(sig.safety, syn::Safety::Unsafe(_)) {
-        errors.at(&sig.safety, format!("`{name}` must be safe to call for every element: `{form}`; put `unsafe` blocks inside where needed"));
+        errors.at(
+            &sig.safety,
+            format!("`{name}` must be a safe function: `{form}`; put `unsafe` blocks inside where needed"),
+        );
     }
     if let Some(abi) = &sig.abi {
         errors.at(abi, format!("`{name}` is an ordinary Rust function: `{form}`"));
@@ -76,6 +115,12 @@ fn behind_ref(ty: &Type) -> Option<String> {
     let Type::Reference(r) = ty else { return None };
     let Type::Path(p) = &*r.elem else { return None };
     (r.mutability.is_none()).then(|| p.path.segments.last().map(|s| s.ident.to_string())).flatten()
+}
+
+fn named_wire(ty: &Type, form: &str, errors: &mut Errors) {
+    if let Type::ImplTrait(t) = ty {
+        errors.at(t, format!("the wire type must be named: `{form}` with an element type or `Pack` of one"));
+    }
 }
 
 fn parameters(sig: &Signature, wanted: &[&str], form: &str, errors: &mut Errors) {
@@ -107,13 +152,73 @@ fn parameters(sig: &Signature, wanted: &[&str], form: &str, errors: &mut Errors)
     }
 }
 
+/// Tokens as people write them.
 fn text(t: &impl ToTokens) -> String {
-    t.to_token_stream().to_string()
+    let mut text = t.to_token_stream().to_string();
+    for (spaced, written) in
+        [(" < ", "<"), (" >", ">"), (" :: ", "::"), ("& ", "&"), (" ;", ";"), (" ,", ","), ("< ", "<")]
+    {
+        text = text.replace(spaced, written);
+    }
+    text
+}
+
+const ELEMENT_TYPES: &str = "Element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2";
+const ARGUMENTS: &str =
+    "accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool` and arrays of them";
+
+/// What is certainly no element is refused here, in one message; names that only rustc can resolve are left to its trait solver.
+fn element(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
+    let instead = match ty {
+        Type::Path(p) => {
+            let Some(last) = p.path.segments.last() else { return };
+            let own = |i: &proc_macro2::Ident| module.is_some_and(|m| m.types.contains(i));
+            match (last.ident.to_string().as_str(), &last.arguments) {
+                ("Pack", _) => "; a pack stands for its elements",
+                (_, PathArguments::AngleBracketed(_)) => "",
+                ("bool", _) => "; use `u8`",
+                ("usize", _) => "; use `u64` or `u32`",
+                ("isize", _) => "; use `i64` or `i32`",
+                ("char" | "str" | "String" | "u128" | "i128", _) => "",
+                _ if p.path.get_ident().is_some_and(own) => "; pass or send its fields one by one",
+                _ => return,
+            }
+        }
+        Type::Tuple(t) if t.elems.is_empty() => "",
+        Type::Tuple(_) => "; pass a slice for each part, or send a part at a time",
+        Type::Array(_) => "; pass its elements, or use `Pack`",
+        Type::Reference(_) | Type::Slice(_) | Type::Ptr(_) => "",
+        _ => return,
+    };
+    errors.at(
+        ty,
+        format!("`{}` cannot stand in a slice or cross the wire{instead}. {ELEMENT_TYPES}", text(ty)),
+    );
+}
+
+/// Sums need an atomic addition.
+fn sum(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
+    let name = text(ty);
+    let generic = module
+        .and_then(|m| m.args.as_ref())
+        .is_some_and(|a| a.generics.type_params().any(|t| t.ident == name));
+    let known = ELEMENTS.iter().any(|e| e.0 == name);
+    if generic || known && !["u32", "u64", "f32", "f64"].contains(&name.as_str()) {
+        errors.at(
+            ty,
+            format!(
+                "there is no atomic addition for `{name}`: `Accumulate` is of `u32`, `u64`, `f32` or `f64`"
+            ),
+        );
+    }
 }
 
 fn same_wire(module: &HookModule, errors: &mut Errors) {
     let of = |h: &Option<Hook>| h.as_ref().and_then(|h| h.wire.clone());
     let (Some(sent), Some(taken)) = (of(&module.produce), of(&module.consume)) else { return };
+    if [&sent.0, &taken.0].iter().any(|w| matches!(w, Type::ImplTrait(_))) {
+        return;
+    }
     if text(&sent.0) != text(&taken.0) {
         let (s, t) = (text(&sent.0), text(&taken.0));
         errors.at(&taken.0, format!("`produce` puts `{s}` on the wire, but `consume` takes `{t}`: both ends must name the same wire type"));
@@ -148,89 +253,122 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
 }
 
 fn generics(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) {
-    let given = !model.options.elements.is_empty();
-    let types = |g: &syn::Generics| g.type_params().map(|t| t.ident.to_string()).collect::<Vec<_>>();
-    for (what, generics) in [
-        ("Args", Some(&args.generics)),
-        ("produce", module.produce.as_ref().map(|h| &h.sig.generics)),
-        ("consume", module.consume.as_ref().map(|h| &h.sig.generics)),
-    ] {
-        let Some(generics) = generics else { continue };
-        if let Some(c) = generics.const_params().next() {
+    let hook = |name, hook: &'_ Option<Hook>| {
+        hook.as_ref().map(|h| (name, h.sig.ident.span(), h.sig.generics.clone()))
+    };
+    let all = [
+        Some(("Args", args.span, args.generics.clone())),
+        hook("produce", &module.produce),
+        hook("consume", &module.consume),
+    ];
+    for (what, _, generics) in all.iter().flatten() {
+        for c in generics.const_params() {
             errors.at(
                 c,
                 format!("`{what}` cannot have const parameters; pass the number as a field of `Args`"),
             );
         }
-        match (given, types(generics).as_slice()) {
-            (true, [_]) | (false, []) => {}
-            (true, _) => errors.span(
-                generics.span(),
-                format!("with `elements(..)`, `{what}` has one type parameter: `Args<'a, T>` and `fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T`"),
-            ),
-            (false, _) => errors.at(
-                generics.type_params().next(),
+    }
+    let form = "`pub struct Args<'a, T>` and `fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T`";
+    let Some((_, _, first)) = model.options.elements.first() else {
+        let generic = all.iter().flatten().find_map(|(what, _, g)| Some((what, g.type_params().next()?)));
+        if let Some((what, param)) = generic {
+            errors.at(
+                param,
                 format!("a generic `{what}` needs the types it is compiled for: `#[comm_kernel(elements(f32, Bf16))]`"),
-            ),
+            );
+        }
+        return;
+    };
+    for (what, _, generics) in all.iter().flatten() {
+        let floats = generics.type_params().flat_map(|t| &t.bounds).any(|b| text(b) == "Float");
+        for (element, path, span) in model.options.elements.iter().filter(|_| floats) {
+            let float = path.contains("::") || element.starts_with('f');
+            if !float {
+                errors.span(*span, format!("`{element}` is not a floating-point element, and `{what}` asks for `T: Float`: name f32, f64, F16, Bf16, F8E4M3 or F8E5M2"));
+            }
         }
     }
-    let params: Vec<String> = [
-        Some(&args.generics),
-        module.produce.as_ref().map(|h| &h.sig.generics),
-        module.consume.as_ref().map(|h| &h.sig.generics),
-    ]
-    .into_iter()
-    .flatten()
-    .flat_map(types)
-    .collect();
-    if given && params.windows(2).any(|w| w[0] != w[1]) {
-        errors.span(
-            args.span,
-            "`Args`, `produce` and `consume` must give their type parameter the same name, such as `T`",
-        );
+    let mut name: Option<String> = None;
+    for (what, span, generics) in all.iter().flatten() {
+        let types: Vec<_> = generics.type_params().map(|t| t.ident.to_string()).collect();
+        match types.as_slice() {
+            [one] if name.get_or_insert_with(|| one.clone()) == one => {}
+            [one] => {
+                let known = name.clone().unwrap_or_default();
+                errors.span(
+                    generics.type_params().next().map_or(*span, |t| t.ident.span()),
+                    format!("`{what}` names the element type `{one}`, and `Args` names it `{known}`: give it one name in all three"),
+                );
+            }
+            [] if *what == "Args" => {
+                errors.span(
+                    *first,
+                    format!("`elements(..)` is for a module that is generic over its element type: {form}; or leave it out"),
+                );
+                return;
+            }
+            _ => errors.span(*span, format!("with `elements(..)`, `{what}` has one type parameter: {form}")),
+        }
     }
 }
 
-fn fields(args: &Args, needs_lifetime: bool, errors: &mut Errors) {
-    if needs_lifetime && args.generics.lifetimes().count() > 1 {
+fn fields(args: &Args, module: Option<&HookModule>, errors: &mut Errors) {
+    if module.is_some() && args.generics.lifetimes().count() > 1 {
         errors.at(
             args.generics.lifetimes().nth(1),
             "`Args` has at most one lifetime, the launch's: `pub struct Args<'a>`",
         );
     }
     for field in &args.fields {
-        match &field.ty {
-            Type::Reference(r) if r.mutability.is_some() => errors.at(
-                &field.ty,
-                format!("thousands of threads hold `Args` at once, so `{}` cannot be `&mut`; use `Out<'a, T>` for results, `Accumulate<'a, T>` for sums", field.ident),
-            ),
-            Type::Reference(r) if matches!(field.kind, Kind::Plain) => {
-                let what = text(&r.elem);
-                errors.at(&field.ty, format!("`&{what}` cannot cross to the device; accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers by value"));
-            }
-            Type::Ptr(_) => errors.at(&field.ty, "raw pointers cannot cross to the device; pass `&'a [T]`, `Out<'a, T>` or `Accumulate<'a, T>`"),
-            Type::Slice(_) | Type::TraitObject(_) | Type::ImplTrait(_) | Type::Tuple(_) => errors.at(
-                &field.ty,
-                format!("`{}` cannot be a kernel argument; accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool` and arrays of them", text(&field.ty)),
-            ),
-            Type::Path(p) => {
-                let last = p.path.segments.last();
-                let owned = last.filter(|s| ["Vec", "String", "Box", "Rc", "Arc", "HashMap", "Option"].iter().any(|n| s.ident == n));
-                if let Some(segment) = owned {
-                    errors.at(&field.ty, format!("`{}` does not exist on the device; accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool` and arrays of them", segment.ident));
-                }
-                let output = last.filter(|s| s.ident == "Out" || s.ident == "Accumulate");
-                if let Some(segment) = output
-                    && matches!(segment.arguments, PathArguments::None)
-                {
-                    errors.at(&field.ty, format!("`{0}` needs its element type: `{0}<'a, f32>`", segment.ident));
-                }
-            }
-            _ => {}
+        if let Some(ty) = field.kind.element() {
+            element(ty, module, errors);
+        }
+        if let Kind::Accumulate(ty) = &field.kind {
+            sum(ty, module, errors);
+        }
+        if let Some(message) = refused(field, module) {
+            errors.at(&field.ty, message);
         }
         if field.ident.to_string().starts_with("__") {
             errors.at(&field.ident, "names that begin with `__` are taken; choose another");
         }
+    }
+}
+
+/// What certainly cannot be an argument, in one message; the rest is left to rustc's trait solver.
+fn refused(field: &Field, module: Option<&HookModule>) -> Option<String> {
+    match &field.ty {
+        Type::Reference(r) if r.mutability.is_some() => Some(format!(
+            "thousands of threads hold `Args` at once, so `{}` cannot be `&mut`; use `Out<'a, T>` for results, `Accumulate<'a, T>` for sums",
+            field.ident
+        )),
+        Type::Reference(r) if matches!(field.kind, Kind::Plain) => {
+            Some(format!("`&{}` cannot cross to the device; {ARGUMENTS}", text(&r.elem)))
+        }
+        Type::Ptr(_) => Some(format!("raw pointers cannot cross to the device; {ARGUMENTS}")),
+        Type::Slice(_) | Type::TraitObject(_) | Type::ImplTrait(_) | Type::Tuple(_) | Type::FnPtr(_) => {
+            Some(format!("`{}` cannot be a kernel argument; {ARGUMENTS}", text(&field.ty)))
+        }
+        Type::Path(p) => {
+            let last = p.path.segments.last()?;
+            let is = |names: &[&str]| names.iter().any(|n| last.ident == n);
+            if is(&["Vec", "String", "Box", "Rc", "Arc", "HashMap"]) {
+                return Some(format!("`{}` does not exist on the device; {ARGUMENTS}", last.ident));
+            }
+            if p.path.get_ident().is_some_and(|i| module.is_some_and(|m| m.types.contains(i))) {
+                return Some(format!(
+                    "`{}` cannot be a kernel argument: pass its fields one by one; {ARGUMENTS}",
+                    last.ident
+                ));
+            }
+            if is(&["char", "u128", "i128", "Option", "Result"]) {
+                return Some(format!("`{}` cannot be a kernel argument; {ARGUMENTS}", text(&field.ty)));
+            }
+            let bare = is(&["Out", "Accumulate"]) && field.kind.element().is_none();
+            bare.then(|| format!("`{0}` needs its element type: `{0}<'a, f32>`", last.ident))
+        }
+        _ => None,
     }
 }
 
@@ -244,9 +382,13 @@ fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
             "`elements` is for hook modules; a schedule function names its types",
         );
     }
+    for (name, span) in model.options.given.iter().filter(|(name, _)| name == "schedules" || name == "unroll")
+    {
+        errors.span(*span, format!("`{name}` is for hook modules; this function is the schedule"));
+    }
     let types: Vec<_> = sig.generics.type_params().collect();
     let param = match types.as_slice() {
-        [one] if !one.bounds.is_empty() => Some(one.ident.to_string()),
+        [one] if !one.bounds.is_empty() || sig.generics.where_clause.is_some() => Some(one.ident.to_string()),
         _ => {
             let at = if sig.generics.params.is_empty() {
                 sig.ident.to_token_stream()
@@ -271,7 +413,8 @@ fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
         Some(other) => errors.at(other, format!("the first parameter is the running kernel: `{form}`")),
         None => errors.at(&sig.ident, format!("the first parameter is the running kernel: `{form}`")),
     }
-    let flows = matches!(&sig.output, ReturnType::Type(_, ty) if text(ty).ends_with("Flow"));
+    let flows = matches!(&sig.output, ReturnType::Type(_, ty)
+        if matches!(&**ty, Type::Path(p) if p.path.segments.last().is_some_and(|s| s.ident == "Flow")));
     if !flows {
         let at = match &sig.output {
             ReturnType::Type(_, ty) => ty.to_token_stream(),

@@ -6,6 +6,7 @@ use crate::generate::device_source;
 use crate::model::{Entry, Model};
 use fusewire_toolchain::{Arch, CompileError, Library, Rlib, Target, Toolchain, Unit};
 use std::path::Path;
+use syn::ext::IdentExt;
 
 /// PTX for one architecture (and one element type of a generic module).
 #[derive(Clone, Debug)]
@@ -70,6 +71,15 @@ fn libraries(
     Ok(build(&transports)?.map(|t| (device, t)))
 }
 
+fn unit_name(model: &Model) -> String {
+    format!("{}_kernels", model.ident().unraw())
+}
+
+/// What the device compiler calls a text that is of no file.
+pub(crate) fn unit_file(model: &Model) -> String {
+    format!("{}.rs", unit_name(model))
+}
+
 /// Compiles the given entries of a kernel.
 ///
 /// # Errors
@@ -93,7 +103,7 @@ pub fn compile(
     let result = libraries(toolchain, &target, false).and_then(|libraries| {
         let Some((device, transports)) = libraries else { unreachable!("built when it was not there") };
         let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
-        let name = format!("{}_kernels", model.ident());
+        let name = unit_name(model);
         let mut unit = Unit::new(&name, &text.text, &target);
         unit.externs = &externs;
         unit.file = text.file.as_deref();
@@ -187,7 +197,7 @@ pub fn cached(model: &Model) -> Vec<Image> {
         let Ok(Some((device, transports))) = libraries(&toolchain, &target, true) else { continue };
         let text = device_source(model, &entries);
         let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
-        let name = format!("{}_kernels", model.ident());
+        let name = unit_name(model);
         let mut unit = Unit::new(&name, &text.text, &target);
         unit.externs = &externs;
         unit.file = text.file.as_deref();
@@ -196,39 +206,4 @@ pub fn cached(model: &Model) -> Vec<Image> {
         }
     }
     images
-}
-
-/// Every `#[comm_kernel]` item in a source file: attribute and item tokens.
-///
-/// # Errors
-/// If the text is not Rust.
-pub fn kernels_in(text: &str) -> syn::Result<Vec<(proc_macro2::TokenStream, proc_macro2::TokenStream)>> {
-    let file = syn::parse_file(text)?;
-    let mut found = Vec::new();
-    collect(file.items, &mut found);
-    Ok(found)
-}
-
-fn collect(items: Vec<syn::Item>, found: &mut Vec<(proc_macro2::TokenStream, proc_macro2::TokenStream)>) {
-    use quote::ToTokens;
-    for mut item in items {
-        let attrs = match &mut item {
-            syn::Item::Mod(m) => &mut m.attrs,
-            syn::Item::Fn(f) => &mut f.attrs,
-            _ => continue,
-        };
-        let is_ours = |a: &syn::Attribute| a.path().segments.last().is_some_and(|s| s.ident == "comm_kernel");
-        if let Some(at) = attrs.iter().position(is_ours) {
-            let attribute = attrs.remove(at);
-            let tokens = match attribute.meta {
-                syn::Meta::List(list) => list.tokens,
-                _ => proc_macro2::TokenStream::new(),
-            };
-            found.push((tokens, item.into_token_stream()));
-        } else if let syn::Item::Mod(m) = item
-            && let Some((_, inner)) = m.content
-        {
-            collect(inner, found);
-        }
-    }
 }

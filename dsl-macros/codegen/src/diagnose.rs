@@ -2,8 +2,8 @@
 
 use crate::errors::Errors;
 use crate::model::Model;
-use crate::source::{Text, span_at};
-use fusewire_toolchain::{CompileError, Diagnostic, Level};
+use crate::source::{Text, bare};
+use fusewire_toolchain::{CompileError, DiagSpan, Diagnostic, Level};
 
 /// What does not exist on a device, and what to use instead.
 const MISSING: &[(&str, &str)] = &[
@@ -20,6 +20,10 @@ const MISSING: &[(&str, &str)] = &[
     ("HashMap", "there is no heap on the device: use fixed arrays, or pass a slice in `Args`"),
     ("super", "on the device a hook module stands alone: move what it needs into the module"),
 ];
+
+/// Methods of floats that `std` has and `core` does not.
+const FLOAT_METHODS: &str = "acos acosh asin asinh atan atan2 atanh cbrt cos cosh exp exp2 exp_m1 hypot ln ln_1p log log10 log2 powf \
+    powi sin sin_cos sinh sqrt tan tanh ceil floor fract mul_add round round_ties_even trunc div_euclid rem_euclid abs_sub";
 
 /// Turns a compile error into errors at the user's tokens.
 pub fn report(error: &CompileError, text: &Text, model: &Model, errors: &mut Errors) {
@@ -48,25 +52,71 @@ fn one(
     errors: &mut Errors,
     told: &mut Vec<(usize, usize, String)>,
 ) {
-    let Some(place) = d.primary() else { return };
-    let (line, column) = text.user_place(place.line, place.column);
-    let key = (line, column, d.message.clone());
+    let shown =
+        text.file.as_ref().map_or_else(|| crate::device::unit_file(model), |f| f.display().to_string());
+    let Some(place) = d.primary_in(&shown).or(d.primary()) else { return };
+    let key = (place.line, place.column, d.message.clone());
     if told.contains(&key) {
         return;
     }
     told.push(key);
     let mut message = format!("not on the device: {}", d.message);
-    let missing = MISSING.iter().find(|(name, _)| {
-        let quoted = format!("`{name}`");
-        d.message.contains(&quoted) || place.label.as_ref().is_some_and(|l| l.contains(&quoted))
-    });
-    if let Some((_, advice)) = missing {
+    let unresolved =
+        matches!(d.code.as_deref(), Some("E0433" | "E0432" | "E0425" | "E0412" | "E0405" | "E0463"))
+            || d.message.starts_with("cannot find macro");
+    let name = quoted(&d.message);
+    if let Some((_, advice)) = missing(d, place).filter(|_| unresolved) {
         message += &format!("\n{advice}");
-    } else if matches!(d.code.as_deref(), Some("E0433" | "E0432" | "E0425" | "E0412" | "E0405" | "E0463")) {
+    } else if unresolved {
         message += "\na hook sees `core`, fusewire's device prelude and what stands in its own module: move it there, or pass its value in `Args`";
     } else if let Some(label) = &place.label {
         message += &format!("\n{label}");
     }
-    let span = if text.faithful { span_at(&model.tokens, line, column) } else { None };
-    errors.span(span.unwrap_or(model.options.span), message);
+    let span = text.span_at(&bare(&model.tokens), place.line, place.column).unwrap_or(model.options.span);
+    let device_only = match d.code.as_deref() {
+        _ if missing(d, place).is_some() && unresolved => true,
+        Some("E0463") => true,
+        Some("E0433" | "E0432") => name.is_some_and(|n| {
+            let first = n.split("::").next().unwrap_or(n);
+            ["super", "crate", "self"].contains(&first) || text.host_may_know(first) || depends_on(first)
+        }),
+        _ if unresolved => {
+            let elsewhere = ["in module", "in the crate root", "in crate"];
+            elsewhere
+                .iter()
+                .any(|e| d.message.contains(e) || place.label.as_ref().is_some_and(|l| l.contains(e)))
+                || name.is_some_and(|n| text.host_may_know(n))
+        }
+        Some("E0599" | "E0658") if name.is_some_and(|n| FLOAT_METHODS.split_whitespace().any(|m| m == n)) => {
+            message +=
+                "\n`core` has no such function: write it with the operators, or pass a table in `Args`";
+            true
+        }
+        _ => false,
+    };
+    // Of anything else the host's compiler will say the same, at the same place and in its own words.
+    if device_only { errors.span(span, message) } else { errors.defer(span, message) }
 }
+
+/// Whether the package that is being compiled may know a crate by this name.
+fn depends_on(name: &str) -> bool {
+    let manifest =
+        std::env::var_os("CARGO_MANIFEST_DIR").map(|folder| std::path::Path::new(&folder).join("Cargo.toml"));
+    let text = manifest.and_then(|path| std::fs::read_to_string(path).ok());
+    text.is_none_or(|text| text.contains(name) || text.contains(&name.replace('_', "-")))
+}
+
+fn missing(d: &Diagnostic, place: &DiagSpan) -> Option<&'static (&'static str, &'static str)> {
+    MISSING.iter().find(|(name, _)| {
+        let quoted = format!("`{name}`");
+        d.message.contains(&quoted) || place.label.as_ref().is_some_and(|l| l.contains(&quoted))
+    })
+}
+
+/// The first name in backticks.
+fn quoted(message: &str) -> Option<&str> {
+    message.split('`').nth(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,14 @@
 //! All errors at once, each at the user's own tokens.
 
 use proc_macro2::{Span, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens, quote, quote_spanned};
 
 /// Collects errors; nothing stops at the first.
 #[derive(Debug, Default)]
-pub struct Errors(Option<syn::Error>);
+pub struct Errors {
+    found: Option<syn::Error>,
+    deferred: Vec<(Span, String)>,
+}
 
 impl Errors {
     /// Adds an error at `at`. Word it as the rule, then the accepted form.
@@ -20,7 +23,7 @@ impl Errors {
 
     /// Adds an error.
     pub fn push(&mut self, error: syn::Error) {
-        match &mut self.0 {
+        match &mut self.found {
             Some(all) => all.combine(error),
             none => *none = Some(error),
         }
@@ -31,18 +34,59 @@ impl Errors {
         result.map_err(|error| self.push(error)).ok()
     }
 
+    /// Adds an error that is to be seen only if the compiler of the host finds none: it would say the same in its own words.
+    pub fn defer(&mut self, span: Span, message: impl std::fmt::Display) {
+        self.deferred.push((span, message.to_string()));
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.found.is_none() && self.deferred.is_empty()
     }
 
-    /// The messages, in order.
+    /// The messages, in order; deferred ones last.
     pub fn messages(&self) -> Vec<String> {
-        self.0.iter().flat_map(|all| all.clone()).map(|e| e.to_string()).collect()
+        let found = self.found.iter().flat_map(|all| all.clone()).map(|e| e.to_string());
+        found.chain(self.deferred.iter().map(|(_, message)| message.clone())).collect()
     }
 
-    /// `compile_error!`s.
+    /// How many are shown whatever the host's compiler finds.
+    pub fn shown(&self) -> usize {
+        self.found.iter().flat_map(|all| all.clone()).count()
+    }
+
+    /// The messages with line and column, as far as spans have them.
+    pub fn placed(&self) -> Vec<(usize, usize, String)> {
+        let found = self.found.iter().flat_map(|all| all.clone()).map(|e| (e.span(), e.to_string()));
+        let place = |(span, message): (Span, String)| (span.start().line, span.start().column, message);
+        found.chain(self.deferred.iter().cloned()).map(place).collect()
+    }
+
+    /// `compile_error!`s, and the deferred errors as lints: those run when nothing else is wrong.
     pub fn to_compile_errors(&self) -> TokenStream {
-        self.0.as_ref().map(syn::Error::to_compile_error).unwrap_or_default()
+        let mut tokens = self.found.as_ref().map(syn::Error::to_compile_error).unwrap_or_default();
+        for (span, message) in &self.deferred {
+            let name = quote_spanned!(*span=> kernel_that_the_device_compiler_refuses);
+            tokens.extend(quote! {
+                const _: () = {
+                    #[allow(non_camel_case_types)]
+                    #[must_use = #message]
+                    struct kernel_that_the_device_compiler_refuses;
+                    #[allow(dead_code, path_statements)]
+                    #[deny(unused_must_use)]
+                    fn report() {
+                        #name;
+                    }
+                };
+            });
+        }
+        tokens
+    }
+
+    /// The first error inside a type, and `compile_error!`s of the others. Of what is of such a type rustc does not complain again.
+    pub fn to_type_and_items(&self) -> (TokenStream, TokenStream) {
+        let mut all = self.found.clone().into_iter().flatten();
+        let first = all.next().map(|e| e.to_compile_error());
+        (quote!([(); #first]), all.map(|e| e.to_compile_error()).collect())
     }
 }

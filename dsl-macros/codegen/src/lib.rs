@@ -14,17 +14,19 @@ mod check;
 mod device;
 mod diagnose;
 mod errors;
+mod find;
 mod generate;
 mod model;
 mod source;
 mod syntax;
 mod tables;
 
-pub use device::{CompileOptions, Compiled, compile, kernels_in};
+pub use device::{CompileOptions, Compiled, compile};
 pub use errors::Errors;
+pub use find::{Found, find_kernels};
 pub use generate::device_source;
-pub use model::{Entry, Model};
-pub use tables::{Protocol, Schedule, Transport};
+pub use model::{Entry, Item, Model, SourceFile};
+pub use tables::{ARCHS, ELEMENTS, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -50,14 +52,20 @@ pub fn analyse(attribute: TokenStream, item: TokenStream) -> (Option<Model>, Err
     (model, errors)
 }
 
+/// As [`analyse`], of tokens that were parsed from a whole file by [`find_kernels`]: PTX and errors then name its lines.
+pub fn analyse_in(file: SourceFile, attribute: TokenStream, item: TokenStream) -> (Option<Model>, Errors) {
+    let (model, errors) = analyse(attribute, item);
+    (model.map(|model| Model { file: Some(file), ..model }), errors)
+}
+
 /// Expands `#[comm_kernel(attribute)] item`.
 ///
 /// With errors, the user's item stays (without the attribute's help), so that editors go on working and no error cascades.
 pub fn expand(attribute: TokenStream, item: TokenStream, mode: Mode) -> TokenStream {
     let (model, errors) = analyse(attribute, item.clone());
-    let Some(model) = model.filter(|_| errors.is_empty()) else {
-        let (errors, item) = (errors.to_compile_errors(), generate::fallback(item));
-        return quote!(#errors #item);
+    let model = match model {
+        Some(model) if errors.is_empty() => model,
+        model => return generate::fallback(model.as_ref(), item, &errors, mode == Mode::Editor),
     };
     let images = match mode {
         Mode::CheckOnly => Ok(Vec::new()),

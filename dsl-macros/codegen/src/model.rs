@@ -1,7 +1,9 @@
 //! What a kernel is, once parsed.
 
-use crate::tables::{Protocol, Schedule, Transport};
+use crate::tables::{ELEMENTS, Protocol, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
+use std::path::PathBuf;
+use syn::ext::IdentExt;
 use syn::{Generics, Path, Type, Visibility};
 
 /// A `#[comm_kernel]` item.
@@ -13,6 +15,19 @@ pub struct Model {
     pub item: Item,
     /// The item as written, without the attribute.
     pub tokens: TokenStream,
+    /// Errors that were found in the attribute.
+    pub attribute_errors: usize,
+    /// The file that the tokens' lines and columns are of, where they were not read by the compiler.
+    pub file: Option<SourceFile>,
+}
+
+/// A file that was read and parsed outside the compiler.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
 }
 
 /// The two forms.
@@ -39,6 +54,8 @@ pub struct Options {
     pub unroll: Vec<u32>,
     /// Whether the PTX names lines of the source.
     pub line_info: bool,
+    /// Names of the options that were given, where they were.
+    pub given: Vec<(String, Span)>,
     /// Path of the `fusewire` crate.
     pub krate: Path,
     /// The word `comm_kernel` has no span here; errors about the whole attribute go to its first token.
@@ -64,6 +81,14 @@ pub struct HookModule {
     pub consume: Option<Hook>,
     /// Other functions: inlined too.
     pub fns: Vec<Span>,
+    /// The contents with `#[inline(always)]` on each function.
+    pub inlined: TokenStream,
+    /// `Clone` and `Copy` where they are implemented for `Args` by hand.
+    pub copies: Vec<&'static str>,
+    /// Names of its structs, enums and unions but `Args`.
+    pub types: Vec<Ident>,
+    /// Names of all items but the hooks and `Args`.
+    pub names: Vec<Ident>,
 }
 
 /// The arguments of hooks, or of a schedule function.
@@ -73,6 +98,10 @@ pub struct Args {
     pub span: Span,
     /// Its generics.
     pub generics: Generics,
+    /// Whether the fields have names; an error was reported where not.
+    pub named: bool,
+    /// The traits of `Clone` and `Copy` that it has already.
+    pub has: Vec<&'static str>,
     /// Its fields in order.
     pub fields: Vec<Field>,
 }
@@ -183,14 +212,23 @@ impl Model {
         })
     }
 
-    /// Packs in flight of each variant; the first is the default.
-    pub fn unrolls(&self) -> Vec<u32> {
+    /// Packs in flight of each variant, the default first; `element` is that of a generic module.
+    ///
+    /// By pack many are in flight. By element each is many loads of its own: of narrow wire types one pack is as many as registers hold.
+    pub fn unrolls(&self, element: Option<&str>) -> Vec<u32> {
         if !self.options.unroll.is_empty() {
             return self.options.unroll.clone();
         }
         let Item::Hooks(m) = &self.item else { return vec![2] };
         let by_pack = |h: &Option<Hook>| h.as_ref().is_none_or(|h| h.wire.as_ref().is_some_and(|w| w.1));
-        vec![if by_pack(&m.produce) && by_pack(&m.consume) { 8 } else { 2 }]
+        if by_pack(&m.produce) && by_pack(&m.consume) {
+            return vec![8];
+        }
+        let wire = self.wire().map(|(w, _)| quote::quote!(#w).to_string()).unwrap_or_default();
+        let named = |name: &str| ELEMENTS.iter().any(|e| e.0 == name);
+        let wire = if named(&wire) { Some(wire.as_str()) } else { element };
+        let narrow = wire.is_some_and(|w| ["8", "16", "F8E4M3", "F8E5M2"].iter().any(|n| w.ends_with(n)));
+        vec![if narrow { 1 } else { 2 }]
     }
 
     /// Every entry asked for, on every transport.
@@ -215,11 +253,12 @@ impl Model {
                         unroll,
                         default_variant,
                     };
-                    for (k, unroll) in self.unrolls().into_iter().enumerate() {
-                        entries.push(entry(Protocol::Staged, unroll, k == 0));
+                    let unrolls = self.unrolls(element.as_ref().map(|e| e.0.as_str()));
+                    for (k, unroll) in unrolls.iter().enumerate() {
+                        entries.push(entry(Protocol::Staged, *unroll, k == 0));
                     }
                     if transport.direct && schedule.is_some_and(|s| s.lines) {
-                        entries.push(entry(Protocol::Lines, self.unrolls()[0], true));
+                        entries.push(entry(Protocol::Lines, unrolls[0], true));
                     }
                 }
             }
@@ -238,9 +277,7 @@ impl Entry {
 
     /// The entry's symbol in PTX.
     pub fn symbol(&self, item: &Ident) -> String {
-        let schedule = self.schedule.map_or("custom", |s| s.name);
-        let lines = if self.protocol == Protocol::Lines { "_lines" } else { "" };
-        let mut symbol = format!("{item}__{schedule}{lines}__{}", self.transport.label);
+        let mut symbol = format!("{}__{}__{}", item.unraw(), self.function(), self.transport.label);
         if let Some((name, _)) = &self.element {
             symbol += "__";
             symbol += name;

@@ -1,5 +1,6 @@
 //! The user's text at the user's lines, with a record of every insertion, so that a place in device text leads back.
 
+use crate::model::SourceFile;
 use proc_macro2::{LineColumn, Span, TokenStream, TokenTree};
 use std::path::PathBuf;
 
@@ -10,9 +11,15 @@ pub struct Text {
     pub text: String,
     /// The file, if the text is of one.
     pub file: Option<PathBuf>,
-    /// Whether lines and columns mean something.
-    pub faithful: bool,
-    insertions: Vec<Insertion>,
+    origin: Origin,
+}
+
+#[derive(Debug, Clone)]
+enum Origin {
+    /// The text has the file's lines.
+    File { outside: String, insertions: Vec<Insertion> },
+    /// The text, after one line, is the printed item.
+    Printed { item: String, tokens: TokenStream },
 }
 
 #[derive(Debug, Clone)]
@@ -23,23 +30,46 @@ struct Insertion {
     chars: usize,
 }
 
+/// What a device text is made of.
+pub struct Parts<'a> {
+    /// The item, without outer attributes.
+    pub item: &'a TokenStream,
+    /// The same with `#[inline(always)]` on its functions: printed where the file cannot be had.
+    pub inlined: &'a TokenStream,
+    /// Where `#[inline(always)]` goes in the file.
+    pub inline: &'a [Span],
+    /// What goes before the closing brace of a module.
+    pub tail: Option<&'a str>,
+    /// Crate attributes.
+    pub header: &'a str,
+    /// The file of the tokens, where the compiler does not know it.
+    pub file: Option<&'a SourceFile>,
+}
+
 impl Text {
-    /// The text of `tokens`, with `#[inline(always)]` before each of `inline` and `tail` before the closing brace of a module.
-    pub fn of(tokens: &TokenStream, inline: &[Span], tail: Option<&str>, header: &str) -> Text {
-        let tokens = &without_attributes(tokens);
-        Self::from_file(tokens, inline, tail, header).unwrap_or_else(|| Self::printed(tokens, tail, header))
+    /// The text of an item: the file's own where that can be had, else printed.
+    pub fn of(parts: &Parts<'_>) -> Text {
+        Self::from_file(parts).unwrap_or_else(|| Self::printed(parts))
     }
 
-    fn from_file(tokens: &TokenStream, inline: &[Span], tail: Option<&str>, header: &str) -> Option<Text> {
+    fn from_file(parts: &Parts<'_>) -> Option<Text> {
+        let &Parts { item: tokens, inline, tail, header, .. } = parts;
         let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
         let (first, last) = (trees.first()?.span(), trees.last()?.span());
-        let file = first.local_file()?;
-        let content = std::fs::read_to_string(&file).ok()?;
+        let (file, content) = match parts.file {
+            Some(file) => (file.path.clone(), file.text.clone()),
+            None => {
+                let path = first.local_file()?;
+                let text = std::fs::read_to_string(&path).ok()?;
+                (path, text)
+            }
+        };
         let (start, end) = (first.start(), last.end());
         if start.line == 0 || (start.line, start.column) >= (end.line, end.column) {
             return None;
         }
-        let lines: Vec<&str> = content.lines().collect();
+        // The compiler does not count a byte order mark.
+        let lines: Vec<&str> = content.strip_prefix('\u{feff}').unwrap_or(&content).lines().collect();
         if end.line > lines.len() {
             return None;
         }
@@ -83,15 +113,21 @@ impl Text {
             }
             text.extend(&chars[at..to]);
         }
-        Some(Text { text, file: Some(file), faithful: true, insertions })
+        let outside = lines[..start.line - 1]
+            .iter()
+            .chain(&lines[end.line..])
+            .fold(String::new(), |text, l| text + l + "\n");
+        Some(Text { text, file: Some(file), origin: Origin::File { outside, insertions } })
     }
 
-    fn printed(tokens: &TokenStream, tail: Option<&str>, header: &str) -> Text {
-        let mut text = tokens.to_string();
-        if let (Some(tail), Some(brace)) = (tail, text.rfind('}')) {
+    fn printed(parts: &Parts<'_>) -> Text {
+        let item = parts.inlined.to_string();
+        let mut text = item.clone();
+        if let (Some(tail), Some(brace)) = (parts.tail, text.rfind('}')) {
             text.insert_str(brace, tail);
         }
-        Text { text: format!("{header}\n{text}"), file: None, faithful: false, insertions: Vec::new() }
+        let origin = Origin::Printed { item, tokens: parts.inlined.clone() };
+        Text { text: format!("{}\n{text}", parts.header), file: None, origin }
     }
 
     /// Adds lines that are nobody's.
@@ -100,10 +136,30 @@ impl Text {
         self.text.push_str(more);
     }
 
+    /// The user's token at a place in the text (line and column from 1). `item` is what the text was made of.
+    pub fn span_at(&self, item: &TokenStream, line: usize, column: usize) -> Option<Span> {
+        match &self.origin {
+            Origin::File { .. } => {
+                let (line, column) = self.user_place(line, column);
+                span_at(item, line, column)
+            }
+            // Printed tokens are read again: the same number of tokens lie before the place.
+            Origin::Printed { item, tokens } => {
+                let (line, column) = (line.checked_sub(1)?, column.checked_sub(1)?);
+                let printed = spans(&item.parse().ok()?);
+                let own = spans(tokens);
+                let at =
+                    printed.iter().rposition(|s| (s.start().line, s.start().column) <= (line, column))?;
+                own.get(at).copied()
+            }
+        }
+    }
+
     /// The user's line (from 1) and column (from 0) of a place in the text (line and column from 1).
     pub fn user_place(&self, line: usize, column: usize) -> (usize, usize) {
         let mut column = column.saturating_sub(1);
-        for i in self.insertions.iter().filter(|i| i.line == line) {
+        let Origin::File { insertions, .. } = &self.origin else { return (line, column) };
+        for i in insertions.iter().filter(|i| i.line == line) {
             if column >= i.column + i.chars {
                 column -= i.chars;
             } else if column > i.column {
@@ -112,17 +168,16 @@ impl Text {
         }
         (line, column)
     }
-}
 
-/// The item without attributes before it: they may stand on both sides of `#[comm_kernel]`, which is not among the tokens.
-fn without_attributes(tokens: &TokenStream) -> TokenStream {
-    let mut trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
-    while let [TokenTree::Punct(hash), TokenTree::Group(_), ..] = trees.as_slice()
-        && hash.as_char() == '#'
-    {
-        trees.drain(..2);
+    /// Whether the host may know `name` although the device does not: it stands in the file outside the item, or may come from a glob.
+    pub fn host_may_know(&self, name: &str) -> bool {
+        let Origin::File { outside, .. } = &self.origin else { return true };
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let mut words = outside.split(|c| !word(c));
+        // The prelude's names are known on both sides.
+        let globs = outside.lines().any(|l| l.contains("::*") && !l.contains("fusewire::prelude::*"));
+        globs || words.any(|w| w == name)
     }
-    trees.into_iter().collect()
 }
 
 fn cut(lines: &[&str], start: LineColumn, end: LineColumn) -> Option<String> {
@@ -137,7 +192,7 @@ fn cut(lines: &[&str], start: LineColumn, end: LineColumn) -> Option<String> {
     Some(out)
 }
 
-/// Tokens without spacing. Doc comments and their attributes read the same; groups without delimiters vanish.
+/// Tokens without spacing and without groups that have no delimiters.
 fn normal(tokens: &TokenStream) -> String {
     let mut out = String::new();
     flatten(tokens.clone(), &mut out);
@@ -159,7 +214,7 @@ fn flatten(tokens: TokenStream, out: &mut String) {
                 out.push_str(close);
             }
             // Spellings of doc strings differ between the compiler's tokens and a parse of the text.
-            TokenTree::Literal(_) => out.push('0'),
+            TokenTree::Literal(_) if out.ends_with("[doc = ") => out.push_str(".."),
             other => {
                 out.push_str(&other.to_string());
                 out.push(' ');
@@ -169,25 +224,50 @@ fn flatten(tokens: TokenStream, out: &mut String) {
 }
 
 /// The token at a user's place: the last one that begins at or before it.
-pub fn span_at(tokens: &TokenStream, line: usize, column: usize) -> Option<Span> {
+fn span_at(tokens: &TokenStream, line: usize, column: usize) -> Option<Span> {
     let mut best: Option<(LineColumn, Span)> = None;
-    visit(tokens.clone(), &mut |span| {
+    for span in spans(tokens) {
         let at = span.start();
         let before = (at.line, at.column) <= (line, column);
         if before && best.is_none_or(|(b, _)| (b.line, b.column) <= (at.line, at.column)) {
             best = Some((at, span));
         }
-    });
+    }
     best.map(|(_, span)| span)
 }
 
-fn visit(tokens: TokenStream, see: &mut impl FnMut(Span)) {
-    for tree in tokens {
-        if let TokenTree::Group(g) = &tree {
-            see(g.span_open());
-            visit(g.stream(), see);
-        } else {
-            see(tree.span());
+/// Every token's span in order; of a group, its opening delimiter's and its tokens'.
+fn spans(tokens: &TokenStream) -> Vec<Span> {
+    fn visit(tokens: TokenStream, out: &mut Vec<Span>) {
+        for tree in tokens {
+            if let TokenTree::Group(g) = &tree {
+                if g.delimiter() != proc_macro2::Delimiter::None {
+                    out.push(g.span_open());
+                }
+                visit(g.stream(), out);
+            } else {
+                out.push(tree.span());
+            }
         }
     }
+    let mut out = Vec::new();
+    visit(tokens.clone(), &mut out);
+    out
 }
+
+/// The tokens after the outer attributes and the visibility: on the device an item stands alone.
+pub fn bare(tokens: &TokenStream) -> TokenStream {
+    let mut trees = tokens.clone().into_iter().peekable();
+    while trees.next_if(|t| matches!(t, TokenTree::Punct(p) if p.as_char() == '#')).is_some() {
+        trees.next();
+    }
+    if trees.next_if(|t| matches!(t, TokenTree::Ident(i) if i == "pub")).is_some() {
+        trees.next_if(
+            |t| matches!(t, TokenTree::Group(g) if g.delimiter() == proc_macro2::Delimiter::Parenthesis),
+        );
+    }
+    trees.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -97,7 +97,16 @@ pub const ELEMENTS: &[(&str, &str)] = &[
 pub const ARCHS: &[&str] = &["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
 
 /// The name in `known` that is nearest to `word`, if one is near.
-pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    let begins = |k: &&str| {
+        let k = k.to_lowercase();
+        lower.len() > 1 && (k.starts_with(&lower) || lower.starts_with(&k))
+    };
+    let mut beginnings = known.clone().filter(begins);
+    if let Some(k) = beginnings.next() {
+        return Some(k);
+    }
     known
         .map(|k| (distance(&word.to_lowercase(), &k.to_lowercase()), k))
         .filter(|(d, k)| *d <= k.len().div_ceil(3))
@@ -128,5 +137,63 @@ pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
         None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_found_and_a_far_one_is_not() {
+        let transports = || TRANSPORTS.iter().map(|t| t.name);
+        assert_eq!(nearest("Nvlink", transports()), Some("Nvl"));
+        assert_eq!(nearest("nvl", transports()), Some("Nvl"));
+        assert_eq!(nearest("shmem", transports()), Some("Shm"));
+        assert_eq!(nearest("Smoke", transports()), None);
+        assert_eq!(nearest("Shn", transports()), Some("Shm"));
+        assert_eq!(nearest("all2all", SCHEDULES.iter().map(|s| s.name)), Some("all_to_all"));
+        assert_eq!(nearest("bf16", ELEMENTS.iter().map(|e| e.0)), Some("Bf16"));
+        assert_eq!(nearest("sm90", ARCHS.iter().copied()), Some("sm_90"));
+        assert_eq!(nearest("sm_9", ARCHS.iter().copied()), Some("sm_90"));
+        assert_eq!(nearest("", transports()), None);
+    }
+
+    #[test]
+    fn distance_counts_edits() {
+        for (a, b, edits) in
+            [("", "", 0), ("a", "", 1), ("ab", "ba", 2), ("kitten", "sitting", 3), ("größe", "grösse", 2)]
+        {
+            assert_eq!((distance(a, b), distance(b, a)), (edits, edits), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn lists_read_as_people_write_them() {
+        assert_eq!(list([].into_iter()), "");
+        assert_eq!(list(["a"].into_iter()), "`a`");
+        assert_eq!(list(["a", "b", "c"].into_iter()), "`a`, `b` and `c`");
+    }
+
+    #[test]
+    fn every_element_type_is_the_devices() {
+        use fusewire_device::element::*;
+        let names = [
+            u8::NAME,
+            u16::NAME,
+            u32::NAME,
+            u64::NAME,
+            i8::NAME,
+            i16::NAME,
+            i32::NAME,
+            i64::NAME,
+            f32::NAME,
+            f64::NAME,
+            F16::NAME,
+            Bf16::NAME,
+            F8E4M3::NAME,
+            F8E5M2::NAME,
+        ];
+        assert_eq!(ELEMENTS.iter().map(|e| e.0).collect::<Vec<_>>(), names);
     }
 }

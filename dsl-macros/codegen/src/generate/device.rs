@@ -2,7 +2,7 @@
 
 use super::glue;
 use crate::model::{Entry, Item, Model};
-use crate::source::Text;
+use crate::source::{Parts, Text, bare};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 
@@ -12,28 +12,47 @@ const HEADER: &str = "#![no_std] #![feature(abi_ptx)] #![allow(warnings)] extern
 /// Text of the device crate with the given entries.
 pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
     let d = quote!(::fusewire_device);
-    let mut text = match &model.item {
+    let item = bare(&model.tokens);
+    let entries: TokenStream = entries.iter().map(|e| entry(model, e)).collect();
+    let file = model.file.as_ref();
+    match &model.item {
         Item::Hooks(module) => {
             let glue = glue::module_glue(model, module, &d);
-            let tail = format!(" use ::fusewire_device::prelude::*; {glue} ");
+            // Entries stand in the module too, so that nothing in it needs to be public.
+            let tail = format!(" use ::fusewire_device::prelude::*; {glue} {entries} ");
             let hooks = [&module.produce, &module.consume];
             let inline: Vec<Span> = hooks
                 .iter()
                 .filter_map(|h| Some(h.as_ref()?.start))
                 .chain(module.fns.iter().copied())
                 .collect();
-            Text::of(&model.tokens, &inline, Some(&tail), HEADER)
+            let (ident, body) = (&module.ident, &module.inlined);
+            let inlined = quote!(mod #ident { #body });
+            Text::of(&Parts {
+                item: &item,
+                inlined: &inlined,
+                inline: &inline,
+                tail: Some(&tail),
+                header: HEADER,
+                file,
+            })
         }
         Item::Schedule(function) => {
-            let mut text = Text::of(&model.tokens, &[function.start], None, HEADER);
-            let raw = glue::raw_struct(&function.args.fields, &d);
-            text.push(&format!("use ::fusewire_device::prelude::*; {raw}"));
+            let inline = [function.start];
+            let inlined = quote!(#[inline(always)] #item);
+            let mut text = Text::of(&Parts {
+                item: &item,
+                inlined: &inlined,
+                inline: &inline,
+                tail: None,
+                header: HEADER,
+                file,
+            });
+            let raw = glue::raw_struct(&function.args.fields, None, &d);
+            text.push(&format!("use ::fusewire_device::prelude::*; {raw} {entries}"));
             text
         }
-    };
-    let entries: TokenStream = entries.iter().map(|e| entry(model, e)).collect();
-    text.push(&entries.to_string());
-    text
+    }
 }
 
 fn entry(model: &Model, entry: &Entry) -> TokenStream {
@@ -43,17 +62,19 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
     let ops = quote!(::fusewire_transports::ops::#ops);
     match &model.item {
         Item::Hooks(module) => {
-            let (m, unroll) = (&module.ident, entry.unroll as usize);
+            let unroll = entry.unroll as usize;
             let element = entry.element.as_ref().map(|(_, path)| {
                 let path: TokenStream = path.parse().unwrap_or_default();
-                if path.to_string().contains("::") { quote!(#d::#path,) } else { quote!(#path,) }
+                if path.to_string().contains("::") { quote!(#d::#path) } else { quote!(#path) }
             });
+            let comma = element.as_ref().map(|_| quote!(,));
+            let raw = glue::raw_type(module, element.as_ref());
             let schedule = format_ident!("{}", entry.function());
             quote! {
                 #[unsafe(no_mangle)]
-                pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, #m::__Raw>) {
+                pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, #raw>) {
                     let _ = unsafe {
-                        #d::schedule::#schedule::<#ops, #m::__Hooks<#element #unroll>>(#d::schedule::Grid::here(), &params)
+                        #d::schedule::#schedule::<#ops, __Hooks<#element #comma #unroll>>(#d::schedule::Grid::here(), &params)
                     };
                 }
             }

@@ -1,7 +1,8 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
-use crate::model::{Field, Hook, HookModule, Item, Kind, Model};
-use proc_macro2::{Ident, Span, TokenStream};
+use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model};
+use crate::tables::ELEMENTS;
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
@@ -38,7 +39,9 @@ pub fn args_type(module: &HookModule, lifetime: &TokenStream) -> TokenStream {
 }
 
 /// The raw argument struct: slices as addresses, the rest by value.
-pub fn raw_struct(fields: &[Field], d: &TokenStream) -> TokenStream {
+///
+/// `param` is the element type's parameter where a by-value argument is of it.
+pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> TokenStream {
     let members = fields.iter().map(|f| {
         let (name, ty) = (&f.ident, &f.ty);
         match f.kind {
@@ -46,12 +49,39 @@ pub fn raw_struct(fields: &[Field], d: &TokenStream) -> TokenStream {
             _ => quote!(pub #name: #d::args::RawSlice),
         }
     });
+    let generic = param.map(|t| quote!(<#t>));
     quote! {
         #[doc(hidden)]
         #[derive(Clone, Copy)]
         #[repr(C)]
-        pub struct __Raw { #(#members,)* }
+        pub struct __Raw #generic { #(#members,)* }
     }
+}
+
+/// The parameter of a generic module that a by-value argument's type names.
+pub fn raw_param(module: &HookModule) -> Option<Ident> {
+    let (param, args) = (type_param(module)?, module.args.as_ref()?);
+    args.fields.iter().any(|f| matches!(f.kind, Kind::Plain) && names(&f.ty, &param)).then_some(param)
+}
+
+/// `__Raw`, with `element` for the parameter if it has one.
+pub fn raw_type(module: &HookModule, element: Option<&TokenStream>) -> TokenStream {
+    match (raw_param(module), element) {
+        (Some(_), Some(element)) => quote!(__Raw<#element>),
+        _ => quote!(__Raw),
+    }
+}
+
+/// Whether `ident` stands in a type.
+pub fn names(ty: &syn::Type, ident: &Ident) -> bool {
+    fn within(tokens: TokenStream, ident: &Ident) -> bool {
+        tokens.into_iter().any(|t| match t {
+            TokenTree::Ident(i) => i == *ident,
+            TokenTree::Group(g) => within(g.stream(), ident),
+            _ => false,
+        })
+    }
+    within(quote!(#ty), ident)
 }
 
 /// The expression that turns `raw.field` into what a hook sees.
@@ -68,9 +98,10 @@ pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
 /// Everything inside a hook module that both sides need. `d` is the device crate's path.
 pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
     let Some(args) = &module.args else { return TokenStream::new() };
-    let raw = raw_struct(&args.fields, d);
+    let raw = raw_struct(&args.fields, raw_param(module).as_ref(), d);
     let (wire, _) = model.wire().unwrap_or_else(|| (syn::parse_quote!(u8), false));
     let param = type_param(module);
+    let raw_type = raw_type(module, param.as_ref().map(|t| quote!(#t)).as_ref());
     let (bounds, life) = (bounds(module), quote!('x));
     let (args_x, args_elided) = (args_type(module, &life), args_type(module, &quote!('_)));
     let unpack = args.fields.iter().map(|f| {
@@ -96,10 +127,12 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         None => (quote!(<const U: usize>), quote!(<U>)),
     };
     let static_bound = param.as_ref().map(|t| quote!(#t: #d::element::Element,));
+    let copy = copy(args, param.as_ref(), &bounds, d);
     quote! {
         #raw
+        #copy
         #[doc(hidden)]
-        pub struct #hooks #generic (::core::marker::PhantomData<#phantom>);
+        struct #hooks #generic (::core::marker::PhantomData<#phantom>);
         impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
             type Args<'x> = #args_x;
             type Wire = #wire;
@@ -117,14 +150,39 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         }
         // SAFETY: the launch made each raw slice from a checked buffer that outlives it, exclusive where it is an output.
         unsafe impl #generic #d::schedule::Unpack for #hooks #plain where #bounds #static_bound {
-            type Raw = __Raw;
+            type Raw = #raw_type;
             #[inline(always)]
-            unsafe fn unpack<'x>(raw: &__Raw) -> #args_x {
+            unsafe fn unpack<'x>(raw: &#raw_type) -> <Self as #d::hooks::Hooks>::Args<'x> {
+                let _ = raw;
                 // SAFETY: the caller's contract.
                 unsafe { Args { #(#unpack,)* } }
             }
         }
     }
+}
+
+/// Arguments are copied into each thread's registers.
+fn copy(args: &Args, param: Option<&Ident>, bounds: &TokenStream, d: &TokenStream) -> TokenStream {
+    let life = args.generics.lifetimes().next().map(|l| quote!(#l,));
+    let comma = param.map(|t| quote!(#t,));
+    let element = param.map(|t| quote!(#t: #d::element::Element,));
+    let mut out = TokenStream::new();
+    if !args.has.contains(&"Clone") {
+        out.extend(quote! {
+            impl<#life #comma> ::core::clone::Clone for Args<#life #comma> where #bounds #element {
+                #[inline(always)]
+                fn clone(&self) -> Self {
+                    *self
+                }
+            }
+        });
+    }
+    if !args.has.contains(&"Copy") {
+        out.extend(
+            quote!(impl<#life #comma> ::core::marker::Copy for Args<#life #comma> where #bounds #element {}),
+        );
+    }
+    out
 }
 
 fn call(
@@ -152,22 +210,32 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     };
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
-            Some(t) if !is_param(t) => out.extend(assertion(t.span(), t, quote!(#d::element::Element))),
-            None => out.extend(assertion(field.ty.span(), &field.ty, quote!(#d::args::Plain))),
+            Some(t) if !is_param(t) && !is_known(t) => {
+                out.extend(assertion(t.span(), t, quote!(#d::element::Element)))
+            }
+            None if !is_known(&field.ty) && !generic.as_ref().is_some_and(|g| names(&field.ty, g)) => {
+                out.extend(assertion(field.ty.span(), &field.ty, quote!(#d::args::Plain)));
+            }
             _ => {}
         }
     }
-    if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w)) {
+    if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w) && !is_known(w)) {
         out.extend(assertion(wire.span(), &wire, quote!(#d::element::Element)));
     }
     out
 }
 
+/// Types that need no proof. (`usize` and `bool` as elements were refused before.)
+fn is_known(ty: &syn::Type) -> bool {
+    let syn::Type::Path(p) = ty else { return false };
+    p.path.get_ident().is_some_and(|i| i == "usize" || i == "bool" || ELEMENTS.iter().any(|e| i == e.0))
+}
+
 fn assertion(span: Span, ty: &syn::Type, bound: TokenStream) -> TokenStream {
     quote_spanned! { span=>
         const _: () = {
-            fn is<X: #bound>() {}
-            let _ = is::<#ty>;
+            fn kernel_argument<X: #bound>() {}
+            let _ = kernel_argument::<#ty>;
         };
     }
 }

@@ -1,9 +1,10 @@
 //! The host twin: the user's item, the shared glue, typed launch arguments and one function for each schedule.
 
 use super::glue;
+use super::launch::{has_buffers, launch};
 use crate::device::Image;
-use crate::model::{Entry, Field, Item, Kind, Model};
-use crate::tables::Schedule;
+use crate::model::{Entry, Item, Model};
+use crate::tables::SCHEDULES;
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use sha2::{Digest, Sha256};
@@ -17,7 +18,7 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
             let (vis, ident, attrs, body) = (&module.vis, &module.ident, &module.attrs, &module.body);
             let shared = glue::module_glue(model, module, &d);
             let assertions = glue::assertions(model, &d);
-            let own = kernels(model, images);
+            let (own, supports) = (kernels(model), all_supports(model, images));
             quote! {
                 #(#attrs)*
                 #[allow(dead_code)]
@@ -28,14 +29,16 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
                     #shared
                     #assertions
                     #own
+                    #supports
                 }
             }
         }
         Item::Schedule(function) => {
             let (vis, ident, item) = (&function.vis, &function.sig.ident, &model.tokens);
-            let raw = glue::raw_struct(&function.args.fields, &d);
+            let raw = glue::raw_struct(&function.args.fields, None, &d);
             let assertions = glue::assertions(model, &d);
-            let (own, capabilities) = (kernels(model, images), capabilities(model));
+            let (own, capabilities) = (kernels(model), capabilities(model));
+            let supports = all_supports(model, images);
             let doc = format!("Launching [`{ident}`](fn@{ident}).");
             quote! {
                 #[allow(dead_code)]
@@ -48,6 +51,12 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
                     #raw
                     #own
                 }
+                // Beside the function, which need not be an item of a module.
+                const _: () = {
+                    #[allow(unused_imports)]
+                    use #ident::{Hooks, __Raw};
+                    #supports
+                };
                 #assertions
                 #capabilities
             }
@@ -73,14 +82,39 @@ fn capabilities(model: &Model) -> TokenStream {
     out
 }
 
-/// `Launch`, the marker `Hooks`, what it supports, and the schedule functions.
-fn kernels(model: &Model, images: &[Image]) -> TokenStream {
+/// The element types that a module is compiled for: name in the attribute and path from the user's crate.
+fn elements(model: &Model) -> Vec<Option<Concrete>> {
+    let krate = &model.options.krate;
+    match model.options.elements.as_slice() {
+        [] => vec![None],
+        some => some
+            .iter()
+            .map(|(name, path, span)| {
+                let tokens: TokenStream = path.parse().unwrap_or_default();
+                let at_name = |mut tree: TokenTree| {
+                    tree.set_span(*span);
+                    tree
+                };
+                let tokens: TokenStream = tokens.into_iter().map(at_name).collect();
+                let path = if path.contains("::") { quote!(#krate::device::#tokens) } else { tokens };
+                Some(Concrete { name: name.clone(), path, span: *span })
+            })
+            .collect(),
+    }
+}
+
+/// An element type of a generic module.
+struct Concrete {
+    name: String,
+    path: TokenStream,
+    span: Span,
+}
+
+/// `Launch`, the marker `Hooks` and the schedule functions.
+fn kernels(model: &Model) -> TokenStream {
     let krate = &model.options.krate;
     let Some(args) = model.args() else { return TokenStream::new() };
-    let param = match &model.item {
-        Item::Hooks(m) => glue::type_param(m),
-        Item::Schedule(_) => None,
-    };
+    let param = type_param(model);
     let launch = launch(model, &args.fields, param.as_ref());
     let generic = param.as_ref().map(|t| quote!(<#t>));
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
@@ -92,68 +126,83 @@ fn kernels(model: &Model, images: &[Image]) -> TokenStream {
         #[doc = #marker_doc]
         pub struct Hooks #generic (::core::marker::PhantomData<#phantom>);
     };
-    let elements: Vec<Option<(String, TokenStream)>> = match model.options.elements.as_slice() {
-        [] => vec![None],
-        some => some
-            .iter()
-            .map(|(n, path, _)| {
-                let path: TokenStream = path.parse().unwrap_or_default();
-                let path = if path.to_string().contains("::") { quote!(#krate::device::#path) } else { path };
-                Some((n.clone(), path))
-            })
-            .collect(),
-    };
-    let entries = model.entries();
-    for element in &elements {
-        let concrete = element.as_ref().map(|(_, path)| quote!(<#path>));
-        let in_launch = element.as_ref().map(|(_, path)| quote!(, #path));
-        let element_name = element.as_ref().map_or(String::new(), |e| e.0.clone());
+    let life = has_buffers(&args.fields).then(|| quote!('a,));
+    for element in &elements(model) {
+        let path = element.as_ref().map(|e| &e.path);
+        let concrete = path.map(|path| quote!(<#path>));
+        let element_name = element.as_ref().map_or(String::new(), |e| e.name.clone());
         let wire = wire(model, element.as_ref(), param.as_ref());
         out.extend(quote! {
             impl #krate::kernel::HookSet for Hooks #concrete {
-                type Args<'a> = Launch<'a #in_launch>;
+                type Args<'a> = Launch<#life #path>;
                 type Wire = #wire;
                 const NAME: &'static str = ::core::concat!(::core::module_path!());
                 const ELEMENT: &'static str = #element_name;
                 const FINGERPRINT: u64 = #fingerprint;
             }
         });
-        let own: Vec<&Entry> = entries
-            .iter()
-            .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref().map(|e| &e.0))
-            .collect();
-        out.extend(supports(model, &own, element.as_ref(), images));
     }
     out.extend(functions(model, param.as_ref()));
     out
 }
 
+fn type_param(model: &Model) -> Option<Ident> {
+    match &model.item {
+        Item::Hooks(m) => glue::type_param(m),
+        Item::Schedule(_) => None,
+    }
+}
+
+/// What each hook set was compiled for; and that each element type fulfils the hooks' bounds, at its own name.
+fn all_supports(model: &Model, images: &[Image]) -> TokenStream {
+    let entries = model.entries();
+    let mut out = TokenStream::new();
+    for element in &elements(model) {
+        let own: Vec<&Entry> = entries
+            .iter()
+            .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref().map(|e| &e.name))
+            .collect();
+        out.extend(supports(model, &own, element.as_ref(), images));
+        out.extend(nowhere(model, element.as_ref()));
+        if let (Item::Hooks(module), Some(Concrete { path, span, .. })) = (&model.item, element) {
+            let (param, bounds) = (glue::type_param(module), glue::bounds(module));
+            out.extend(quote_spanned! { *span=>
+                const _: () = {
+                    fn element<#param>() where #bounds {}
+                    let _ = element::<#path>;
+                };
+            });
+        }
+    }
+    out
+}
+
 /// The wire type with the type parameter filled in.
-fn wire(model: &Model, element: Option<&(String, TokenStream)>, param: Option<&Ident>) -> TokenStream {
+fn wire(model: &Model, element: Option<&Concrete>, param: Option<&Ident>) -> TokenStream {
     let Some((wire, _)) = model.wire() else { return quote!(u8) };
     match (&wire, param, element) {
-        (syn::Type::Path(p), Some(t), Some((_, path))) if p.path.is_ident(t) => path.clone(),
+        (syn::Type::Path(p), Some(t), Some(e)) if p.path.is_ident(t) => e.path.clone(),
         _ => quote!(#wire),
     }
 }
 
-fn supports(
-    model: &Model,
-    entries: &[&Entry],
-    element: Option<&(String, TokenStream)>,
-    images: &[Image],
-) -> TokenStream {
+fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, images: &[Image]) -> TokenStream {
     let krate = &model.options.krate;
-    let concrete = element.map(|(_, path)| quote!(<#path>));
+    let concrete = element.map(|e| {
+        let path = &e.path;
+        quote!(<#path>)
+    });
     let own: Vec<_> =
-        images.iter().filter(|i| i.element.as_deref() == element.map(|e| e.0.as_str())).collect();
+        images.iter().filter(|i| i.element.as_deref() == element.map(|e| e.name.as_str())).collect();
     let texts = own.iter().map(|i| {
         let (arch, text) = (&i.arch, &i.text);
         quote!(#krate::kernel::Image { arch: #arch, text: #text })
     });
     let count = own.len();
-    let image_static =
-        format_ident!("__IMAGES{}", element.map(|e| format!("_{}", e.0.to_uppercase())).unwrap_or_default());
+    let image_static = format_ident!(
+        "__IMAGES{}",
+        element.map(|e| format!("_{}", e.name.to_uppercase())).unwrap_or_default()
+    );
     let mut out = quote!(static #image_static: [#krate::kernel::Image; #count] = [#(#texts),*];);
     let mut done: Vec<(Option<&str>, &str)> = Vec::new();
     for entry in entries {
@@ -166,8 +215,8 @@ fn supports(
             (format_ident!("{}", entry.transport.name), format_ident!("{}", entry.transport.ops));
         let marker = format_ident!("{}", entry.schedule.map_or("Custom", |s| s.marker));
         let variants = entries.iter().filter(|e| (e.schedule.map(|s| s.name), e.transport.name) == key).map(|e| {
-            let (symbol, unroll) = (e.symbol(model.ident()), e.unroll);
             let protocol = format_ident!("{}", e.protocol.name());
+            let (symbol, unroll) = (e.symbol(model.ident()), e.unroll);
             let host = if e.transport.host { host_entry(model, e, element, &ops) } else { quote!(::core::option::Option::None) };
             quote!(#krate::kernel::Entry { symbol: #symbol, protocol: #krate::schedule::Protocol::#protocol, unroll: #unroll, images: &#image_static, host: #host })
         });
@@ -180,17 +229,44 @@ fn supports(
     out
 }
 
-fn host_entry(
-    model: &Model,
-    entry: &Entry,
-    element: Option<&(String, TokenStream)>,
-    ops: &Ident,
-) -> TokenStream {
+/// With one transport named, rustc would conclude that any transport asked for is that one, and complain of the types instead.
+fn nowhere(model: &Model, element: Option<&Concrete>) -> TokenStream {
+    let krate = &model.options.krate;
+    let concrete = element.map(|e| {
+        let path = &e.path;
+        quote!(<#path>)
+    });
+    let schedules: Vec<_> = match &model.item {
+        Item::Hooks(_) => SCHEDULES.iter().map(|s| (s.marker, model.options.schedules.contains(s))).collect(),
+        Item::Schedule(_) => vec![("Custom", true)],
+    };
+    // With none named, one impl of another would be taken for it too.
+    let all = schedules.iter().flat_map(|(marker, named)| {
+        let marker = format_ident!("{marker}");
+        (0..if *named { 1usize } else { 2 }).map(move |n| (marker.clone(), n))
+    });
+    let (markers, numbers): (Vec<_>, Vec<_>) = all.unzip();
+    quote! {
+        #(
+            impl #krate::kernel::Supports<#krate::schedule::#markers, #krate::kernel::Nowhere<#numbers>> for Hooks #concrete {
+                const ENTRIES: &'static [#krate::kernel::Entry] = &[];
+            }
+        )*
+    }
+}
+
+fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Ident) -> TokenStream {
     let krate = &model.options.krate;
     let d = quote!(#krate::device);
     match &model.item {
         Item::Hooks(_) => {
-            let (unroll, path) = (entry.unroll as usize, element.map(|(_, p)| quote!(#p,)));
+            let (unroll, path) = (
+                entry.unroll as usize,
+                element.map(|e| {
+                    let path = &e.path;
+                    quote!(#path,)
+                }),
+            );
             let call = format_ident!("host_{}", entry.function());
             quote!(::core::option::Option::Some(#krate::kernel::#call::<#krate::ops::#ops, __Hooks<#path #unroll>>))
         }
@@ -206,7 +282,7 @@ fn host_entry(
                             let raw = &params.raw;
                             let _ = raw;
                             #d::schedule::custom(grid, params.ops, params.control, params.shape, |kernel| {
-                                super::#name::<#krate::ops::#ops>(kernel, #(#values,)*)
+                                #name::<#krate::ops::#ops>(kernel, #(#values,)*)
                             })
                         }
                     }
@@ -217,75 +293,12 @@ fn host_entry(
     }
 }
 
-/// `Launch`: what a user fills in to launch, buffers instead of slices.
-fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenStream {
-    let krate = &model.options.krate;
-    let mut members = TokenStream::new();
-    let mut binds = TokenStream::new();
-    let (mut input, mut output) =
-        (quote!(::core::option::Option::None), quote!(::core::option::Option::None));
-    let outs = fields.iter().filter(|f| matches!(f.kind, Kind::Out(_))).count();
-    for f in fields {
-        let (name, docs, label) = (&f.ident, &f.docs, f.ident.to_string());
-        let doc = if docs.is_empty() {
-            let text = format!("`{name}` of the hooks.");
-            quote!(#[doc = #text])
-        } else {
-            quote!(#(#docs)*)
-        };
-        match &f.kind {
-            Kind::Slice(t) => {
-                members.extend(quote!(#doc pub #name: #krate::View<'a, #t>,));
-                binds.extend(quote!(#name: binder.read(#label, &self.#name)?,));
-                if name == "input" {
-                    input = quote!(::core::option::Option::Some(self.#name.len()));
-                }
-            }
-            Kind::Out(t) | Kind::Accumulate(t) => {
-                members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
-                binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
-                if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1) {
-                    output = quote!(::core::option::Option::Some(self.#name.len()));
-                }
-            }
-            Kind::Plain => {
-                let ty = &f.ty;
-                members.extend(quote!(#doc pub #name: #ty,));
-                binds.extend(quote!(#name: self.#name,));
-            }
-        }
-    }
-    let (decl, used) = match param {
-        Some(t) => (quote!(<'a, #t: #krate::device::element::Element>), quote!(<'a, #t>)),
-        None => (quote!(<'a>), quote!(<'a>)),
-    };
-    // A struct without buffers still has the launch's lifetime.
-    let marker = if fields.iter().any(|f| !matches!(f.kind, Kind::Plain)) {
-        (TokenStream::new(), None)
-    } else {
-        (quote!(#[doc(hidden)] pub __launch: ::core::marker::PhantomData<&'a ()>,), Some(()))
-    };
-    let (extra, _) = marker;
-    quote! {
-        /// Arguments of one launch: buffers where hooks see slices.
-        pub struct Launch #decl { #members #extra }
-        impl #decl #krate::kernel::Arguments for Launch #used {
-            type Raw = __Raw;
-            fn bind(&self, binder: &mut #krate::kernel::Binder) -> #krate::Result<__Raw> {
-                let _ = &binder;
-                ::core::result::Result::Ok(__Raw { #binds })
-            }
-            fn input_len(&self) -> ::core::option::Option<usize> { #input }
-            fn output_len(&self) -> ::core::option::Option<usize> { #output }
-        }
-    }
-}
-
 fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
     let krate = &model.options.krate;
-    let schedules: Vec<Schedule> = match &model.item {
-        Item::Hooks(_) => model.options.schedules.clone(),
-        Item::Schedule(_) => Vec::new(),
+    // Also those that were not named: asking for one then says how to name it.
+    let schedules = match &model.item {
+        Item::Hooks(_) => SCHEDULES,
+        Item::Schedule(_) => &[],
     };
     let (decl, hooks) = match param {
         Some(t) => (quote!(#t,), quote!(Hooks<#t>)),
@@ -299,8 +312,10 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
             format_ident!("{}", s.launcher),
             s.doc,
         );
+        let hidden = (!model.options.schedules.contains(s)).then(|| quote!(#[doc(hidden)]));
         out.extend(quote! {
             #[doc = #doc]
+            #hidden
             pub fn #name<#decl X>(transport: &X) -> #krate::Result<#krate::schedule::#launcher<X, #hooks>>
             where
                 X: #krate::Transport,
@@ -329,7 +344,7 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
 fn fingerprint(model: &Model) -> u64 {
     let mut hash = Sha256::new();
     hash.update(plain(&model.tokens));
-    hash.update(model.unrolls().iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+    hash.update(model.options.unroll.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     u64::from_le_bytes(hash.finalize()[..8].try_into().unwrap_or_default())
 }
 

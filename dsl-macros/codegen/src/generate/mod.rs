@@ -3,21 +3,95 @@
 mod device;
 mod glue;
 mod host;
+mod launch;
 
 pub use device::device_source;
 pub use host::host;
 
-use proc_macro2::{TokenStream, TokenTree};
-use quote::quote;
+use crate::errors::Errors;
+use crate::model::Model;
+use crate::tables::SCHEDULES;
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use quote::{format_ident, quote};
 
-/// The user's item when there are errors: as it is, with the prelude in reach, so that nothing else breaks.
-pub fn fallback(item: TokenStream) -> TokenStream {
+/// The user's item when there are errors, with the errors: as it is, with the prelude in reach and every generated name in place, so
+/// that nothing else breaks.
+///
+/// Without `bodies` the contents of a module that was itself refused are left out: what rustc would say of them follows from what is
+/// said already. Editors want them always.
+pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodies: bool) -> TokenStream {
+    let krate = model.map_or_else(
+        || quote!(::fusewire),
+        |m| {
+            let k = &m.options.krate;
+            quote!(#k)
+        },
+    );
     let mut trees: Vec<TokenTree> = item.clone().into_iter().collect();
-    let Some(TokenTree::Group(body)) = trees.pop() else { return item };
-    let is_module = trees.iter().any(|t| matches!(t, TokenTree::Ident(i) if i == "mod"));
-    if body.delimiter() != proc_macro2::Delimiter::Brace || !is_module {
-        return item;
+    let name_after = |word: &str| -> Option<Ident> {
+        let at = trees.iter().position(|t| matches!(t, TokenTree::Ident(i) if i == word))?;
+        match trees.get(at + 1) {
+            Some(TokenTree::Ident(name)) => Some(name.clone()),
+            _ => None,
+        }
+    };
+    let whole = bodies || model.is_some_and(|m| errors.shown() == m.attribute_errors);
+    let (module, function) = (name_after("mod"), name_after("fn"));
+    let last = trees.pop();
+    match (module, last) {
+        (Some(_), Some(last)) => {
+            let body = match last {
+                TokenTree::Group(g) if whole && g.delimiter() == Delimiter::Brace => g.stream(),
+                _ => TokenStream::new(),
+            };
+            let generic = model.is_some_and(|m| !m.options.elements.is_empty());
+            let (stubs, others) = stubs(model, generic, errors);
+            let prelude = quote!(#[allow(unused_imports)] use #krate::device::prelude::*;);
+            quote!(#others #[allow(warnings)] #(#trees)* { #body #prelude #stubs })
+        }
+        (None, Some(last)) if function.is_some() && model.is_some() => {
+            let vis = model.map(|m| match &m.item {
+                crate::model::Item::Schedule(f) => f.vis.clone(),
+                crate::model::Item::Hooks(m) => m.vis.clone(),
+            });
+            let (stubs, others) = stubs(model, false, errors);
+            let item = whole.then(|| quote!(#[allow(warnings)] #(#trees)* #last));
+            quote!(#others #item #[allow(warnings)] #vis mod #function { #stubs })
+        }
+        _ => {
+            let errors = errors.to_compile_errors();
+            quote!(#errors #item)
+        }
     }
-    let inner = body.stream();
-    quote!(#(#trees)* { #inner #[allow(unused_imports)] use ::fusewire::device::prelude::*; })
+}
+
+/// What the module would have offered, of a type that is itself the first error: rustc complains of no use of it.
+fn stubs(model: Option<&Model>, generic: bool, errors: &Errors) -> (TokenStream, TokenStream) {
+    let (first, others) = errors.to_type_and_items();
+    let param = generic.then(|| quote!(T,));
+    let is_function = model.is_some_and(|m| matches!(m.item, crate::model::Item::Schedule(_)));
+    let names: Vec<Ident> = match is_function {
+        true => vec![format_ident!("on")],
+        false => SCHEDULES.iter().map(|s| format_ident!("{}", s.name)).collect(),
+    };
+    let taken: Vec<String> = match model.map(|m| &m.item) {
+        Some(crate::model::Item::Hooks(m)) => m.names.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let free = |name: &str| !taken.iter().any(|t| t == name);
+    let functions = names.into_iter().filter(|n| free(&n.to_string()));
+    let hooks = free("Hooks").then(|| {
+        quote!(
+            pub type Hooks = __Refused;
+        )
+    });
+    let fields = model.and_then(Model::args).into_iter().flat_map(|a| &a.fields).map(|f| &f.ident);
+    let launch = free("Launch").then(|| quote!(pub struct Launch { #(pub #fields: __Refused,)* }));
+    let stubs = quote! {
+        type __Refused = #first;
+        #hooks
+        #launch
+        #(pub fn #functions<#param X>(_: &X) -> __Refused { loop {} })*
+    };
+    (stubs, others)
 }

@@ -3,7 +3,7 @@
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
 use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::ToTokens;
+use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{Attribute, FnArg, GenericArgument, Pat, PathArguments, ReturnType, Signature, Type, Visibility};
@@ -12,8 +12,8 @@ use syn::{Attribute, FnArg, GenericArgument, Pat, PathArguments, ReturnType, Sig
 pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
     let parsed = (|input: ParseStream<'_>| {
         let attrs = input.call(Attribute::parse_outer)?;
-        let start = input.span();
         let vis: Visibility = input.parse()?;
+        let start = input.span();
         let attrs: Vec<TokenStream> = attrs.iter().map(ToTokens::to_token_stream).collect();
         if input.peek(syn::Token![mod]) {
             module(input, attrs, vis)
@@ -57,8 +57,14 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 produce: None,
                 consume: None,
                 fns: Vec::new(),
+                copies: Vec::new(),
+                types: Vec::new(),
+                names: Vec::new(),
+                inlined: TokenStream::new(),
             };
             let contents = (|input: ParseStream<'_>| {
+                let inner = input.call(Attribute::parse_inner)?;
+                module.inlined.extend(quote!(#(#inner)*));
                 while !input.is_empty() {
                     inner_item(input, &mut module, errors)?;
                 }
@@ -66,6 +72,10 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
             })
             .parse2(body);
             errors.take(contents)?;
+            let copies = std::mem::take(&mut module.copies);
+            if let Some(args) = &mut module.args {
+                args.has.extend(copies);
+            }
             Some(Item::Hooks(Box::new(module)))
         }
     }
@@ -124,20 +134,28 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     ahead.parse::<Visibility>()?;
     if !starts_fn(&ahead) {
         let item: syn::Item = input.parse()?;
-        if let syn::Item::Struct(s) = &item
-            && s.ident == "Args"
-        {
-            module.args = Some(struct_args(s, errors));
+        item.to_tokens(&mut module.inlined);
+        match &item {
+            syn::Item::Struct(s) if s.ident == "Args" => module.args = Some(struct_args(s, errors)),
+            syn::Item::Impl(i) => module.copies.extend(copying(i)),
+            other => {
+                let name = name_of(other);
+                if matches!(other, syn::Item::Struct(_) | syn::Item::Enum(_) | syn::Item::Union(_)) {
+                    module.types.extend(name.clone());
+                }
+                module.names.extend(name);
+            }
         }
         return Ok(());
     }
-    input.call(Attribute::parse_outer)?;
+    let attrs = input.call(Attribute::parse_outer)?;
     let start = input.span();
     let vis: Visibility = input.parse()?;
     let sig: Signature = input.parse()?;
     // The body stays what it is.
     if input.peek(syn::token::Brace) {
-        input.parse::<TokenTree>()?;
+        let body: TokenTree = input.parse()?;
+        module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
     } else {
         errors.at(&sig.ident, format!("`{}` needs a body", sig.ident));
         input.parse::<Option<syn::Token![;]>>()?;
@@ -147,10 +165,10 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
         "consume" => &mut module.consume,
         _ => {
             module.fns.push(start);
+            module.names.push(sig.ident);
             return Ok(());
         }
     };
-    let _ = vis;
     let wire = match sig.ident == "produce" {
         true => match &sig.output {
             ReturnType::Type(_, ty) => Some(wire(ty)),
@@ -163,6 +181,44 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     };
     *slot = Some(Hook { start, sig, wire });
     Ok(())
+}
+
+const COPYING: [&str; 2] = ["Clone", "Copy"];
+
+/// `Clone` and `Copy` among what is derived.
+fn derived(attrs: &[Attribute]) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for a in attrs.iter().filter(|a| a.path().is_ident("derive")) {
+        // What is no list of paths is rustc's to refuse.
+        let _ = a.parse_nested_meta(|meta| {
+            let last = meta.path.segments.last().map(|s| s.ident.to_string());
+            found.extend(COPYING.into_iter().filter(|c| last.as_deref() == Some(c)));
+            Ok(())
+        });
+    }
+    found
+}
+
+/// `Clone` or `Copy` where it is implemented for `Args` by hand.
+fn copying(i: &syn::ItemImpl) -> Option<&'static str> {
+    let path = &i.trait_.as_ref()?.0;
+    let last = path.segments.last()?;
+    let Type::Path(own) = &*i.self_ty else { return None };
+    let of_args = own.path.segments.last().is_some_and(|s| s.ident == "Args");
+    COPYING.into_iter().find(|c| of_args && last.ident == c)
+}
+
+/// The name that an item adds to its module's types and functions.
+fn name_of(item: &syn::Item) -> Option<syn::Ident> {
+    match item {
+        syn::Item::Struct(i) => Some(i.ident.clone()),
+        syn::Item::Enum(i) => Some(i.ident.clone()),
+        syn::Item::Union(i) => Some(i.ident.clone()),
+        syn::Item::Type(i) => Some(i.ident.clone()),
+        syn::Item::Trait(i) => Some(i.ident.clone()),
+        syn::Item::Mod(i) => Some(i.ident.clone()),
+        _ => None,
+    }
 }
 
 /// `Pack<T>` by pack, anything else by element.
@@ -206,20 +262,23 @@ fn docs(attrs: &[Attribute]) -> Vec<TokenStream> {
 }
 
 fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
-    let mut fields = Vec::new();
+    let (mut fields, mut named) = (Vec::new(), true);
     match &s.fields {
-        syn::Fields::Named(named) => {
-            for f in &named.named {
+        syn::Fields::Named(all) => {
+            for f in &all.named {
                 let Some(ident) = f.ident.clone() else { continue };
                 fields.push(Field { ident, docs: docs(&f.attrs), ty: f.ty.clone(), kind: kind(&f.ty) });
             }
         }
-        other => errors.at(
-            if other.is_empty() { s.ident.to_token_stream() } else { other.to_token_stream() },
-            "`Args` must have named fields: `pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }`",
-        ),
+        other => {
+            named = false;
+            errors.at(
+                if other.is_empty() { s.ident.to_token_stream() } else { other.to_token_stream() },
+                "`Args` must have named fields: `pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }`",
+            );
+        }
     }
-    Args { span: s.ident.span(), generics: s.generics.clone(), fields }
+    Args { span: s.ident.span(), generics: s.generics.clone(), named, has: derived(&s.attrs), fields }
 }
 
 fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
@@ -241,5 +300,5 @@ fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
             FnArg::Receiver(r) => errors.at(r, "a schedule is a free function; it has no `self`"),
         }
     }
-    Args { span: sig.inputs.span(), generics: sig.generics.clone(), fields }
+    Args { span: sig.inputs.span(), generics: sig.generics.clone(), named: true, has: Vec::new(), fields }
 }

@@ -10,6 +10,7 @@ use proc_macro2::TokenStream;
 /// Parses attribute and item. Collects errors; returns what could be made out.
 pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Model> {
     let options = options::parse(attribute, errors);
+    let attribute_errors = errors.shown();
     let parsed = item::parse(item.clone(), errors)?;
-    Some(Model { options, item: parsed, tokens: item })
+    Some(Model { options, item: parsed, tokens: item, attribute_errors, file: None })
 }

@@ -21,25 +21,30 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
         elements: Vec::new(),
         unroll: Vec::new(),
         line_info: false,
+        given: Vec::new(),
         krate: syn::parse_quote!(::fusewire),
         span,
     };
-    let mut seen: Vec<String> = Vec::new();
     let result = (|input: ParseStream<'_>| {
         while !input.is_empty() {
-            one(input, &mut options, &mut seen, errors)?;
+            one(input, &mut options, errors)?;
             if !input.is_empty() {
-                input.parse::<Token![,]>()?;
+                let comma: syn::Result<Token![,]> = input.parse();
+                comma.map_err(|e| {
+                    syn::Error::new(e.span(), "a comma goes between options: `transports(Shm), line_info`")
+                })?;
             }
         }
         Ok(())
     })
     .parse2(tokens);
     errors.take(result);
-    if options.transports.is_empty() && !seen.iter().any(|s| s == "transports") {
+    let given = |name: &str| options.given.iter().any(|(n, _)| n == name);
+    let (transports, schedules) = (given("transports"), given("schedules"));
+    if !transports {
         options.transports = TRANSPORTS.iter().map(|t| (*t, span)).collect();
     }
-    if options.schedules.is_empty() && !seen.iter().any(|s| s == "schedules") {
+    if !schedules {
         options.schedules = SCHEDULES.to_vec();
     }
     if options.archs.is_empty() {
@@ -48,18 +53,13 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
     options
 }
 
-fn one(
-    input: ParseStream<'_>,
-    options: &mut Options,
-    seen: &mut Vec<String>,
-    errors: &mut Errors,
-) -> syn::Result<()> {
+fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> syn::Result<()> {
     let key = Ident::parse_any(input)?;
     let name = key.to_string();
-    if seen.contains(&name) {
+    if options.given.iter().any(|(n, _)| *n == name) {
         errors.at(&key, format!("`{name}` is given twice; give each option once"));
     }
-    seen.push(name.clone());
+    options.given.push((name.clone(), key.span()));
     match name.as_str() {
         "transports" => {
             for word in words(input, &key, errors, "transports(Nvl, Shm)")? {
@@ -99,8 +99,19 @@ fn one(
         }
         "unroll" => {
             let content;
+            if !input.peek(syn::token::Paren) {
+                errors.at(&key, "`unroll` takes a list: `unroll(8)`, or several variants as `unroll(8, 4)`");
+                return skip_value(input);
+            }
             syn::parenthesized!(content in input);
-            for n in Punctuated::<LitInt, Token![,]>::parse_terminated(&content)? {
+            let numbers = Punctuated::<LitInt, Token![,]>::parse_terminated(&content)?;
+            if numbers.is_empty() {
+                errors.at(
+                    &key,
+                    "`unroll` names nothing; write `unroll(8)`, or leave `unroll` out for the default",
+                );
+            }
+            for n in numbers {
                 match n.base10_parse::<u32>() {
                     Ok(u @ (1 | 2 | 4 | 8)) if !options.unroll.contains(&u) => options.unroll.push(u),
                     Ok(1 | 2 | 4 | 8) => twice(&n, errors),
@@ -110,27 +121,38 @@ fn one(
         }
         "line_info" => options.line_info = true,
         "crate" => {
-            input.parse::<Token![=]>()?;
-            options.krate = input.call(Path::parse_mod_style)?;
+            let path = |input: ParseStream<'_>| {
+                input.parse::<Token![=]>()?;
+                input.call(Path::parse_mod_style)
+            };
+            let form = |e: syn::Error| {
+                syn::Error::new(e.span(), "`crate` takes a path that holds anywhere: `crate = ::fusewire`")
+            };
+            options.krate = path(input).map_err(form)?;
         }
         other => {
             let hint = nearest(other, KEYS.iter().copied())
-                .map(|k| format!("; did you mean `{k}`?"))
-                .unwrap_or_default();
+                .map(|k| format!(": did you mean `{k}`?"))
+                .unwrap_or_else(|| ".".into());
             errors.at(
                 &key,
                 format!("there is no option `{other}`{hint} The options are {}", list(KEYS.iter().copied())),
             );
-            // Whatever follows belongs to it.
-            if input.peek(syn::token::Paren) {
-                let content;
-                syn::parenthesized!(content in input);
-                content.parse::<TokenStream>()?;
-            } else if input.peek(Token![=]) {
-                input.parse::<Token![=]>()?;
-                input.parse::<syn::Expr>()?;
-            }
+            skip_value(input)?;
         }
+    }
+    Ok(())
+}
+
+/// Whatever follows an option's name belongs to it.
+fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
+    if input.peek(syn::token::Paren) {
+        let content;
+        syn::parenthesized!(content in input);
+        content.parse::<TokenStream>()?;
+    } else if input.peek(Token![=]) {
+        input.parse::<Token![=]>()?;
+        input.parse::<syn::Expr>()?;
     }
     Ok(())
 }
@@ -138,10 +160,7 @@ fn one(
 fn words(input: ParseStream<'_>, key: &Ident, errors: &mut Errors, form: &str) -> syn::Result<Vec<Ident>> {
     if !input.peek(syn::token::Paren) {
         errors.at(key, format!("`{key}` takes a list: `{form}`"));
-        if input.peek(Token![=]) {
-            input.parse::<Token![=]>()?;
-            input.parse::<syn::Expr>()?;
-        }
+        skip_value(input)?;
         return Ok(Vec::new());
     }
     let content;
@@ -160,7 +179,7 @@ fn twice(word: &impl quote::ToTokens, errors: &mut Errors) {
 
 fn unknown<'a>(word: &Ident, what: &str, known: impl Iterator<Item = &'a str> + Clone, errors: &mut Errors) {
     let hint = nearest(&word.to_string(), known.clone())
-        .map(|k| format!("; did you mean `{k}`?"))
-        .unwrap_or_default();
-    errors.at(word, format!("there is no {what} `{word}`{hint} Known: {}", list(known)));
+        .map(|k| format!(": did you mean `{k}`?"))
+        .unwrap_or_else(|| ".".into());
+    errors.at(word, format!("there is no {what} `{word}`{hint} There are {}", list(known)));
 }

@@ -1,0 +1,129 @@
+//! Finds the kernels of a package in its sources, without building it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use fusewire_codegen::{Model, SourceFile, analyse_in, find_kernels, nearest};
+
+use crate::Error;
+
+/// A `#[comm_kernel]` item.
+pub struct Kernel {
+    /// File, modules in the file, name.
+    pub path: String,
+    /// The file, relative to the package.
+    pub file: PathBuf,
+    /// Line of its name.
+    pub line: usize,
+    /// What was read, or why it was refused.
+    pub model: Result<Model, String>,
+}
+
+impl Kernel {
+    /// Whether `name` is the kernel's path or the end of it.
+    pub fn is(&self, name: &str) -> bool {
+        self.path == name || self.path.strip_suffix(name).is_some_and(|rest| rest.ends_with("::"))
+    }
+}
+
+/// Every kernel of the package at `path` (its folder or its Cargo.toml), in the order of files and lines.
+pub fn kernels(path: &Path) -> Result<Vec<Kernel>, Error> {
+    let folder = if path.is_file() { path.parent().unwrap_or(path).to_owned() } else { path.to_owned() };
+    let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+    if !folder.join("Cargo.toml").is_file() {
+        return Err(Error::Misuse(format!(
+            "there is no package at `{}`; name its Cargo.toml or its folder with `--manifest-path`",
+            path.display()
+        )));
+    }
+    let mut files = Vec::new();
+    sources(&folder, true, &mut files)?;
+    let mut kernels = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file)
+            .map_err(|e| Error::Misuse(format!("reading {}: {e}", file.display())))?;
+        if !text.contains("comm_kernel") {
+            continue;
+        }
+        let shown = file.strip_prefix(&folder).unwrap_or(&file).to_owned();
+        let found = find_kernels(&text).map_err(|e| {
+            let at = e.span().start();
+            Error::Misuse(format!("{}:{}:{}: {e}", shown.display(), at.line, at.column + 1))
+        })?;
+        for f in found {
+            let source = SourceFile { path: shown.clone(), text: text.clone() };
+            let (model, errors) = analyse_in(source, f.attribute, f.item);
+            let model = match model {
+                Some(model) if errors.is_empty() => Ok(model),
+                _ => Err(errors.messages().join("; ")),
+            };
+            let mut path: Vec<String> = modules(&shown);
+            path.extend(f.path);
+            kernels.push(Kernel { path: path.join("::"), file: shown.clone(), line: f.line, model });
+        }
+    }
+    Ok(kernels)
+}
+
+/// The one kernel that `name` names.
+pub fn one<'a>(kernels: &'a [Kernel], name: &str) -> Result<&'a Kernel, Error> {
+    let exact: Vec<&Kernel> = kernels.iter().filter(|k| k.path == name).collect();
+    let all = match exact.as_slice() {
+        [_] => exact,
+        _ => kernels.iter().filter(|k| k.is(name)).collect(),
+    };
+    let listed = |all: &[&Kernel]| all.iter().map(|k| format!("\n  {}", k.path)).collect::<String>();
+    match all.as_slice() {
+        [one] => Ok(one),
+        [] if kernels.is_empty() => Err(Error::Misuse("this package has no `#[comm_kernel]` item".into())),
+        [] => {
+            let last = |k: &Kernel| k.path.rsplit("::").next().unwrap_or_default().to_owned();
+            let names: Vec<String> = kernels.iter().map(last).collect();
+            let hint = nearest(name, names.iter().map(String::as_str));
+            let hint = hint.map(|n| format!(": did you mean `{n}`?")).unwrap_or_else(|| ".".into());
+            let all: Vec<&Kernel> = kernels.iter().collect();
+            Err(Error::Misuse(format!("there is no kernel `{name}`{hint} There are{}", listed(&all))))
+        }
+        several => Err(Error::Misuse(format!(
+            "`{name}` may be any of these; name more of its path:{}",
+            listed(several)
+        ))),
+    }
+}
+
+/// The module path that a file's place suggests: `src/a/b.rs` is `a::b`.
+fn modules(file: &Path) -> Vec<String> {
+    let mut parts: Vec<String> =
+        file.with_extension("").iter().map(|p| p.to_string_lossy().into_owned()).collect();
+    if parts.first().is_some_and(|p| p == "src") {
+        parts.remove(0);
+    }
+    if parts.last().is_some_and(|p| ["lib", "main", "mod"].contains(&p.as_str())) {
+        parts.pop();
+    }
+    parts
+}
+
+/// Every `.rs` file of the package, sorted; not of packages or build outputs within it, nor of compile-fail cases.
+fn sources(folder: &Path, top: bool, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+    if !top && folder.join("Cargo.toml").is_file() {
+        return Ok(());
+    }
+    let failed = |e| Error::Misuse(format!("reading {}: {e}", folder.display()));
+    let mut entries: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        entries.push(entry.map_err(failed)?.path());
+    }
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with('.') && !["target", "ui"].contains(&name.as_str()) {
+            sources(&path, false, files)?;
+        } else if path.extension().is_some_and(|e| e == "rs") && path.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

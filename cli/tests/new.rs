@@ -1,0 +1,63 @@
+//! A project made by `cargo fusewire new` builds, runs and passes its tests, outside this workspace.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn fusewire(folder: &Path, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-fusewire"));
+    told(command.current_dir(folder).args(arguments))
+}
+
+fn told(command: &mut Command) -> (bool, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.success(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+}
+
+/// Kept between runs, so that only the project itself is built anew.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("new")
+}
+
+#[test]
+fn a_new_project_builds_runs_and_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let (done, out) = fusewire(folder.path(), &["new", "my-kernels"]);
+    assert!(done, "{out}");
+    let project = folder.path().join("my-kernels");
+    // The versions that this workspace is tested with.
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
+    std::fs::copy(lock, project.join("Cargo.lock")).unwrap();
+    let cargo = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(&project).env("CARGO_TARGET_DIR", target()).env_remove("RUSTFLAGS");
+        told(command.args(arguments))
+    };
+    let (done, out) = cargo(&["run", "--quiet"]);
+    assert!(done && out.contains("every value is right"), "{out}");
+    let (done, out) = cargo(&["test", "--quiet"]);
+    assert!(done, "{out}");
+    let (done, out) = cargo(&["fmt", "--check"]);
+    assert!(done, "{out}");
+
+    let (done, out) = fusewire(&project, &["ptx", "--list"]);
+    assert!(done && out.starts_with("scale_add  src/lib.rs:9"), "{out}");
+    let (done, out) = fusewire(&project, &["ptx", "scale_add", "--arch", "sm_90"]);
+    assert!(done && out.contains(".entry scale_add__all_to_all__nvl"), "{out}");
+}
+
+#[test]
+fn what_cannot_be_made_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("there")).unwrap();
+    for (arguments, why) in [
+        (&["new", "there"][..], "`there` is there already"),
+        (&["new", "a b"], "cannot be a package's name"),
+        (&["new", "k", "--path-to-fusewire", "there"], "there is no checkout of fusewire at `there`"),
+    ] {
+        let (done, out) = fusewire(folder.path(), arguments);
+        assert!(!done && out.contains(why), "{out}");
+    }
+    assert!(!folder.path().join("k").exists());
+}

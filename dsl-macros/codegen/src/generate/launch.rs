@@ -1,0 +1,74 @@
+//! `Launch`: the typed arguments of a launch.
+
+use super::glue;
+use crate::model::{Field, Item, Kind, Model};
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+
+/// `Launch`: what a user fills in to launch, buffers instead of slices.
+pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenStream {
+    let krate = &model.options.krate;
+    let mut members = TokenStream::new();
+    let mut binds = TokenStream::new();
+    let (mut input, mut output) =
+        (quote!(::core::option::Option::None), quote!(::core::option::Option::None));
+    let outs = fields.iter().filter(|f| matches!(f.kind, Kind::Out(_))).count();
+    for f in fields {
+        let (name, docs, label) = (&f.ident, &f.docs, f.ident.to_string());
+        let doc = if docs.is_empty() {
+            let text = format!("`{name}` of the hooks.");
+            quote!(#[doc = #text])
+        } else {
+            quote!(#(#docs)*)
+        };
+        match &f.kind {
+            Kind::Slice(t) => {
+                members.extend(quote!(#doc pub #name: #krate::View<'a, #t>,));
+                binds.extend(quote!(#name: binder.read(#label, &self.#name)?,));
+                if name == "input" {
+                    input = quote!(::core::option::Option::Some(self.#name.len()));
+                }
+            }
+            Kind::Out(t) | Kind::Accumulate(t) => {
+                members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
+                binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
+                if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1) {
+                    output = quote!(::core::option::Option::Some(self.#name.len()));
+                }
+            }
+            Kind::Plain => {
+                let ty = &f.ty;
+                members.extend(quote!(#doc pub #name: #ty,));
+                binds.extend(quote!(#name: self.#name,));
+            }
+        }
+    }
+    // A launch that borrows nothing has no lifetime either.
+    let life = has_buffers(fields).then(|| quote!('a,));
+    let (decl, used) = match param {
+        Some(t) => (quote!(<#life #t: #krate::device::element::Element>), quote!(<#life #t>)),
+        None => (quote!(<#life>), quote!(<#life>)),
+    };
+    let raw = match &model.item {
+        Item::Hooks(m) => glue::raw_type(m, param.map(|t| quote!(#t)).as_ref()),
+        Item::Schedule(_) => quote!(__Raw),
+    };
+    quote! {
+        /// Arguments of one launch: buffers where hooks see slices.
+        pub struct Launch #decl { #members }
+        impl #decl #krate::kernel::Arguments for Launch #used {
+            type Raw = #raw;
+            fn bind(&self, binder: &mut #krate::kernel::Binder) -> #krate::Result<#raw> {
+                let _ = &binder;
+                ::core::result::Result::Ok(__Raw { #binds })
+            }
+            fn input_len(&self) -> ::core::option::Option<usize> { #input }
+            fn output_len(&self) -> ::core::option::Option<usize> { #output }
+        }
+    }
+}
+
+/// Whether a launch borrows anything.
+pub fn has_buffers(fields: &[Field]) -> bool {
+    fields.iter().any(|f| !matches!(f.kind, Kind::Plain))
+}

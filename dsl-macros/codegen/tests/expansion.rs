@@ -1,0 +1,74 @@
+//! What the macro makes: on the host, and for the device. Rendered small; `cargo insta review` takes changes.
+
+use fusewire_codegen::{Mode, analyse, device_source, expand};
+use proc_macro2::TokenStream;
+
+const COPY: &str = "/// Copies.
+pub mod copy {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        /// Where to.
+        pub output: Out<'a, f32>,
+        pub limit: usize,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        args.input[ctx.index().min(args.limit)]
+    }
+}";
+const RING: &str = "fn ring<O: Ops>(kernel: &Kernel<O>, input: &[f32], times: u32) -> Flow {
+    kernel.sync();
+    Ok(())
+}";
+const AXPY: &str = "mod axpy {
+    pub struct Args<'a, T> { pub input: &'a [T], pub output: Out<'a, T>, pub scale: T }
+    pub fn produce<T: Float>(ctx: &Produce, args: &Args<T>) -> Pack<T> {
+        args.input.pack(ctx)
+    }
+}";
+
+fn tokens(text: &str) -> TokenStream {
+    text.parse().unwrap()
+}
+
+fn host(attribute: &str, item: &str) -> String {
+    let expanded = expand(tokens(attribute), tokens(item), Mode::CheckOnly);
+    prettyplease::unparse(&syn::parse2(expanded).unwrap())
+}
+
+fn device(attribute: &str, item: &str) -> String {
+    let (model, errors) = analyse(tokens(attribute), tokens(item));
+    assert!(errors.messages().is_empty(), "{:?}", errors.messages());
+    let model = model.unwrap();
+    let entries: Vec<_> = model.entries().into_iter().filter(|e| e.transport.cuda).collect();
+    prettyplease::unparse(&syn::parse_file(&device_source(&model, &entries).text).unwrap())
+}
+
+#[test]
+fn hooks_on_the_host() {
+    insta::assert_snapshot!(host("transports(Shm), schedules(all_to_all)", COPY));
+}
+
+#[test]
+fn hooks_on_the_device() {
+    insta::assert_snapshot!(device("transports(Nvl), schedules(all_to_all), unroll(8, 4)", COPY));
+}
+
+#[test]
+fn generic_hooks_on_the_device() {
+    insta::assert_snapshot!(device("transports(Nvl), schedules(sendrecv), elements(Bf16, f64)", AXPY));
+}
+
+#[test]
+fn a_schedule_on_the_host() {
+    insta::assert_snapshot!(host("transports(Shm)", RING));
+}
+
+#[test]
+fn a_schedule_on_the_device() {
+    insta::assert_snapshot!(device("transports(Nvl)", RING));
+}
+
+#[test]
+fn what_is_refused() {
+    insta::assert_snapshot!(host("transports(Nvlink), schedules(all_to_all)", COPY));
+}

@@ -1,0 +1,100 @@
+//! Kernels whose PTX is tested in `ptx.rs`; read as text.
+
+/// A default copy.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_to_all))]
+mod copy {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+}
+
+/// By element, gathered from anywhere.
+#[comm_kernel(transports(Shm, Nvl))]
+mod transpose {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+        pub rows: usize,
+        pub cols: usize,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        let (row, col) = (ctx.pos % args.rows, ctx.pos / args.rows);
+        args.input[ctx.chunk_start + row * args.cols + col]
+    }
+}
+
+/// By pack, read and written.
+#[comm_kernel(transports(Nvl))]
+mod scale_add {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+        pub scale: f32,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<f32> {
+        args.input.pack(ctx).map(|v| v * args.scale)
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: Pack<f32>) {
+        args.output.at(ctx).update_pack(|old| old.zip(value, |a, b| a + b));
+    }
+}
+
+/// Four bytes in memory, one on the wire.
+#[comm_kernel(transports(Nvl))]
+mod quantise {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> F8E4M3 {
+        F8E4M3::from_f32(args.input[ctx.index()])
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: F8E4M3) {
+        args.output.at(ctx).set(value.to_f32());
+    }
+}
+
+/// Generic over every element type.
+#[comm_kernel(
+    transports(Nvl),
+    schedules(all_to_all),
+    elements(u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, F16, Bf16, F8E4M3, F8E5M2)
+)]
+mod every {
+    pub struct Args<'a, T> {
+        pub input: &'a [T],
+        pub output: Out<'a, T>,
+        pub none: T,
+    }
+    pub fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T {
+        if ctx.rank == ctx.peer { args.none } else { args.input[ctx.index()] }
+    }
+}
+
+/// Tiles round a ring.
+#[comm_kernel(transports(Shm, Nvl))]
+pub fn ring<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f32>) -> Flow {
+    for step in 1..kernel.world() {
+        let tile = kernel.share(input.len());
+        kernel.send_tile(kernel.next(step), tile, |ctx| input[ctx.index()])?;
+        // SAFETY: each block has its own share, and tiles of one index are a sync apart.
+        unsafe { kernel.recv_tile(kernel.previous(step), tile, |ctx, value| output.at(ctx).add(value))? };
+        kernel.sync();
+    }
+    Ok(())
+}
+
+/// Raw operations.
+#[comm_kernel(transports(Nvl))]
+pub fn exchange<O: Put>(kernel: &Kernel<O>, input: &[u32], output: Out<u32>) -> Flow {
+    let (to, from) = (kernel.next(1), kernel.previous(1));
+    // SAFETY: the one block writes the one place of its peer, once.
+    unsafe { kernel.put(to, 0, input)? };
+    kernel.signal(to, 0)?;
+    kernel.wait(from, 0)?;
+    let all = Tile { start: 0, len: input.len() };
+    // SAFETY: the peer has signalled; one tile.
+    unsafe { kernel.local_tile(all, |ctx| output.at(ctx).set(kernel.heap_get::<u32>(ctx.index()))) };
+    Ok(())
+}

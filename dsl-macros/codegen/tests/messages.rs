@@ -1,0 +1,198 @@
+//! Every message of the front end: the rule, then the accepted form. One snapshot lists them as users read them.
+
+use fusewire_codegen::{Mode, analyse, expand};
+use proc_macro2::TokenStream;
+use std::fmt::Write;
+
+const MODULE: &str = "mod m {
+    pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }
+}";
+const FUNCTION: &str = "fn ring<O: Ops>(kernel: &Kernel<O>) -> Flow { Ok(()) }";
+
+fn messages(attribute: &str, item: &str) -> Vec<String> {
+    analyse(tokens(attribute), tokens(item)).1.messages()
+}
+
+fn tokens(text: &str) -> TokenStream {
+    text.parse().unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A module with these fields and hooks.
+fn module(fields: &str, hooks: &str) -> String {
+    format!("mod m {{ pub struct Args<'a> {{ {fields} }} {hooks} }}")
+}
+
+fn hooks(hooks: &str) -> String {
+    module("pub input: &'a [f32], pub output: Out<'a, f32>", hooks)
+}
+
+#[test]
+fn every_message() {
+    let attributes = [
+        "transports(Nvlink)",
+        "transports(Smoke)",
+        "transports()",
+        "transports = Shm",
+        "transports(Shm, Shm)",
+        "transports(Shm), transports(Nvl)",
+        "schedules(all2all)",
+        "elements(f31)",
+        "elements(f32)",
+        "archs(sm_9)",
+        "unroll(3)",
+        "unroll()",
+        "unroll = 8",
+        "unroll(8, 8)",
+        "line_inof",
+        "crate = 3",
+        "transports(Shm) line_info",
+    ];
+    let items = [
+        "struct S;",
+        "mod m;",
+        "mod m { fn produce(ctx: &Produce, args: &Args) -> f32 { 0.0 } }",
+        "mod größe { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } }",
+        "mod m { pub struct Args<'a>(&'a [f32]); }",
+        "mod m { pub struct Args; }",
+        "mod m { pub struct Args<'a, 'b> { pub input: &'a [f32], pub output: Out<'b, f32> } }",
+        "mod m { pub struct Args<'a, T> { pub input: &'a [T], pub output: Out<'a, T> } }",
+        "mod m { pub struct Args<'a, const N: usize> { pub input: &'a [f32], pub output: Out<'a, f32> } }",
+        "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } struct Launch; }",
+        "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } fn produce(); }",
+    ];
+    let fields = [
+        "",
+        "pub input: &'a [f32]",
+        "pub input: &'a [f32], pub output: Out<'a, u32>",
+        "pub input: &'a [bool], pub output: Out<'a, bool>",
+        "pub input: &'a mut [f32], pub output: Out<'a, f32>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: *const f32",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: &'a f32",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Vec<f32>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Option<f32>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: (f32, f32)",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Accumulate<'a>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Accumulate<'a, u8>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub __x: f32",
+    ];
+    let produce = [
+        "()",
+        "(ctx: &Produce, args: &Args) {}",
+        "(ctx: &Ctx, args: &Args) -> f32 { 0.0 }",
+        "(ctx: &Produce, args: Args) -> f32 { 0.0 }",
+        "(&self, args: &Args) -> f32 { 0.0 }",
+        "(ctx: &Produce, args: &Args) -> impl Element { 0.0 }",
+        "(ctx: &Produce, args: &Args) -> usize { 0 }",
+    ];
+    let qualifiers = ["async", "const", "unsafe", "extern \"C\""];
+    let consume = [
+        "(ctx: &Consume, args: &Args) {}",
+        "(ctx: &Produce, args: &Args, value: f32) {}",
+        "(ctx: &Consume, args: &Args, value: f32) -> f32 { value }",
+    ];
+    let functions = [
+        "fn ring(kernel: &Kernel<f32>) -> Flow { Ok(()) }",
+        "fn ring<O: Ops>() -> Flow { Ok(()) }",
+        "fn ring<O: Ops>(x: u32) -> Flow { Ok(()) }",
+        "fn ring<O: Ops>(kernel: &Kernel<f32>) -> Flow { Ok(()) }",
+        "fn ring<O: Ops>(kernel: &Kernel<O>) {}",
+        "fn ring<'a, O: Ops>(kernel: &Kernel<O>, x: &'a [f32]) -> Flow { Ok(()) }",
+        "fn ring<O: Ops>(kernel: &Kernel<O>, (a, b): (u8, u8)) -> Flow { Ok(()) }",
+        "unsafe fn ring<O: Ops>(kernel: &Kernel<O>) -> Flow { Ok(()) }",
+    ];
+    let mut cases: Vec<(String, String)> = Vec::new();
+    cases.extend(attributes.map(|a| (a.into(), MODULE.into())));
+    cases.extend(items.map(|i| (String::new(), i.into())));
+    cases.extend(fields.map(|f| (String::new(), module(f, ""))));
+    cases.extend(
+        produce
+            .map(|p| (String::new(), hooks(&format!("fn produce{p}{}", if p == "()" { "{}" } else { "" })))),
+    );
+    cases.extend(qualifiers.map(|q| {
+        (String::new(), hooks(&format!("{q} fn produce(ctx: &Produce, args: &Args) -> f32 {{ 0.0 }}")))
+    }));
+    cases.extend(consume.map(|c| (String::new(), hooks(&format!("fn consume{c}")))));
+    cases.push((
+        String::new(),
+        hooks(
+            "fn produce(c: &Produce, a: &Args) -> u8 { 0 } fn consume(c: &Consume, a: &Args, value: i8) {}",
+        ),
+    ));
+    cases.push((
+        "elements(f32, u8)".into(),
+        "mod m { pub struct Args<'a, T> { pub input: &'a [T], pub output: Out<'a, T> }
+            fn produce<T: Float>(ctx: &Produce, args: &Args<T>) -> T { args.input[0] } }"
+            .into(),
+    ));
+    cases.push((
+        "elements(f32)".into(),
+        "mod m { pub struct Args<'a, T> { pub input: &'a [T], pub output: Out<'a, T> }
+            fn produce<E: Element>(ctx: &Produce, args: &Args<E>) -> E { args.input[0] } }"
+            .into(),
+    ));
+    cases.extend(functions.map(|f| (String::new(), f.into())));
+    cases.extend(["elements(f32)", "schedules(sendrecv)", "unroll(8)"].map(|a| (a.into(), FUNCTION.into())));
+
+    let mut out = String::new();
+    for (attribute, item) in &cases {
+        let all = messages(attribute, item);
+        assert!(!all.is_empty(), "nothing is said of #[comm_kernel({attribute})] {item}");
+        for message in all {
+            // A second time is nothing new.
+            if !out.contains(&message) {
+                writeln!(out, "- {message}").unwrap();
+            }
+        }
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
+fn what_is_right_is_taken() {
+    for (attribute, item) in [
+        ("", MODULE),
+        ("transports(Nvl,), unroll(8, 4), line_info, archs(sm_80, sm_100), crate = a::b", MODULE),
+        ("transports(Shm)", FUNCTION),
+        (
+            "",
+            "pub(crate) fn r<O>(k: &Kernel<O>, out: Out<u32>, n: [u8; 4]) -> Flow where O: Put + Get { Ok(()) }",
+        ),
+        (
+            "",
+            "/// Doc.\n#[allow(x)] mod m { #![allow(y)] use core::cmp; const N: usize = 3; struct Args {} \
+              fn produce(_: &Produce, _: &Args) -> u8 { 0 } fn consume(_: &Consume, _: &Args, _: u8) {} }",
+        ),
+    ] {
+        assert!(messages(attribute, item).is_empty(), "#[comm_kernel({attribute})] {item}");
+    }
+}
+
+/// An editor's user is in the middle of a line: the hook stays, and so do the names around it.
+#[test]
+fn a_half_typed_hook_keeps_its_module() {
+    let item = "mod m {
+        pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }
+        pub fn produce(ctx: &Produce, args: &Args) -> f32 { args.input[ctx. ] + }
+        pub fn helper() {}
+    }";
+    let whole = expand(tokens("transports(Shm)"), tokens(item), Mode::Editor).to_string();
+    for part in ["args . input [ctx .", "fn helper", "fn all_to_all", "struct Launch", "prelude :: *"] {
+        assert!(whole.contains(part), "{part}: {whole}");
+    }
+    let refused = item.replace("-> f32", "");
+    let kept = expand(tokens("transports(Shm)"), tokens(&refused), Mode::Editor).to_string();
+    for part in [
+        "compile_error",
+        "args . input [ctx .",
+        "fn helper",
+        "fn all_to_all",
+        "fn sendrecv",
+        "struct Launch",
+        "prelude :: *",
+    ] {
+        assert!(kept.contains(part), "{part}: {kept}");
+    }
+    // The compiler gets the names alone: what it would say of a refused hook follows from what was said.
+    let compiled = expand(tokens("transports(Shm)"), tokens(&refused), Mode::Compile).to_string();
+    assert!(compiled.contains("fn all_to_all") && !compiled.contains("fn helper"), "{compiled}");
+}

@@ -1,0 +1,181 @@
+//! What the macro's device text becomes: PTX without calls, local memory or spills, with 16-byte wire stores and one transport's
+//! operations alone. Compiled for three architectures; assembled by ptxas.
+
+use fusewire_codegen::{
+    CompileOptions, Entry, Model, Protocol, SourceFile, analyse_in, compile, find_kernels,
+};
+use fusewire_toolchain::{Toolchain, ptxas::Ptxas};
+use std::collections::BTreeSet;
+
+const KERNELS: &str = include_str!("kernels/mod.rs");
+const ARCHS: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
+
+/// Where the device library's code falls short today. Nothing may be added.
+struct Known {
+    /// Local memory in the entry's loops: conversions in software that are not inlined; parameters of the way out of an expired wait.
+    local: &'static [&'static str],
+    /// Bytes spilt, at most: around calls on that way; where sixteen narrow elements are gathered one by one.
+    spills: &'static [(&'static str, u32)],
+}
+
+const KNOWN: Known = Known {
+    local: &["quantise", "exchange", "ring"],
+    spills: &[("exchange", 12), ("every", 208), ("quantise", 172)],
+};
+
+fn toolchain() -> Toolchain {
+    Toolchain::prepare(&mut |event| eprintln!("{event}")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn kernel(name: &str) -> Model {
+    let file = SourceFile { path: "src/kernels.rs".into(), text: KERNELS.to_owned() };
+    let models = find_kernels(KERNELS).unwrap().into_iter().map(|found| {
+        let (model, errors) = analyse_in(file.clone(), found.attribute, found.item);
+        assert!(errors.messages().is_empty(), "{:?}", errors.messages());
+        model.unwrap()
+    });
+    models.into_iter().find(|m| m.ident() == name).unwrap_or_else(|| panic!("no kernel `{name}`"))
+}
+
+fn on_gpus(model: &Model) -> Vec<Entry> {
+    model.entries().into_iter().filter(|e| e.transport.cuda).collect()
+}
+
+fn ptx(model: &Model, entries: &[Entry], arch: &str, line_info: bool) -> String {
+    let options = CompileOptions { arch: arch.to_owned(), line_info };
+    let compiled = compile(&toolchain(), model, entries, &options);
+    compiled.unwrap_or_else(|errors| panic!("{}: {:?}", model.ident(), errors.messages())).text
+}
+
+/// The body of an entry.
+fn body<'a>(ptx: &'a str, symbol: &str) -> &'a str {
+    let head = format!(".entry {symbol}(");
+    let from = ptx.find(&head).unwrap_or_else(|| panic!("no `{symbol}`"));
+    let to = ptx[from..].find("\n}\n").unwrap_or(ptx.len() - from);
+    &ptx[from..from + to]
+}
+
+/// Everything that must hold of every kernel, for every architecture.
+fn sound(name: &str, arch: &str) {
+    let model = kernel(name);
+    let entries = on_gpus(&model);
+    assert!(!entries.is_empty());
+    // As the macro compiles them: one unit for each element type.
+    let elements: BTreeSet<Option<String>> =
+        entries.iter().map(|e| e.element.as_ref().map(|e| e.0.clone())).collect();
+    for element in elements {
+        let own: Vec<Entry> = entries
+            .iter()
+            .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref())
+            .cloned()
+            .collect();
+        let text = ptx(&model, &own, arch, false);
+        let about = format!("{name} {element:?} {arch}");
+        assert!(!text.contains(".extern .func"), "{about}: calls what is nowhere");
+        for entry in &own {
+            let symbol = entry.symbol(model.ident());
+            let body = body(&text, &symbol);
+            let store = match entry.protocol {
+                Protocol::Staged => "st.global.v4",
+                Protocol::Lines => "st.relaxed.sys.global.v4",
+            };
+            assert!(body.contains(store), "{about}: wire stores of {symbol} are not of 16 bytes");
+            // A call through a pointer names its prototype.
+            assert!(!body.contains("prototype_"), "{about}: an indirect call in {symbol}");
+            // The way out of an expired wait takes the launch's parameters by address: they are stored once, before anything runs.
+            let begins = body.find("\n$L__BB").unwrap_or(body.len());
+            let local = body.contains("ld.local") || body[begins..].contains("st.local");
+            assert!(!local || KNOWN.local.contains(&name), "{about}: local memory in the loops of {symbol}");
+            for label in ["shm", "ibgda", "host_ib", "mesh"] {
+                assert!(!body.contains(label), "{about}: `{label}` in a kernel of another transport");
+            }
+        }
+        let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+        let report =
+            ptxas.check(&text, arch.parse().unwrap()).unwrap_or_else(|error| panic!("{about}: {error}"));
+        assert_eq!(report.kernels.len(), own.len(), "{about}");
+        for k in &report.kernels {
+            let most = KNOWN.spills.iter().find(|(kernel, _)| *kernel == name).map_or(0, |(_, bytes)| *bytes);
+            assert!(k.spill_stores.max(k.spill_loads) <= most, "{about}: {k:?}");
+            assert!(k.registers <= 128, "{about}: {k:?}");
+        }
+    }
+}
+
+macro_rules! sound {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            for arch in ARCHS {
+                sound(stringify!($name), arch);
+            }
+        }
+    )*};
+}
+sound! { copy transpose scale_add quantise ring exchange }
+
+/// All element types; one architecture, since the others differ in nothing that depends on the element.
+#[test]
+fn every_element_type() {
+    assert_eq!(on_gpus(&kernel("every")).iter().filter(|e| e.protocol == Protocol::Staged).count(), 14);
+    sound("every", "sm_90");
+}
+
+/// One source, two transports: the entries of a transport that is not asked for are not there, and nothing is chosen at run time.
+#[test]
+fn a_kernel_is_of_its_transport_alone() {
+    let model = kernel("copy");
+    let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+    let entries: Vec<&str> = text.lines().filter(|l| l.contains(".entry ")).collect();
+    let expected = ["copy__all_to_all__nvl(", "copy__all_to_all_lines__nvl("];
+    assert_eq!(entries.len(), expected.len(), "{entries:?}");
+    assert!(expected.iter().all(|e| entries.iter().any(|l| l.contains(e))), "{entries:?}");
+    assert!(!text.contains("ShmOps") && !text.contains("__shm"));
+}
+
+#[test]
+fn line_information_names_the_users_file() {
+    let model = kernel("transpose");
+    let entries = on_gpus(&model);
+    let plain = ptx(&model, &entries, "sm_90", false);
+    assert!(!plain.contains("\t.loc\t"));
+    let text = ptx(&model, &entries, "sm_90", true);
+    let file = text.lines().find(|l| l.trim_start().starts_with(".file") && l.contains("src/kernels.rs"));
+    let number = file.unwrap_or_else(|| panic!("the file is not named")).split_whitespace().nth(1).unwrap();
+    let hook = KERNELS.lines().position(|l| l.contains("row * args.cols + col")).unwrap() + 1;
+    assert!(
+        text.contains(&format!("\t.loc\t{number} {hook} ")),
+        "no place on line {hook} of the user's file"
+    );
+}
+
+/// Which memory operations a copy is made of: a change of protocol or code generation shows here.
+#[test]
+fn memory_operations_of_a_copy() {
+    let model = kernel("copy");
+    let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+    let mut seen = BTreeSet::new();
+    for statement in body(&text, "copy__all_to_all__nvl").split([';', '\n', '{']) {
+        let words = statement.trim_start().trim_start_matches('@').split_whitespace();
+        let operation = words.map(|w| w.trim_end_matches(';')).find(|w| !w.starts_with(['%', '!']));
+        let Some(operation) = operation else { continue };
+        let kinds = ["ld.", "st.", "red.", "atom.", "bar", "fence", "membar", "cp."];
+        if kinds.iter().any(|k| operation.starts_with(k)) && !operation.starts_with("ld.param") {
+            seen.insert(operation.to_owned());
+        }
+    }
+    insta::assert_snapshot!(seen.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+/// A combination that the attribute does not name can be compiled all the same: for `cargo fusewire ptx`.
+#[test]
+fn what_is_not_named_can_be_asked_for() {
+    let model = kernel("copy");
+    let mut entry = on_gpus(&model).remove(0);
+    entry.schedule = fusewire_codegen::SCHEDULES.iter().find(|s| s.name == "sendrecv").copied();
+    (entry.unroll, entry.default_variant) = (4, false);
+    let text = ptx(&model, &[entry], "sm_100", false);
+    assert!(text.contains(".entry copy__sendrecv__nvl__u4("));
+    assert!(text.contains(".target sm_100"));
+    assert!(text.contains(".maxntid 512"));
+}

@@ -1,0 +1,10 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm))]
+mod copy {
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        ctx.pos as f32
+    }
+}
+
+fn main() {}

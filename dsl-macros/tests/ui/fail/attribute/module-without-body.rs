@@ -1,0 +1,6 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm))]
+mod copy;
+
+fn main() {}

@@ -1,0 +1,16 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm), schedules(all_to_all))]
+mod copy {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+}
+
+fn run(shm: &Shm) -> fusewire::Result<()> {
+    copy::sendrecv(shm)?;
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,21 @@
+use fusewire::prelude::*;
+
+fn twice(x: f32) -> f32 {
+    2.0 * x
+}
+
+#[comm_kernel(transports(Nvl), schedules(sendrecv))]
+mod kernel {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        super::twice(args.input[ctx.index()])
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+        args.output.at(ctx).set(value);
+    }
+}
+
+fn main() {}

@@ -1,0 +1,21 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm))]
+mod kernel {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        let mut sum = 0.0;
+        let add = || sum += args.input[ctx.index()];
+        sum = 1.0;
+        add();
+        sum
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+        args.output.at(ctx).set(value);
+    }
+}
+
+fn main() {}
