@@ -243,7 +243,13 @@ impl<O: Ops> Kernel<O> {
         O: Put,
     {
         self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
-        self.check((to + from.len()) as u64, self.heap_len::<T>() as u64 + 1, peer, 0, operation::PUT)?;
+        self.check(
+            to.saturating_add(from.len()) as u64,
+            self.heap_len::<T>() as u64 + 1,
+            peer,
+            0,
+            operation::PUT,
+        )?;
         // SAFETY: in range by the checks, exclusive by the caller's contract.
         unsafe {
             self.ops.put(
@@ -267,7 +273,13 @@ impl<O: Ops> Kernel<O> {
         O: Get,
     {
         self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::GET)?;
-        self.check((from.max(to) + len) as u64, self.heap_len::<T>() as u64 + 1, peer, 0, operation::GET)?;
+        self.check(
+            from.max(to).saturating_add(len) as u64,
+            self.heap_len::<T>() as u64 + 1,
+            peer,
+            0,
+            operation::GET,
+        )?;
         // SAFETY: in range by the checks, exclusive by the caller's contract.
         unsafe {
             let to = self.ops.heap().add(to * T::SIZE);
