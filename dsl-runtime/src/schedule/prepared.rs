@@ -150,8 +150,22 @@ impl<X: Transport> Prepared<X> {
             Some((_, full)) if threads == THREADS => *full,
             Some((function, _)) => function.max_resident_blocks(threads, 0)?,
         };
+        if options.deadline.is_some_and(|d| d.is_zero()) {
+            return Err(Error::misuse("a deadline of 0 s; a wait needs some time"));
+        }
         let layout = self.link.layout();
-        let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES) * 16;
+        // All ranks' chunks, in elements and in wire bytes, are numbers that fit.
+        let packs = elements.div_ceil(Pack::<H::Wire>::LANES);
+        let fits = |n: usize| {
+            n.checked_mul(16).and_then(|n| n.checked_mul(self.world())).is_some_and(|n| n < 1 << 62)
+        };
+        if !fits(elements) || !fits(packs) {
+            return Err(Error::misuse(format!(
+                "{elements} elements to each of {} ranks are too many",
+                self.world()
+            )));
+        }
+        let wire_bytes = packs * 16;
         let channels = match options.channels {
             Some(c) => c,
             None => {
