@@ -103,7 +103,7 @@ pub fn a_receiver_never_comes<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
     if rank.me() == 0 {
-        let n = ground.window();
+        let n = 4 * ground.window();
         let (input, mut output) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
         let args = copy::Launch { input: input.view(), output: output.view_mut() };
         launcher.launch_with(&ground.stream, Some(1), None, args, &short())?;
