@@ -10,6 +10,7 @@
 //! | [`ops`] | the seam a transport fills in: `put`, `get`, `signal`, `wait` |
 //! | [`mapped`] | that seam for peers whose memory can be stored to (NVLink, host shared memory) |
 //! | [`channel`] | byte streams with credits over staging rings |
+//! | [`line`](mod@line) | flag-in-line exchange for small chunks |
 //! | [`wait`] | deadlines, abort words and abort records |
 //! | [`schedule`] | `sendrecv`, `all_to_all`, and the context of a schedule of one's own |
 //! | [`group`] | thread groups |
@@ -19,7 +20,7 @@
 //! On the host each block is an OS thread with a group of one lane. A schedule written as strided loops over a group, group
 //! synchronisation and a leader is therefore right on both targets.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
 pub mod arch;
@@ -30,6 +31,7 @@ pub mod ctx;
 pub mod element;
 pub mod group;
 pub mod hooks;
+pub mod line;
 pub mod mapped;
 pub mod ops;
 pub mod pack;

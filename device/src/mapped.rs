@@ -6,6 +6,7 @@
 use crate::arch;
 use crate::atomic::{self, Modify, Relaxed, Release, System};
 use crate::group::Group;
+use crate::line::BUFFERS;
 use crate::ops::{ChannelState, Line, SignalState};
 
 /// Bytes that nothing else shares with a signal line: two GPUs' and any adapter's accesses never meet in one line.
@@ -22,8 +23,8 @@ pub struct Layout {
     pub channels: u32,
     /// User signals from each peer.
     pub signals: u32,
-    /// Not used; zero.
-    pub reserved: u32,
+    /// Channels that have line buffers.
+    pub line_channels: u32,
     /// Bytes of staging of one channel; a power of two, at least 1024.
     pub window: u64,
     /// Bytes of heap; a multiple of 128.
@@ -32,7 +33,7 @@ pub struct Layout {
 
 impl Layout {
     #[inline(always)]
-    const fn lines(&self) -> u64 {
+    const fn signal_lines(&self) -> u64 {
         2 * self.channels as u64 + self.signals as u64
     }
 
@@ -50,14 +51,14 @@ impl Layout {
             Line::Free(c) => self.channels as u64 + c as u64,
             Line::User(id) => 2 * self.channels as u64 + id as u64,
         };
-        LINE * (1 + writer as u64 * self.lines() + k)
+        LINE * (1 + writer as u64 * self.signal_lines() + k)
     }
 
     /// Offset of the channel state towards `peer`.
     #[inline(always)]
     pub const fn state(&self, peer: u32, channel: u32) -> u64 {
         LINE * (1
-            + self.world as u64 * self.lines()
+            + self.world as u64 * self.signal_lines()
             + peer as u64 * (self.channels + self.signals) as u64
             + channel as u64)
     }
@@ -68,10 +69,23 @@ impl Layout {
         self.state(peer, self.channels + id)
     }
 
-    /// Offset of the first byte that a reset need not clear.
+    /// Offset of the line channels' state towards `peer`.
+    #[inline(always)]
+    pub const fn line_state(&self, peer: u32, channel: u32) -> u64 {
+        self.state(self.world, 0) + 16 * (peer as u64 * self.line_channels as u64 + channel as u64)
+    }
+
+    /// Offset of the line buffers that `writer` fills.
+    #[inline(always)]
+    pub const fn lines(&self, writer: u32, channel: u32) -> u64 {
+        self.line_state(self.world, 0).next_multiple_of(4096)
+            + BUFFERS * (writer as u64 * self.line_channels as u64 + channel as u64)
+    }
+
+    /// Offset of a ring of staging; the first is the first byte that a reset need not clear.
     #[inline(always)]
     pub const fn staging(&self, writer: u32, channel: u32) -> u64 {
-        self.state(self.world, 0).next_multiple_of(4096)
+        self.lines(self.world, 0).next_multiple_of(4096)
             + (writer as u64 * self.channels as u64 + channel as u64) * self.window
     }
 
@@ -190,6 +204,26 @@ macro_rules! mapped_ops {
             }
         }
 
+        // SAFETY: buffers are part of the zeroed region; NVLink and the host's memory carry a 16-byte store whole (see `line`).
+        unsafe impl $crate::ops::Direct for $name {
+            #[inline(always)]
+            fn line_channels(&self) -> u32 {
+                self.0.layout.line_channels
+            }
+            #[inline(always)]
+            fn lines_out(&self, peer: u32, channel: u32) -> *mut u8 {
+                self.0.lines_out(peer, channel)
+            }
+            #[inline(always)]
+            fn lines_in(&self, peer: u32, channel: u32) -> *const u8 {
+                self.0.lines_in(peer, channel)
+            }
+            #[inline(always)]
+            fn line_state(&self, peer: u32, channel: u32) -> *mut $crate::ops::ChannelState {
+                self.0.line_state(peer, channel)
+            }
+        }
+
         impl $crate::ops::Put for $name {
             #[inline(always)]
             unsafe fn put<G: $crate::group::Group>(
@@ -235,6 +269,18 @@ impl Mapped {
     #[inline(always)]
     pub fn incoming(&self, peer: u32, channel: u32) -> *const u8 {
         (self.own + self.layout.staging(peer, channel)) as *const u8
+    }
+    #[inline(always)]
+    pub fn lines_out(&self, peer: u32, channel: u32) -> *mut u8 {
+        (self.base(peer) + self.layout.lines(self.rank, channel)) as *mut u8
+    }
+    #[inline(always)]
+    pub fn lines_in(&self, peer: u32, channel: u32) -> *const u8 {
+        (self.own + self.layout.lines(peer, channel)) as *const u8
+    }
+    #[inline(always)]
+    pub fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState {
+        (self.own + self.layout.line_state(peer, channel)) as *mut ChannelState
     }
     #[inline(always)]
     pub fn line(&self, peer: u32, line: Line) -> *const u64 {

@@ -137,3 +137,23 @@ pub trait Get: Ops {
     /// `to` is valid for `bytes`; `from + bytes` is within the heap; nobody writes that part of the peer's heap meanwhile.
     unsafe fn get<G: Group>(&self, group: &G, peer: u32, from: u64, to: *mut u8, bytes: u64);
 }
+
+/// Storing to peers' memory line by line, so that a flag travels with its data.
+///
+/// # Safety
+/// Buffers are [`crate::line::BUFFERS`] bytes, 16-byte aligned, zero at the start; a 16-byte store to `lines_out` arrives whole.
+#[diagnostic::on_unimplemented(
+    message = "transport `{Self}` cannot store to peers' memory line by line",
+    label = "flag-in-line exchange needs it",
+    note = "use the staged protocol"
+)]
+pub unsafe trait Direct: Ops {
+    /// Channels that have line buffers.
+    fn line_channels(&self) -> u32;
+    /// Where this rank stores lines for `peer`.
+    fn lines_out(&self, peer: u32, channel: u32) -> *mut u8;
+    /// Where lines of `peer` arrive.
+    fn lines_in(&self, peer: u32, channel: u32) -> *const u8;
+    /// Calls so far on this rank's end.
+    fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
+}

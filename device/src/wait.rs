@@ -153,7 +153,7 @@ pub struct Watch {
     control: Control,
     rank: u32,
     block: u32,
-    /// The leader's abort word at the start.
+    /// The abort word at the start; the leader's alone unless begun by [`Watch::begin_all`].
     poison: u64,
 }
 
@@ -171,6 +171,36 @@ impl Watch {
             watch.poison = watch.abort_word();
         }
         watch
+    }
+
+    /// As [`Watch::begin`]; every thread looks at the abort word for itself.
+    ///
+    /// # Safety
+    /// As for [`Watch::begin`].
+    #[inline(always)]
+    pub unsafe fn begin_all<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
+        let mut watch = Watch { control, rank, block, poison: 0 };
+        arch::arm_panic(group, &watch.control, rank, block);
+        watch.poison = watch.abort_word();
+        watch
+    }
+
+    /// Whether this thread saw the transport poisoned when the block began.
+    #[inline(always)]
+    pub fn poisoned(&self) -> bool {
+        self.poison != 0
+    }
+
+    /// Whether the kernel has been aborted: a read of device memory.
+    #[inline(always)]
+    pub fn aborted(&self) -> bool {
+        self.abort_word() != 0
+    }
+
+    /// How long a wait may last.
+    #[inline(always)]
+    pub fn deadline_ns(&self) -> u64 {
+        self.control.deadline_ns
     }
 
     /// `Err` if the transport was poisoned when the block began.

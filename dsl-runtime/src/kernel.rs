@@ -1,10 +1,11 @@
 //! What `#[comm_kernel]` generates code against. Users meet these as bounds.
 
 use crate::buffer::Memory;
+use crate::schedule::Protocol;
 use crate::{Device, Error, Result, Stream, Transport, View, ViewMut};
 use fusewire_device::args::RawSlice;
 use fusewire_device::element::Element;
-use fusewire_device::ops::Ops;
+use fusewire_device::ops::{Direct, Ops};
 use fusewire_device::schedule::{self, Grid, Params, Unpack};
 use fusewire_device::wait::Flow;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub type HostEntry = unsafe fn(Grid, *const u8) -> Flow;
 pub struct Entry {
     /// Symbol in the images.
     pub symbol: &'static str,
+    /// How bytes travel.
+    pub protocol: Protocol,
     /// Packs in flight: which variant it is.
     pub unroll: u32,
     /// PTX, empty for transports of the host.
@@ -158,6 +161,15 @@ impl Binder {
 pub unsafe fn host_all_to_all<O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
     // SAFETY: the caller's contract.
     unsafe { schedule::all_to_all::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+}
+
+/// `all_to_all_lines` on a CPU thread.
+///
+/// # Safety
+/// As for [`host_all_to_all`].
+pub unsafe fn host_all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
+    // SAFETY: the caller's contract.
+    unsafe { schedule::all_to_all_lines::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
 }
 
 /// `sendrecv` on a CPU thread.

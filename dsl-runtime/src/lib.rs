@@ -57,7 +57,7 @@ pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
 pub use graph::Graph;
 pub use machine::Device;
-pub use schedule::LaunchOptions;
+pub use schedule::{LaunchOptions, Protocol};
 pub use stream::Stream;
 
 /// The device side, as it is on the host.

@@ -45,6 +45,13 @@ macro_rules! for_each_case {
                 threads: 1..=8,
                 elements_by_option: 1..=8,
             }
+            lines {
+                of_every_element_type: 1..=16,
+                of_every_size: 1..=8,
+                of_hooks: 1..=8,
+                between_staged_calls: 1..=8,
+                faults_and_renewals: 2..=8,
+            }
             graphs {
                 replays_with_changing_inputs: 1..=8,
                 several_graphs_and_eager_calls: 1..=8,

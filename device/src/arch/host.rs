@@ -62,6 +62,33 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     unsafe { at.cast::<[u32; 4]>().write(v) }
 }
 
+/// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.
+///
+/// # Safety
+/// `at` is 16-byte aligned, valid for reads, written concurrently by [`store_line`] only.
+#[inline(always)]
+pub unsafe fn load_line(at: *const u8) -> ([u32; 2], u64) {
+    // SAFETY: the caller's contract.
+    let (data, flag) = unsafe {
+        (AtomicU64::from_ptr(at.cast_mut().cast()), AtomicU64::from_ptr(at.add(8).cast_mut().cast()))
+    };
+    let flag = flag.load(Ordering::Acquire);
+    let data = data.load(Ordering::Relaxed);
+    ([data as u32, (data >> 32) as u32], flag)
+}
+
+/// Stores a line: the data, then the flag.
+///
+/// # Safety
+/// `at` is 16-byte aligned, valid for writes, read concurrently by [`load_line`] only.
+#[inline(always)]
+pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
+    // SAFETY: the caller's contract.
+    let (word, mark) = unsafe { (AtomicU64::from_ptr(at.cast()), AtomicU64::from_ptr(at.add(8).cast())) };
+    word.store(u64::from(data[0]) | u64::from(data[1]) << 32, Ordering::Relaxed);
+    mark.store(flag, Ordering::Release);
+}
+
 /// Adds to an `f32` in memory, relaxed.
 ///
 /// # Safety

@@ -44,51 +44,48 @@ pub fn now_ns() -> u64 {
 #[inline(always)]
 pub fn relax(_turn: u32) {}
 
+// Barriers are LLVM's intrinsics, not inline PTX: those are `convergent`, so no pass copies one into both sides of a branch. Inline
+// assembly is not, and a `bar.sync` that half a warp executes in one place and half in another counts twice.
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
+    fn barrier_sync(barrier: i32);
+    #[link_name = "llvm.nvvm.barrier.cta.red.or.aligned.all"]
+    fn barrier_or(barrier: i32, value: bool) -> bool;
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn warp_sync(lanes: i32);
+    #[link_name = "llvm.nvvm.vote.any.sync"]
+    fn warp_any(lanes: i32, value: bool) -> bool;
+}
+
 /// All threads of the block wait for each other; memory accesses before it are performed before those after it, for this block.
 #[inline(always)]
 pub fn sync_block() {
     // SAFETY: every thread of the block that has not exited reaches it, as schedules keep their control flow uniform.
-    unsafe { asm!("bar.sync 0;", options(nostack)) };
+    unsafe { barrier_sync(0) };
 }
 
 /// As [`sync_block`], and whether any thread gave `true`.
 #[inline(always)]
 pub fn sync_block_any(value: bool) -> bool {
-    let out: u32;
     // SAFETY: as for `sync_block`.
-    unsafe {
-        asm!(
-            "{{ .reg .pred p, q; setp.ne.u32 p, {1}, 0; bar.red.or.pred q, 0, p; selp.u32 {0}, 1, 0, q; }}",
-            out(reg32) out,
-            in(reg32) value as u32,
-            options(nostack)
-        )
-    };
-    out != 0
+    unsafe { barrier_or(0, value) }
 }
 
 /// The threads of the warp wait for each other.
 #[inline(always)]
 pub fn sync_warp() {
-    // SAFETY: called with all lanes of the warp converged or on their way here.
-    unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) };
+    // SAFETY: called by all lanes of the warp.
+    unsafe { warp_sync(-1) };
 }
 
 /// Whether any lane of the warp gave `true`; also orders memory accesses among the warp's lanes.
 #[inline(always)]
 pub fn sync_warp_any(value: bool) -> bool {
-    let out: u32;
     // SAFETY: as for `sync_warp`.
-    unsafe {
-        asm!(
-            "{{ .reg .pred p, q; setp.ne.u32 p, {1}, 0; vote.sync.any.pred q, p, 0xffffffff; selp.u32 {0}, 1, 0, q; }}",
-            out(reg32) out,
-            in(reg32) value as u32,
-            options(nostack)
-        )
-    };
+    let any = unsafe { warp_any(-1, value) };
     sync_warp();
-    out != 0
+    any
 }
 
 /// Makes every access before it visible to the whole system before any access after it (`fence.acq_rel.sys`).
@@ -145,6 +142,40 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
         asm!(
             "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
             in(reg64) at, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3],
+            options(nostack)
+        )
+    };
+}
+
+/// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, written concurrently by [`store_line`] only.
+#[inline(always)]
+pub unsafe fn load_line(at: *const u8) -> ([u32; 2], u64) {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.relaxed.sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+            options(nostack)
+        )
+    };
+    ([a, b], c as u64 | (d as u64) << 32)
+}
+
+/// Stores a line in one transaction.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, read concurrently by [`load_line`] only.
+#[inline(always)]
+pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.relaxed.sys.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
+            in(reg64) at, in(reg32) data[0], in(reg32) data[1], in(reg32) flag as u32, in(reg32) (flag >> 32) as u32,
             options(nostack)
         )
     };

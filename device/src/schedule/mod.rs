@@ -18,9 +18,10 @@ use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
-use crate::ops::Ops;
+use crate::line;
+use crate::ops::{Direct, Ops};
 use crate::pack::Pack;
-use crate::wait::{Control, Flow, Watch};
+use crate::wait::{Control, Flow, Stopped, Watch};
 
 /// Geometry of one launch; equal on all ranks but for the peers of `sendrecv`.
 #[derive(Clone, Copy, Debug)]
@@ -255,5 +256,43 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
         send_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
     } else {
         recv_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
+    }
+}
+
+/// [`all_to_all`] for small chunks, by lines that carry their flags: no fence, no staging, no flag of its own.
+/// Grid: `channels * (world - 1) + diagonal` blocks; a channel carries at most [`line::PACKS`] packs.
+///
+/// # Safety
+/// As for [`sendrecv`].
+#[inline(always)]
+pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
+    let (group, ops, shape) = (Block, &params.ops, &params.shape);
+    // SAFETY: the caller's contract.
+    let (watch, args) =
+        unsafe { (Watch::begin_all(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let (rank, world) = (ops.rank(), ops.world());
+    let wired = shape.channels * (world - 1);
+    let lanes = Pack::<H::Wire>::LANES;
+    if grid.block >= wired {
+        if watch.poisoned() {
+            return Err(Stopped);
+        }
+        let place = place(ops, grid, shape, rank, 0, u64::from(rank) * shape.elements);
+        let share = Share::of(shape.elements, lanes, grid.block - wired, shape.diagonal);
+        span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
+        return Ok(());
+    }
+    let (step, channel) = (1 + grid.block % (world - 1), grid.block / (world - 1));
+    let share = Share::of(shape.elements, lanes, channel, shape.channels);
+    if share.packs == 0 {
+        return Ok(());
+    }
+    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
+    let (to, from) = (at((rank + step) % world), at((rank + world - step) % world));
+    // All channels name the whole call: `payload` is the chunk's, not the share's.
+    let call = Call { kernel: shape.kernel, payload: shape.elements };
+    // SAFETY: each block works its own line channel.
+    unsafe {
+        line::exchange::<O, H, Block>(&group, ops, &watch, call, &to, &from, share.first, share.packs, &args)
     }
 }

@@ -24,7 +24,7 @@ pub use device::{CompileOptions, Compiled, compile, kernels_in};
 pub use errors::Errors;
 pub use generate::device_source;
 pub use model::{Entry, Model};
-pub use tables::{Schedule, Transport};
+pub use tables::{Protocol, Schedule, Transport};
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,6 +1,6 @@
 //! What a kernel is, once parsed.
 
-use crate::tables::{Schedule, Transport};
+use crate::tables::{Protocol, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::{Generics, Path, Type, Visibility};
 
@@ -148,6 +148,8 @@ pub struct Entry {
     pub transport: Transport,
     /// Element type's name and path, for generic modules.
     pub element: Option<(String, String)>,
+    /// How bytes travel.
+    pub protocol: Protocol,
     /// Packs in flight.
     pub unroll: u32,
     /// Whether it is the first variant: the one used when none is named.
@@ -205,14 +207,19 @@ impl Model {
         for element in &elements {
             for schedule in &schedules {
                 for (transport, _) in &self.options.transports {
+                    let entry = |protocol, unroll, default_variant| Entry {
+                        schedule: *schedule,
+                        transport: *transport,
+                        element: element.clone(),
+                        protocol,
+                        unroll,
+                        default_variant,
+                    };
                     for (k, unroll) in self.unrolls().into_iter().enumerate() {
-                        entries.push(Entry {
-                            schedule: *schedule,
-                            transport: *transport,
-                            element: element.clone(),
-                            unroll,
-                            default_variant: k == 0,
-                        });
+                        entries.push(entry(Protocol::Staged, unroll, k == 0));
+                    }
+                    if transport.direct && schedule.is_some_and(|s| s.lines) {
+                        entries.push(entry(Protocol::Lines, self.unrolls()[0], true));
                     }
                 }
             }
@@ -222,10 +229,18 @@ impl Model {
 }
 
 impl Entry {
+    /// The function of `fusewire_device::schedule` (with `host_` before it, of `fusewire::kernel`).
+    pub fn function(&self) -> String {
+        let schedule = self.schedule.map_or("custom", |s| s.name);
+        let lines = if self.protocol == Protocol::Lines { "_lines" } else { "" };
+        format!("{schedule}{lines}")
+    }
+
     /// The entry's symbol in PTX.
     pub fn symbol(&self, item: &Ident) -> String {
         let schedule = self.schedule.map_or("custom", |s| s.name);
-        let mut symbol = format!("{item}__{schedule}__{}", self.transport.label);
+        let lines = if self.protocol == Protocol::Lines { "_lines" } else { "" };
+        let mut symbol = format!("{item}__{schedule}{lines}__{}", self.transport.label);
         if let Some((name, _)) = &self.element {
             symbol += "__";
             symbol += name;

@@ -13,12 +13,14 @@ pub struct Transport {
     pub cuda: bool,
     /// Whether its kernels run on CPU threads.
     pub host: bool,
+    /// Whether peers' memory can be stored to line by line.
+    pub direct: bool,
 }
 
 /// Every transport.
 pub const TRANSPORTS: &[Transport] = &[
-    Transport { name: "Shm", ops: "ShmOps", label: "shm", cuda: false, host: true },
-    Transport { name: "Nvl", ops: "NvlOps", label: "nvl", cuda: true, host: false },
+    Transport { name: "Shm", ops: "ShmOps", label: "shm", cuda: false, host: true, direct: true },
+    Transport { name: "Nvl", ops: "NvlOps", label: "nvl", cuda: true, host: false, direct: true },
 ];
 
 /// A shipped schedule.
@@ -32,6 +34,27 @@ pub struct Schedule {
     pub launcher: &'static str,
     /// One line for the generated function's documentation.
     pub doc: &'static str,
+    /// Whether there is a flag-in-line form for small chunks.
+    pub lines: bool,
+}
+
+/// How bytes travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Through rings of staging, with credits.
+    Staged,
+    /// In lines that carry their flags.
+    Lines,
+}
+
+impl Protocol {
+    /// The variant of `fusewire::schedule::Protocol`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Staged => "Staged",
+            Protocol::Lines => "Lines",
+        }
+    }
 }
 
 /// Every shipped schedule.
@@ -41,12 +64,14 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "AllToAll",
         launcher: "AllToAllLauncher",
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
+        lines: true,
     },
     Schedule {
         name: "sendrecv",
         marker: "SendRecv",
         launcher: "SendRecvLauncher",
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
+        lines: false,
     },
 ];
 

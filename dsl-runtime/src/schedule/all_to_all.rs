@@ -1,7 +1,8 @@
 //! Every rank sends one chunk to every rank.
 
 use super::LaunchOptions;
-use super::prepared::{Plan, Prepared};
+use super::prepared::Prepared;
+use super::{Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::Shape;
@@ -74,10 +75,12 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
                 ));
             }
         };
-        let wired = 2 * (world as u32 - 1);
+        let peers = world as u32 - 1;
         let diagonal = |channels: u32| if self.prepared.on_host() { 1 } else { channels };
-        let plan =
-            self.prepared.plan::<H>(elements, options, |channels| wired * channels + diagonal(channels))?;
+        let plan = self.prepared.plan::<H>(elements, options, |protocol, channels| {
+            let ends = if protocol == Protocol::Lines { 1 } else { 2 };
+            ends * peers * channels + diagonal(channels)
+        })?;
         let mut shape = self.prepared.shape(&plan, options)?;
         shape.diagonal = diagonal(plan.channels);
         Ok((plan, shape))

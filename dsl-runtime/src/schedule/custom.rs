@@ -49,7 +49,7 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
         if blocks == 0 {
             return Err(Error::misuse("0 blocks; a launch has at least one"));
         }
-        let plan = self.prepared.plan::<H>(options.elements.unwrap_or(0), options, |_| blocks)?;
+        let plan = self.prepared.plan::<H>(options.elements.unwrap_or(0), options, |_, _| blocks)?;
         let shape = self.prepared.shape(&plan, options)?;
         self.prepared.launch(stream, &args, &plan, shape, options)
     }

@@ -2,15 +2,26 @@
 
 mod all_to_all;
 mod custom;
+mod plan;
 mod prepared;
 mod sendrecv;
 
 pub use all_to_all::{AllToAll, AllToAllLauncher};
 pub use custom::{Custom, CustomLauncher};
-pub use prepared::Plan;
+pub use plan::Plan;
 pub use sendrecv::{SendRecv, SendRecvLauncher};
 
 use std::time::Duration;
+
+/// How bytes travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Through rings of staging in the receiver's memory, with credits: any size.
+    Staged,
+    /// In 16-byte lines that carry their flags: small chunks, at twice the wire bytes and a fraction of the latency.
+    Lines,
+}
 
 /// What a launch may be told beside its arguments. Equal on all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +30,8 @@ pub struct LaunchOptions {
     pub elements: Option<usize>,
     /// Rows and columns of a chunk, for hooks that ask `ctx.rows`, `ctx.cols` or `ctx.row_col()`.
     pub shape: Option<(usize, usize)>,
+    /// How bytes travel; by default chosen from the size.
+    pub protocol: Option<Protocol>,
     /// Channels to each peer; by default chosen from the size.
     pub channels: Option<u32>,
     /// Threads of a block, a multiple of 32 up to 512; on the host always 1.
@@ -43,6 +56,13 @@ impl LaunchOptions {
     #[must_use]
     pub fn shape(mut self, rows: usize, cols: usize) -> Self {
         self.shape = Some((rows, cols));
+        self
+    }
+
+    /// Chooses how bytes travel.
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = Some(protocol);
         self
     }
 

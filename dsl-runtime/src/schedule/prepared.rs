@@ -1,60 +1,17 @@
 //! What all launchers share: agreement, module loading, the checks before a launch, the launch.
 
-use super::LaunchOptions;
-use crate::kernel::{Arguments, Binder, Entry, HookSet, Image, Supports};
+use super::plan::{Plan, THREADS};
+use super::{LaunchOptions, Protocol};
+use crate::kernel::{Arguments, Binder, Entry, Image, Supports};
 use crate::machine::Crew;
 use crate::stream::Kind;
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::ops::Ops;
-use fusewire_device::pack::Pack;
 use fusewire_device::schedule::{Grid, Params, Shape};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Threads of a block unless a launch says otherwise; kernels are compiled for at most as many.
-pub(crate) const THREADS: u32 = 512;
-
-/// How a launch is cut; `explain` of each launcher prints it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Elements of one peer's chunk.
-    pub elements: usize,
-    /// Wire bytes of one peer's chunk, without headers.
-    pub wire_bytes: usize,
-    /// Channels to each peer.
-    pub channels: u32,
-    /// Blocks in the grid.
-    pub blocks: u32,
-    /// Threads of a block.
-    pub threads: u32,
-    /// Bytes that travel together on a channel.
-    pub chunk: u64,
-    /// Packs in flight per thread.
-    pub unroll: u32,
-    /// Blocks that the device holds at once, so that they can wait for each other.
-    pub resident: u32,
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} elements ({} wire bytes) to each peer over {} channels in chunks of {} bytes; {} blocks of {} threads (the device holds {}), \
-             {} packs in flight",
-            self.elements,
-            self.wire_bytes,
-            self.channels,
-            self.chunk,
-            self.blocks,
-            self.threads,
-            self.resident,
-            self.unroll
-        )
-    }
-}
 
 /// A kernel that all ranks have agreed on, loaded on this rank.
 pub(crate) struct Prepared<X: Transport> {
@@ -117,76 +74,35 @@ impl<X: Transport> Prepared<X> {
         matches!(self.link.machine(), Machine::Host)
     }
 
-    fn variant(&self, unroll: Option<u32>) -> Result<&Variant> {
-        match unroll {
-            None => {
-                self.variants.first().ok_or_else(|| Error::misuse(format!("`{}` has no kernels", self.name)))
-            }
-            Some(u) => self.variants.iter().find(|v| v.entry.unroll == u).ok_or_else(|| {
-                Error::misuse(format!(
-                    "`{}` has no variant with {u} packs in flight: name it in `unroll(..)`",
-                    self.name
-                ))
-            }),
-        }
+    fn variant(&self, protocol: Protocol, unroll: Option<u32>) -> Result<&Variant> {
+        let fits = |v: &&Variant| v.entry.protocol == protocol && unroll.is_none_or(|u| v.entry.unroll == u);
+        self.variants.iter().find(fits).ok_or_else(|| match unroll {
+            Some(u) => Error::misuse(format!(
+                "`{}` has no {protocol:?} variant with {u} packs in flight: name it in `unroll(..)`",
+                self.name
+            )),
+            None => Error::misuse(format!(
+                "`{}` has no {protocol:?} kernel for this schedule and transport",
+                self.name
+            )),
+        })
     }
 
-    /// Cuts a chunk. `blocks(channels)` is the grid that so many channels need.
-    pub(crate) fn plan<H: HookSet>(
-        &self,
-        elements: usize,
-        options: &LaunchOptions,
-        blocks: impl Fn(u32) -> u32,
-    ) -> Result<Plan> {
-        let variant = self.variant(options.unroll)?;
-        let threads = if self.on_host() { 1 } else { options.threads.unwrap_or(THREADS) };
-        if !self.on_host() && (threads == 0 || threads > THREADS || !threads.is_multiple_of(32)) {
-            return Err(Error::misuse(format!(
-                "{threads} threads in a block; a block has a multiple of 32 up to {THREADS}"
-            )));
-        }
-        let resident = match &variant.function {
+    pub(crate) fn has(&self, protocol: Protocol) -> bool {
+        self.variants.iter().any(|v| v.entry.protocol == protocol)
+    }
+
+    pub(crate) fn unroll(&self, protocol: Protocol, unroll: Option<u32>) -> Result<u32> {
+        Ok(self.variant(protocol, unroll)?.entry.unroll)
+    }
+
+    /// Blocks of `threads` that the device holds at once.
+    pub(crate) fn resident(&self, protocol: Protocol, unroll: Option<u32>, threads: u32) -> Result<u32> {
+        Ok(match &self.variant(protocol, unroll)?.function {
             None => u32::MAX,
             Some((_, full)) if threads == THREADS => *full,
             Some((function, _)) => function.max_resident_blocks(threads, 0)?,
-        };
-        if options.deadline.is_some_and(|d| d.is_zero()) {
-            return Err(Error::misuse("a deadline of 0 s; a wait needs some time"));
-        }
-        let layout = self.link.layout();
-        // All ranks' chunks, in elements and in wire bytes, are numbers that fit.
-        let packs = elements.div_ceil(Pack::<H::Wire>::LANES);
-        let fits = |n: usize| {
-            n.checked_mul(16).and_then(|n| n.checked_mul(self.world())).is_some_and(|n| n < 1 << 62)
-        };
-        if !fits(elements) || !fits(packs) {
-            return Err(Error::misuse(format!(
-                "{elements} elements to each of {} ranks are too many",
-                self.world()
-            )));
-        }
-        let wire_bytes = packs * 16;
-        let channels = match options.channels {
-            Some(c) => c,
-            None => {
-                let mut channels =
-                    if self.on_host() { 1 } else { channels_for(wire_bytes) }.min(layout.channels);
-                while channels > 1 && blocks(channels) > resident {
-                    channels -= 1;
-                }
-                channels
-            }
-        };
-        let chunk = options.chunk.map_or(layout.window / 4, |c| c as u64);
-        self.link.check_transfer(channels, chunk)?;
-        let grid = blocks(channels);
-        if grid > resident {
-            return Err(Error::misuse(format!(
-                "{grid} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
-            )));
-        }
-        let unroll = variant.entry.unroll;
-        Ok(Plan { elements, wire_bytes, channels, blocks: grid, threads, chunk, unroll, resident })
+        })
     }
 
     /// The geometry of a plan, without peers.
@@ -230,7 +146,7 @@ impl<X: Transport> Prepared<X> {
         binder.use_on(stream)?;
         stream.touch(&self.link)?;
         let mut params = Params { ops: self.ops, control: self.link.control(options.deadline), shape, raw };
-        let variant = self.variant(options.unroll)?;
+        let variant = self.variant(plan.protocol, options.unroll)?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
             (Kind::Cuda(s), Some((function, _)), _) => {
                 stream.captured(|c| c.modules.push(function.clone()));
@@ -255,12 +171,6 @@ impl<X: Transport> Prepared<X> {
         }
         Ok(())
     }
-}
-
-/// Channels to each peer that a GPU uses for so many wire bytes, residency aside. From sweeps on 2 and 4 H200s (docs/performance.md).
-fn channels_for(wire_bytes: usize) -> u32 {
-    let most = if wire_bytes >= 64 << 20 { 24 } else { 32 };
-    wire_bytes.div_ceil(8 << 10).clamp(1, most) as u32
 }
 
 /// A pointer that blocks' threads share; what it points to is plain data that nobody writes.

@@ -1,7 +1,8 @@
 //! One chunk to a peer, one from a peer, or either.
 
 use super::LaunchOptions;
-use super::prepared::{Plan, Prepared};
+use super::Plan;
+use super::prepared::Prepared;
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::{NOBODY, Shape};
@@ -118,7 +119,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
             ));
         };
         let ends = u32::from(sends) + u32::from(receives);
-        let plan = self.prepared.plan::<H>(elements, options, |channels| ends * channels)?;
+        let plan = self.prepared.plan::<H>(elements, options, |_, channels| ends * channels)?;
         let shape = self.prepared.shape(&plan, options)?;
         Ok((plan, shape))
     }

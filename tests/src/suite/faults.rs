@@ -176,7 +176,9 @@ pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let copier: Copier<X> = ground.transport.all_to_all()?;
     let (input, mut output) = buffers(rank, &ground, if rank.me() == 0 { 200 } else { 100 })?;
-    copier.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+    // Staging, whose headers have both sizes.
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    copier.launch_with(&ground.stream, args, &LaunchOptions::default().channels(1))?;
     let fault = told(rank, &ground)?;
     let Operation::Mismatch { peer, bytes: true, expected, seen, .. } = operation(&fault) else {
         panic!("sizes should differ: {fault}");

@@ -74,6 +74,7 @@ pub(crate) fn agree(
             ("bytes per channel", layout.window.to_string()),
             ("signals", layout.signals.to_string()),
             ("heap bytes", layout.heap.to_string()),
+            ("line channels", layout.line_channels.to_string()),
         ],
     )?;
     Ok(())

@@ -15,6 +15,8 @@ pub struct Options {
     pub signals: u32,
     /// Symmetric heap of each rank in bytes, for raw `put` and `get`.
     pub heap_bytes: usize,
+    /// Channels with line buffers (32 KiB each from and to each peer), for small chunks; 0 leaves that protocol out.
+    pub line_channels: u32,
     /// How long one wait in a kernel may last.
     pub deadline: Duration,
 }
@@ -48,6 +50,13 @@ impl Options {
         self
     }
 
+    /// Sets the number of channels with line buffers.
+    #[must_use]
+    pub fn line_channels(mut self, channels: u32) -> Self {
+        self.line_channels = channels;
+        self
+    }
+
     /// Sets the deadline of waits in kernels.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -63,6 +72,9 @@ impl Options {
         let misuse = |what: String| Err(Error::Misuse { what });
         if self.channels == 0 || self.channels > 4096 {
             return misuse(format!("{} channels; a transport has 1 to 4096", self.channels));
+        }
+        if self.line_channels > 4096 {
+            return misuse(format!("{} line channels; a transport has at most 4096", self.line_channels));
         }
         if self.signals > 4096 {
             return misuse(format!("{} signals from each peer; a transport has at most 4096", self.signals));
@@ -88,7 +100,7 @@ impl Options {
             world,
             channels: self.channels,
             signals: self.signals,
-            reserved: 0,
+            line_channels: self.line_channels,
             window: 1 << per_channel.ilog2(),
             heap: (self.heap_bytes as u64).next_multiple_of(128),
         })
@@ -96,7 +108,8 @@ impl Options {
 }
 
 impl Default for Options {
-    /// 32 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap; waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
+    /// 32 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap,
+    /// 64 line channels; waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
     fn default() -> Self {
         let ms = std::env::var("FUSEWIRE_DEADLINE_MS").ok().and_then(|v| v.parse().ok()).unwrap_or(10_000);
         Options {
@@ -104,6 +117,7 @@ impl Default for Options {
             channels: 32,
             signals: 8,
             heap_bytes: 1 << 20,
+            line_channels: 64,
             deadline: Duration::from_millis(ms),
         }
     }

@@ -48,7 +48,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
                 let path: TokenStream = path.parse().unwrap_or_default();
                 if path.to_string().contains("::") { quote!(#d::#path,) } else { quote!(#path,) }
             });
-            let schedule = format_ident!("{}", entry.schedule.map_or("all_to_all", |s| s.name));
+            let schedule = format_ident!("{}", entry.function());
             quote! {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, #m::__Raw>) {

@@ -167,8 +167,9 @@ fn supports(
         let marker = format_ident!("{}", entry.schedule.map_or("Custom", |s| s.marker));
         let variants = entries.iter().filter(|e| (e.schedule.map(|s| s.name), e.transport.name) == key).map(|e| {
             let (symbol, unroll) = (e.symbol(model.ident()), e.unroll);
+            let protocol = format_ident!("{}", e.protocol.name());
             let host = if e.transport.host { host_entry(model, e, element, &ops) } else { quote!(::core::option::Option::None) };
-            quote!(#krate::kernel::Entry { symbol: #symbol, unroll: #unroll, images: &#image_static, host: #host })
+            quote!(#krate::kernel::Entry { symbol: #symbol, protocol: #krate::schedule::Protocol::#protocol, unroll: #unroll, images: &#image_static, host: #host })
         });
         out.extend(quote! {
             impl #krate::kernel::Supports<#krate::schedule::#marker, #krate::#transport> for Hooks #concrete {
@@ -190,7 +191,7 @@ fn host_entry(
     match &model.item {
         Item::Hooks(_) => {
             let (unroll, path) = (entry.unroll as usize, element.map(|(_, p)| quote!(#p,)));
-            let call = format_ident!("host_{}", entry.schedule.map_or("all_to_all", |s| s.name));
+            let call = format_ident!("host_{}", entry.function());
             quote!(::core::option::Option::Some(#krate::kernel::#call::<#krate::ops::#ops, __Hooks<#path #unroll>>))
         }
         Item::Schedule(function) => {
