@@ -70,16 +70,18 @@ impl Memory {
         &self.device.0
     }
 
-    /// Before work on `stream` uses the memory: waits for the stream that used it last, if it is another one.
+    /// Before work on `stream` uses the memory: waits for the stream that used it last, if it is another one. A fault of that one's
+    /// kernels, which it has not reported yet, is then `stream`'s to report, too.
     pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(other) = last.take()
+        if let Some(other) = &*last
             && !other.is(stream)
         {
             if other.is_capturing() {
                 return Err(Error::misuse("a buffer is used by two captures at once"));
             }
             other.wait_idle()?;
+            stream.answer_for(other);
         }
         *last = Some(stream.clone());
         Ok(())
@@ -163,7 +165,7 @@ impl<T: Element> Buffer<T> {
     /// Copies `values` in, after everything queued on the stream that used the buffer last. Waits for that.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the lengths differ.
+    /// [`Error::Misuse`] if the lengths differ, or while that stream is capturing.
     pub fn fill_from(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
             return Err(Error::misuse(format!(
@@ -172,7 +174,8 @@ impl<T: Element> Buffer<T> {
                 self.len
             )));
         }
-        if let Some(stream) = self.memory.last.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(stream) = &*self.memory.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            stream.not_capturing("Buffer::fill_from")?;
             stream.wait_idle()?;
         }
         match &self.memory.store {

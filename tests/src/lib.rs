@@ -19,9 +19,12 @@
 //!
 //! `FUSEWIRE_TEST_SEED` repeats a run's random values; every failure names it.
 //!
-//! # What the suite does not show
-//! Blocks are CPU threads on the host, so unsound hooks are data races there; but the race detector that finds them wants an
-//! instrumented standard library (see `tests/races.rs`).
+//! # Race detectors
+//! Blocks are threads on the host, so a hook that is not sound is a data race there. ThreadSanitizer cannot tell it from others with
+//! the standard library as it is shipped: that one is not instrumented, so all that is handed over by its locks and channels (every
+//! buffer, every launch) is reported; and a rank maps its peers' memory at addresses of its own, so that a write by one rank and a
+//! read by another are different memory to it. It needs a library built for it (`-Zbuild-std`), ranks that map each region once, and
+//! a nightly compiler; until then, what the suite shows is that results are right, not that there is no race.
 
 pub mod check;
 pub mod data;

@@ -45,10 +45,18 @@ macro_rules! for_each_case {
                 threads: 1..=8,
                 elements_by_option: 1..=8,
             }
+            lines {
+                of_every_element_type: 1..=16,
+                of_every_size: 1..=8,
+                of_hooks: 1..=8,
+                between_staged_calls: 1..=8,
+                faults_and_renewals: 2..=8,
+            }
             graphs {
                 replays_with_changing_inputs: 1..=8,
                 several_graphs_and_eager_calls: 1..=8,
                 of_send_and_receive: 2..=8,
+                replayed_on_other_streams: 1..=8,
                 failed_capture_leaves_the_stream_usable: 1..=8,
             }
             schedules {
@@ -70,8 +78,10 @@ macro_rules! for_each_case {
                 kernels_differ: 2..=8,
                 poisoned_until_renewed: 2..=8,
                 replayed_graph_reports: 2..=8,
+                read_on_another_stream_reports: 2..=8,
                 again_and_again: 2..=8,
                 schedule_names_what_does_not_exist: 2..=8,
+                more_blocks_than_channels: 2..=8,
             }
             agreement {
                 kernels_that_differ: 2..=8,

@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(small_float::<4, 3>(0x7e), 448.0);
         assert_eq!(small_float::<4, 3>(0x01), 2f64.powi(-9));
         assert_eq!((through_e4m3(1.0625), through_e4m3(-500.0), through_e4m3(0.3)), (1.0, -448.0, 0.3125));
-        assert_eq!((to_bf16(1.0), to_bf16(1.003_906_25), to_bf16(-3.0)), (0x3f80, 0x3f80, 0xc040));
+        assert_eq!((to_bf16(1.0), to_bf16(1.0 + 2f32.powi(-8)), to_bf16(-3.0)), (0x3f80, 0x3f80, 0xc040));
     }
 
     #[test]

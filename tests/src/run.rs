@@ -128,7 +128,7 @@ impl<X: Meet> Rank<X> {
     /// # Errors
     /// Those of the rendezvous.
     pub fn small(&self) -> fusewire::Result<Ground<X>> {
-        self.meet(Options::per_peer(16 << 10).channels(4).heap(64 << 10))
+        self.meet(Options::per_peer(16 << 10).channels(4).line_channels(4).heap(64 << 10))
     }
 
     /// A transport as a user would have it.
@@ -136,7 +136,8 @@ impl<X: Meet> Rank<X> {
     /// # Errors
     /// Those of the rendezvous.
     pub fn usual(&self) -> fusewire::Result<Ground<X>> {
-        let options = self.scale.pick(Options::per_peer(256 << 10).channels(4), Options::default());
+        let options =
+            self.scale.pick(Options::per_peer(256 << 10).channels(4).line_channels(4), Options::default());
         self.meet(options)
     }
 

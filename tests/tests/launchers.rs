@@ -45,7 +45,7 @@ fn text(output: &Output) -> String {
 fn all_passed(outputs: &[Output]) {
     for (rank, output) in outputs.iter().enumerate() {
         assert!(output.status.success(), "rank {rank}: {}", text(output));
-        assert_eq!(text(output).contains("4 passed, 0 failed"), rank == 0, "rank {rank}: {}", text(output));
+        assert_eq!(text(output).contains("5 passed, 0 failed"), rank == 0, "rank {rank}: {}", text(output));
     }
 }
 
@@ -83,7 +83,7 @@ fn as_torchrun_sets_them() {
 fn a_job_of_one() {
     let outputs = start(1, |_| vec![("FUSEWIRE_RANK", "0".into()), ("FUSEWIRE_WORLD_SIZE", "1".into())]);
     assert!(
-        outputs[0].status.success() && text(&outputs[0]).contains("3 passed, 0 failed"),
+        outputs[0].status.success() && text(&outputs[0]).contains("4 passed, 0 failed"),
         "{}",
         text(&outputs[0])
     );
@@ -110,6 +110,6 @@ fn mpirun() {
         let mut command = Command::new("mpirun");
         command.args(["--allow-run-as-root", "--oversubscribe", "-np", ranks, PROGRAM, "--device", "host"]);
         let output = command.args(["--from-env", "--filter", CASES]).output().expect("mpirun is installed");
-        assert!(output.status.success() && text(&output).contains("4 passed, 0 failed"), "{}", text(&output));
+        assert!(output.status.success() && text(&output).contains("5 passed, 0 failed"), "{}", text(&output));
     }
 }

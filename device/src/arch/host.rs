@@ -38,6 +38,8 @@ pub fn fence_system() {
 /// `at` is 16-byte aligned, valid for reads, not written concurrently.
 #[inline(always)]
 pub unsafe fn load_16(at: *const u8) -> [u32; 4] {
+    // A GPU faults there; this processor would not.
+    debug_assert!(at.addr().is_multiple_of(16), "a 16-byte load that is not aligned");
     // SAFETY: the caller's contract.
     unsafe { at.cast::<[u32; 4]>().read() }
 }
@@ -58,6 +60,7 @@ pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
 /// `at` is 16-byte aligned, valid for writes, not accessed concurrently.
 #[inline(always)]
 pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
+    debug_assert!(at.addr().is_multiple_of(16), "a 16-byte store that is not aligned");
     // SAFETY: the caller's contract.
     unsafe { at.cast::<[u32; 4]>().write(v) }
 }

@@ -75,7 +75,19 @@ impl<X: Transport> Prepared<X> {
         blocks: impl Fn(Protocol, u32) -> u32,
     ) -> Result<Plan> {
         let layout = self.link.layout();
-        let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES) * 16;
+        if options.deadline.is_some_and(|d| d.is_zero()) {
+            return Err(Error::misuse("a deadline of 0 s; a wait needs some time"));
+        }
+        // All ranks' chunks, in elements and in wire bytes, are numbers that fit.
+        let packs = elements.div_ceil(Pack::<H::Wire>::LANES);
+        let fits = |n: usize| n.checked_mul(16 * self.world()).is_some_and(|n| n < 1 << 62);
+        if !fits(elements) || !fits(packs) {
+            return Err(Error::misuse(format!(
+                "{elements} elements to each of {} ranks are too many",
+                self.world()
+            )));
+        }
+        let wire_bytes = packs * 16;
         // What lines carry in one call: by default as far as they are faster than staging, which is one block to a multiprocessor.
         let spread =
             (LINE_BLOCKS / layout.world).clamp(1, layout.line_channels.max(1)).min(layout.line_channels);

@@ -58,13 +58,16 @@ enum News {
     Ended,
 }
 
+/// From which generation of workers, from which rank, what.
+type Tidings = (u64, usize, News);
+
 /// Worker processes, one a rank.
 pub struct Fleet {
     program: PathBuf,
     arguments: Vec<String>,
     size: usize,
     workers: Vec<Worker>,
-    news: (Sender<(u64, usize, News)>, Receiver<(u64, usize, News)>),
+    news: (Sender<Tidings>, Receiver<Tidings>),
     generation: u64,
 }
 
@@ -90,7 +93,7 @@ impl Fleet {
     pub fn run(&mut self, case: &str, seed: u64, limit: Duration) -> std::io::Result<Vec<Report>> {
         self.start()?;
         let until = Instant::now() + limit;
-        let id = match self.tell(0, &Order::MakeId).and_then(|()| Ok(self.news_of(0, until))) {
+        let id = match self.tell(0, &Order::MakeId).map(|()| self.news_of(0, until)) {
             Ok(Some(News::Answer(Answer::Id(id)))) => id,
             _ => {
                 self.stop();

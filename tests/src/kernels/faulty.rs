@@ -63,7 +63,11 @@ pub fn misdirected<O: Put + Get>(kernel: &Kernel<O>, what: u32, data: &[u32], ou
         4 => unsafe { kernel.put(kernel.world() + 7, 0, data) },
         // SAFETY: as above.
         5 => unsafe { kernel.get::<u32>(next, 0, past, 1) },
-        6 => kernel.send_tile(kernel.world(), tile, |ctx| data[ctx.index()]),
+        // SAFETY: as above.
+        6 => unsafe { kernel.put(next, usize::MAX - 4, data) },
+        // SAFETY: as above.
+        7 => unsafe { kernel.get::<u32>(next, usize::MAX - 4, 0, 10) },
+        8 => kernel.send_tile(kernel.world(), tile, |ctx| data[ctx.index()]),
         // SAFETY: as above.
         _ => unsafe { kernel.recv_tile::<u32>(kernel.world(), tile, |ctx, value| output.at(ctx).set(value)) },
     }

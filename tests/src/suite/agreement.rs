@@ -58,6 +58,8 @@ pub fn options_that_cannot_be<X: Subject>(rank: &Rank<X>) -> Outcome {
         (Options::per_peer(1 << 20).channels(0), "0 channels"),
         (Options::per_peer(1 << 30).channels(5000), "5000 channels"),
         (Options::per_peer(1000).channels(1), "at least 1024"),
+        (Options::per_peer(usize::MAX), "1 TiB"),
+        (Options::per_peer(1 << 20).heap(usize::MAX), "1 TiB"),
         (Options::per_peer(1 << 20).signals(9999), "9999 signals"),
         (Options::per_peer(1 << 20).deadline(Duration::ZERO), "deadline"),
     ];

@@ -16,7 +16,8 @@ pub fn every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
         let launcher = AllToAllOf::<copy::Hooks<T>>::all_to_all(&ground.transport)?;
         let lanes = Pack::<T>::LANES;
         let largest = rank.scale.pick(if rank.size() > 5 { 40 } else { 1500 }, 100_003);
-        for (k, chunk) in [0, 1, lanes - 1, lanes, lanes + 1, 8 * lanes, largest].into_iter().enumerate() {
+        // Half a pack more or less: chunks start where words are aligned and packs are not.
+        for (k, chunk) in [0, 1, lanes - 1, lanes, lanes + 1, 5 * lanes + lanes / 2, 8 * lanes, largest].into_iter().enumerate() {
             copy_once::<T, X>(&ground, &launcher, rank.data(k), chunk, &LaunchOptions::default())?;
         }
     });

@@ -6,11 +6,12 @@ use crate::data::make;
 use crate::kernels::copying::copy;
 use crate::kernels::faulty::{bad_consume, bad_produce, misdirected};
 use crate::kernels::hooks::gather;
+use crate::kernels::schedules::ring_all_gather;
 use crate::run::Ground;
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject, reference};
 use fusewire::schedule::AllToAllLauncher;
 use fusewire::{Buffer, Error, Fault, LaunchOptions, Operation};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long waits last where one is meant to expire.
 const DEADLINE: Duration = Duration::from_millis(300);
@@ -50,6 +51,21 @@ fn all_but_rank_0<X: Subject>(
     Ok(Some(fault(ground, KNOWN)))
 }
 
+/// Collective: the fault that every rank knows of when all are done. A rank whose own work was complete may have ended well before.
+fn told<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Result<Fault, crate::Stop> {
+    let start = Instant::now();
+    match ground.stream.synchronize() {
+        Ok(()) | Err(Error::Fault(_)) => rank.world.barrier()?,
+        Err(other) => return Err(other.into()),
+    }
+    let known = ground.transport.check().map_err(Error::from);
+    assert!(start.elapsed() < KNOWN, "it took {:?} to report {known:?}", start.elapsed());
+    match known {
+        Err(Error::Fault(fault)) => Ok(*fault),
+        other => panic!("rank {}: this should be a fault: {other:?}", rank.me()),
+    }
+}
+
 /// Collective: the fault is over.
 fn mended<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Outcome {
     ground.transport.renew().map_err(Error::from)?;
@@ -87,7 +103,7 @@ pub fn a_receiver_never_comes<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
     if rank.me() == 0 {
-        let n = ground.window();
+        let n = 4 * ground.window();
         let (input, mut output) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
         let args = copy::Launch { input: input.view(), output: output.view_mut() };
         launcher.launch_with(&ground.stream, Some(1), None, args, &short())?;
@@ -119,7 +135,7 @@ pub fn panic_in_produce<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (culprit, (input, mut output)) = (rank.size() - 1, buffers(rank, &ground, 100)?);
     let args = bad_produce::Launch { input: input.view(), output: output.view_mut(), culprit };
     launcher.launch(&ground.stream, args)?;
-    panicked(&fault(&ground, KNOWN), culprit, "kernels/faulty.rs", Some(bad_produce::LINE));
+    panicked(&told(rank, &ground)?, culprit, "kernels/faulty.rs", Some(bad_produce::LINE));
     mended(rank, &ground)?;
     // The same kernel, without a culprit.
     let args = bad_produce::Launch { input: input.view(), output: output.view_mut(), culprit: usize::MAX };
@@ -137,7 +153,7 @@ pub fn panic_in_consume<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (culprit, (input, mut output)) = (rank.size() / 2, buffers(rank, &ground, 3000)?);
     let args = bad_consume::Launch { input: input.view(), output: output.view_mut(), culprit };
     launcher.launch(&ground.stream, args)?;
-    panicked(&fault(&ground, KNOWN), culprit, "kernels/faulty.rs", Some(bad_consume::LINE));
+    panicked(&told(rank, &ground)?, culprit, "kernels/faulty.rs", Some(bad_consume::LINE));
     mended(rank, &ground)
 }
 
@@ -151,7 +167,7 @@ pub fn index_out_of_range<X: Subject>(rank: &Rank<X>) -> Outcome {
     let mut output = ground.device.buffer::<i32>(n)?;
     let args = gather::Launch { input: input.view(), index: index.view(), output: output.view_mut() };
     launcher.launch(&ground.stream, args)?;
-    panicked(&fault(&ground, KNOWN), culprit, "kernels/hooks.rs", None);
+    panicked(&told(rank, &ground)?, culprit, "kernels/hooks.rs", None);
     mended(rank, &ground)
 }
 
@@ -160,8 +176,10 @@ pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let copier: Copier<X> = ground.transport.all_to_all()?;
     let (input, mut output) = buffers(rank, &ground, if rank.me() == 0 { 200 } else { 100 })?;
-    copier.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
-    let fault = fault(&ground, KNOWN);
+    // Staging, whose headers have both sizes.
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    copier.launch_with(&ground.stream, args, &LaunchOptions::default().channels(1))?;
+    let fault = told(rank, &ground)?;
     let Operation::Mismatch { peer, bytes: true, expected, seen, .. } = operation(&fault) else {
         panic!("sizes should differ: {fault}");
     };
@@ -179,7 +197,7 @@ pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (input, mut output) = buffers(rank, &ground, 100)?;
     let launcher = if rank.me() == 0 { &one } else { &other };
     launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
-    let fault = fault(&ground, KNOWN);
+    let fault = told(rank, &ground)?;
     assert!(matches!(operation(&fault), Operation::Mismatch { bytes: false, .. }), "{fault}");
     says(&fault, &["another kernel", "same order"]);
     mended(rank, &ground)
@@ -256,6 +274,8 @@ pub fn schedule_names_what_does_not_exist<X: Subject>(rank: &Rank<X>) -> Outcome
         ("put", heap + 1, heap + 1),
         ("put", world + 7, world),
         ("get", heap + 1, heap + 1),
+        ("put", u64::MAX, heap + 1),
+        ("get", u64::MAX, heap + 1),
         ("send_tile", world, world),
         ("recv_tile", world, world),
     ];
@@ -264,13 +284,50 @@ pub fn schedule_names_what_does_not_exist<X: Subject>(rank: &Rank<X>) -> Outcome
         let mut output = ground.device.buffer::<u32>(10)?;
         let args = misdirected::Launch { what: which as u32, data: data.view(), output: output.view_mut() };
         launcher.launch(&ground.stream, 1, args)?;
-        let fault = fault(&ground, KNOWN);
+        let fault = told(rank, &ground)?;
         let Operation::OutOfRange { what, given, limit, .. } = operation(&fault) else {
             panic!("{name} should be out of range: {fault}");
         };
         assert_eq!((*what, *given, *limit), (name, bad, bound), "{fault}");
         ground.transport.renew().map_err(Error::from)?;
     }
-    // More blocks than channels: tiles have none to work.
     works(rank, &ground)
+}
+
+/// A tile travels on the channel of its block's index.
+pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport)?;
+    let own = ground.device.buffer::<f32>(5000)?;
+    let mut all = ground.device.buffer::<f32>(5000 * rank.size())?;
+    launcher.launch(
+        &ground.stream,
+        5,
+        ring_all_gather::Launch { own: own.view(), all: all.view_mut(), most: 100 },
+    )?;
+    let fault = told(rank, &ground)?;
+    let named = matches!(
+        operation(&fault),
+        Operation::OutOfRange { what: "send_tile", block: 4, given: 4, limit: 4, .. }
+    );
+    assert!(named, "{fault}");
+    mended(rank, &ground)
+}
+
+/// Results must not be taken from a buffer whose kernel faulted, whatever stream they are read on.
+pub fn read_on_another_stream_reports<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier: Copier<X> = ground.transport.all_to_all()?;
+    let (input, mut output) = buffers(rank, &ground, 90)?;
+    let other = ground.device.stream()?;
+    if rank.me() != 0 {
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        copier.launch_with(&ground.stream, args, &short())?;
+        let read = output.read(&other);
+        assert!(matches!(read, Err(Error::Fault(_))), "{:?}", read.map(drop));
+        // The stream that ran the kernel reports it all the same.
+        fault(&ground, KNOWN);
+    }
+    rank.world.barrier()?;
+    mended(rank, &ground)
 }

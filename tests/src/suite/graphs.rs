@@ -7,7 +7,7 @@ use crate::kernels::copying::copy;
 use crate::kernels::hooks::chain;
 use crate::run::Ground;
 use crate::{AllToAllOf, Outcome, Rank, SendRecvOf, Subject, reference};
-use fusewire::{Buffer, LaunchOptions};
+use fusewire::{Buffer, LaunchOptions, Stream};
 
 /// Inputs of which every call takes another.
 const INPUTS: usize = 7;
@@ -174,6 +174,12 @@ pub fn failed_capture_leaves_the_stream_usable<X: Subject>(rank: &Rank<X>) -> Ou
         misuse(stream.capture(|| stream.capture(|| Ok(())).map(drop))),
         &["capturing already"],
     );
+    let n = output.len();
+    let filled = stream.capture(|| {
+        launcher.launch(stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+        output.fill_from(&vec![0; n])
+    });
+    crate::check::says(misuse(filled), &["fill_from", "capturing"]);
     let empty = stream.capture(|| Ok(()))?;
     crate::check::says(misuse(stream.capture(|| empty.launch(stream))), &["Graph::launch", "capturing"]);
     empty.launch(stream)?;
@@ -185,5 +191,32 @@ pub fn failed_capture_leaves_the_stream_usable<X: Subject>(rank: &Rank<X>) -> Ou
     drop((launcher, input, output));
     graph.launch(stream)?;
     stream.synchronize()?;
+    Ok(())
+}
+
+/// Captured on one stream, replayed on another, between eager calls on a third; dropped while it runs.
+pub fn replayed_on_other_streams<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<chain::Hooks>::all_to_all(&ground.transport)?;
+    let (me, size, n, data) = (rank.me(), rank.size(), 600 * rank.size(), rank.data(0));
+    let streams = [ground.stream.clone(), ground.device.stream()?, ground.device.stream()?];
+    let input = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+    let mut output = ground.device.buffer::<u32>(n)?;
+    let launch = |stream: &Stream, output: &mut Buffer<u32>| {
+        launcher.launch(stream, chain::Launch { input: input.view(), output: output.view_mut() })
+    };
+    // The capture finds its buffers in use by another stream.
+    launch(&streams[2], &mut output)?;
+    let graph = streams[0].capture(|| launch(&streams[0], &mut output))?;
+    for _ in 0..5 {
+        graph.launch(&streams[1])?;
+        launch(&streams[2], &mut output)?;
+    }
+    graph.launch(&streams[1])?;
+    drop(graph);
+    same("a chain over three streams", &output.read(&streams[0])?, |i| {
+        let value = reference::all_to_all(me, n / size, i, |peer, at| data.any(peer, at));
+        (0..12).fold(0, |old, _| reference::link(old, value))
+    });
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::kernels::hooks::places;
 use crate::kernels::schedules::halo;
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Stop, Subject};
 use fusewire::{Device, Error, LaunchOptions};
+use std::time::Duration;
 
 pub fn of_buffers<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
@@ -19,7 +20,8 @@ pub fn of_buffers<X: Subject>(rank: &Rank<X>) -> Outcome {
     let args = copy::Launch { input: input.view().slice(..n)?, output: output.view_mut().slice(7..n + 7)? };
     says(misuse(copier.launch(stream, args)), &["`output`", "14 bytes past"]);
     says(misuse(input.view().slice(n..n + 9)), &[&format!("{n}..{}", n + 9)]);
-    says(misuse(output.view_mut().slice(9..8)), &["9..8"]);
+    let (first, end) = (n + 9, n + 8);
+    says(misuse(output.view_mut().slice(first..end)), &["of a view"]);
     says(misuse(output.fill_from(&[1, 2, 3])), &["3 values", &format!("{} elements", n + 8)]);
     let other = ground.device.buffer::<u16>(1)?;
     says(misuse(output.copy_from(stream, &other)), &["1 elements into a buffer of"]);
@@ -69,6 +71,9 @@ pub fn of_options<X: Subject>(rank: &Rank<X>) -> Outcome {
         (with().chunk(100), vec!["chunks of 100", "multiple of 128"]),
         (with().chunk(half + 128), vec!["half a channel"]),
         (with().unroll(3), vec!["3 packs in flight", "unroll"]),
+        (with().deadline(Duration::ZERO), vec!["deadline of 0"]),
+        (with().elements(usize::MAX), vec!["too many"]),
+        (with().elements(usize::MAX / 16), vec!["too many"]),
     ];
     if rank.scale == crate::Scale::Gpu {
         wrong.push((with().threads(0), vec!["0 threads"]));

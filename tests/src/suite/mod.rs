@@ -5,6 +5,7 @@ mod copying;
 mod faults;
 mod graphs;
 mod hooks;
+mod lines;
 mod misuse;
 mod options;
 mod peers;

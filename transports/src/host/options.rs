@@ -79,6 +79,12 @@ impl Options {
         if self.signals > 4096 {
             return misuse(format!("{} signals from each peer; a transport has at most 4096", self.signals));
         }
+        if self.per_peer_bytes.max(self.heap_bytes) > 1 << 40 {
+            return misuse(format!(
+                "{} bytes of staging for each peer and {} of heap; a transport has at most 1 TiB of each",
+                self.per_peer_bytes, self.heap_bytes
+            ));
+        }
         let per_channel = self.per_peer_bytes / self.channels as usize;
         if per_channel < 1024 {
             return misuse(format!(

@@ -1,0 +1,193 @@
+//! The protocol of lines that carry their flags, asked for by name: small chunks, every size up to the room there is.
+
+use super::support::{POISON, copy_once, for_each_element, misuse, works};
+use crate::check::{same, says};
+use crate::data::make;
+use crate::kernels::copying::{copy, reverse};
+use crate::kernels::faulty::{bad_consume, bad_produce};
+use crate::kernels::hooks::{chain, scale_add};
+use crate::run::Ground;
+use crate::{AllToAllOf, Outcome, Rank, Stop, Subject, reference};
+use fusewire::{Error, LaunchOptions, Operation, Options, Protocol, Stream};
+use std::time::Duration;
+
+/// Line channels of these transports.
+const CHANNELS: u32 = 4;
+
+/// Bytes that a line channel carries in one call.
+const ROOM: usize = 512 * 16;
+
+fn ground<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
+    rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))
+}
+
+fn lines() -> LaunchOptions {
+    LaunchOptions::default().protocol(Protocol::Lines)
+}
+
+pub fn of_every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    for_each_element!(T => {
+        let launcher = AllToAllOf::<copy::Hooks<T>>::all_to_all(&ground.transport)?;
+        let each = 16 / size_of::<T>();
+        for (k, n) in [1, each - 1, each, each + 1, 3 * each + each / 2, 300].into_iter().enumerate() {
+            copy_once::<T, X>(&ground, &launcher, rank.data(k), n, &lines())?;
+        }
+    });
+    Ok(())
+}
+
+/// Up to all that fits, over every number of channels.
+pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    let launcher = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
+    for (k, n) in [16, 127, 1025, ROOM - 1, ROOM, 2 * ROOM + 17, 4 * ROOM].into_iter().enumerate() {
+        copy_once(&ground, &launcher, rank.data(k), n, &lines())?;
+        for channels in n.div_ceil(ROOM) as u32..=CHANNELS {
+            copy_once(&ground, &launcher, rank.data(k), n, &lines().channels(channels))?;
+        }
+    }
+    let (input, mut output) = (ground.device.buffer::<u8>(0)?, ground.device.buffer::<u8>(0)?);
+    let mut refused = |options: LaunchOptions, part: &str| {
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        says(misuse(launcher.launch_with(&ground.stream, args, &options)), &[part]);
+    };
+    refused(lines().elements(4 * ROOM + 1), "lines carry at most");
+    refused(lines().elements(ROOM + 1).channels(1), "line channels");
+    refused(lines().elements(16).channels(CHANNELS + 1), "line channels");
+    refused(lines().elements(16).channels(0), "0 channels");
+    works(rank, &ground)
+}
+
+pub fn of_hooks<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    let backwards = AllToAllOf::<reverse::Hooks<u16>>::all_to_all(&ground.transport)?;
+    let scaler = AllToAllOf::<scale_add::Hooks>::all_to_all(&ground.transport)?;
+    let (me, size, stream) = (rank.me(), rank.size(), &ground.stream);
+    for (k, chunk) in [1, 7, 9, 333, 4001].into_iter().enumerate() {
+        let (data, n) = (rank.data(k), chunk * size);
+        let input = ground.device.buffer_from(&data.all::<u16>(me, n))?;
+        let mut output = ground.device.buffer::<u16>(n)?;
+        output.fill_bytes(stream, POISON)?;
+        let args = reverse::Launch { input: input.view(), output: output.view_mut() };
+        backwards.launch_with(stream, args, &lines())?;
+        same(format_args!("chunks of {chunk}, backwards"), &output.read(stream)?, |i| {
+            let mirrored = i / chunk * chunk + chunk - 1 - i % chunk;
+            reference::all_to_all(me, chunk, mirrored, |from, index| data.any(from, index))
+        });
+        let input = ground.device.buffer_from(&make(n, |i| data.small(me, i)))?;
+        let mut output = ground.device.buffer::<f32>(n)?;
+        for factor in [4.0, -1.0] {
+            let args = scale_add::Launch { input: input.view(), output: output.view_mut(), factor };
+            scaler.launch_with(stream, args, &lines())?;
+        }
+        same(format_args!("chunks of {chunk}, scaled and added"), &output.read(stream)?, |i| {
+            3.0 * reference::all_to_all(me, chunk, i, |peer, index| data.small(peer, index))
+        });
+    }
+    Ok(())
+}
+
+/// Lines and staging in random order on one transport, eager and replayed, over numbers of channels that change: neither waits for
+/// the hosts between calls.
+pub fn between_staged_calls<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    let launcher = AllToAllOf::<chain::Hooks>::all_to_all(&ground.transport)?;
+    let (me, size, chunk, stream) = (rank.me(), rank.size(), 700, &ground.stream);
+    let data: Vec<_> = (0..5).map(|k| rank.data(k)).collect();
+    let sources = data.iter().map(|d| ground.device.buffer_from(&d.all::<u32>(me, chunk * size)));
+    let sources = sources.collect::<fusewire::Result<Vec<_>>>()?;
+    let mut output = ground.device.buffer::<u32>(chunk * size)?;
+    let mut launch = |stream: &Stream, k: usize, options: LaunchOptions| {
+        let args = chain::Launch { input: sources[k].view(), output: output.view_mut() };
+        launcher.launch_with(stream, args, &options)
+    };
+    let graph = stream.capture(|| {
+        launch(stream, 1, lines().channels(2))?;
+        launch(stream, 2, LaunchOptions::default().protocol(Protocol::Staged))?;
+        launch(stream, 3, lines().channels(4))
+    })?;
+    let (mut rng, mut taken) = (rank.rng(), Vec::new());
+    for _ in 0..rank.scale.pick(if size > 3 { 60 } else { 300 }, 5000) {
+        let k = rng.within(0, 4);
+        match rng.within(0, 3) {
+            0 => {
+                graph.launch(stream)?;
+                taken.extend([1, 2, 3]);
+                continue;
+            }
+            1 => launch(stream, k, LaunchOptions::default().channels(1 + k as u32 % 4))?,
+            _ => launch(stream, k, lines().channels(1 + k as u32 % CHANNELS))?,
+        }
+        taken.push(k);
+    }
+    same(format_args!("a chain of {} calls", taken.len()), &output.read(stream)?, |i| {
+        let arrived = |k: usize| reference::all_to_all(me, chunk, i, |peer, at| data[k].any(peer, at));
+        taken.iter().fold(0, |old, k| reference::link(old, arrived(*k)))
+    });
+    Ok(())
+}
+
+/// Waits that expire, panics at both ends, and calls that differ; each time the transport is renewed and works by lines again, with
+/// what faulted calls left in the buffers.
+pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    let copier = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let producer = AllToAllOf::<bad_produce::Hooks>::all_to_all(&ground.transport)?;
+    let consumer = AllToAllOf::<bad_consume::Hooks>::all_to_all(&ground.transport)?;
+    let (me, size, stream) = (rank.me(), rank.size(), &ground.stream);
+    let input = ground.device.buffer_from(&rank.data(77).all::<u32>(me, 200 * size))?;
+    let mut output = ground.device.buffer::<u32>(200 * size)?;
+    let short = lines().deadline(Duration::from_millis(300));
+    for round in 0..5 {
+        match round {
+            0 | 4 => {
+                if me != 0 {
+                    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                    copier.launch_with(stream, args, &short)?;
+                }
+            }
+            1 => {
+                let args =
+                    bad_produce::Launch { input: input.view(), output: output.view_mut(), culprit: size - 1 };
+                producer.launch_with(stream, args, &lines())?;
+            }
+            2 => {
+                let args = bad_consume::Launch { input: input.view(), output: output.view_mut(), culprit: 0 };
+                consumer.launch_with(stream, args, &lines())?;
+            }
+            _ => {
+                // Rank 0 sends less.
+                let options = short.clone().elements(if me == 0 { 100 } else { 200 });
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                copier.launch_with(stream, args, &options)?;
+            }
+        }
+        match stream.synchronize() {
+            Ok(()) | Err(Error::Fault(_)) => rank.world.barrier()?,
+            Err(other) => return Err(other.into()),
+        }
+        let fault = match ground.transport.check().map_err(Error::from) {
+            Err(Error::Fault(fault)) => fault,
+            other => return Err(Stop::Failed(format!("round {round}: this should be a fault: {other:?}"))),
+        };
+        let right = match (round, &fault.operation) {
+            (0 | 4, Some(Operation::Expired { what, peer, .. })) => (*what, *peer) == ("data", 0),
+            (1, Some(Operation::Panicked { line, .. })) => {
+                *line == bad_produce::LINE && fault.rank == size - 1
+            }
+            (2, Some(Operation::Panicked { line, .. })) => *line == bad_consume::LINE && fault.rank == 0,
+            (3, Some(Operation::Mismatch { .. })) => true,
+            _ => false,
+        };
+        assert!(right, "round {round}: {fault}");
+        ground.transport.renew().map_err(Error::from)?;
+        for k in 0..4 {
+            copy_once(&ground, &copier, rank.data(10 * round + k), 200 - k, &lines())?;
+        }
+        works(rank, &ground)?;
+        // A rank that is ahead would fault the transport while another still reads its last results.
+        rank.world.barrier()?;
+    }
+    Ok(())
+}
