@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`suite`] | the cases, generic over a [`Subject`]: a transport that can [meet](Meet) and has every [kernel](kernels) |
 //! | [`kernels`] | hooks and schedules under test |
-//! | [`reference`] | the same functions in a few lines of plain Rust each |
+//! | [`mod@reference`] | the same functions in a few lines of plain Rust each |
 //! | [`data`], [`check`] | values from a seed, and their comparison |
 //! | [`run`] | cases on ranks that are threads, under a watchdog |
 //! | [`fleet`] | ranks that are processes: workers that run cases by name, and die when their test does |
