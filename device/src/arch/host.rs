@@ -153,7 +153,7 @@ std::thread_local! {
     static ARMED: core::cell::Cell<Option<(crate::wait::Control, u32, u32)>> = const { core::cell::Cell::new(None) };
 }
 
-/// Prepares the block's thread for a panic; see [`armed`].
+/// Prepares the block's thread for a panic; see [`take_armed`].
 pub fn arm_panic<G: crate::group::Group>(_group: &G, control: &crate::wait::Control, rank: u32, block: u32) {
     ARMED.set(Some((*control, rank, block)));
 }
