@@ -8,6 +8,7 @@ use fusewire_device::{
     ctx::{Consume, Produce},
     element::{Bf16, Element, F8E4M3, Float},
     hooks::{Hooks, consume_each, produce_each},
+    ops::{Line, Ops},
     pack::Pack,
     schedule::{Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, custom, sendrecv},
     wait::Flow,
@@ -299,7 +300,8 @@ fn tiles_signals_and_puts() {
 fn raw_operations_out_of_range_end_the_kernel() {
     use fusewire_device::wait::{kind, operation};
     let far = usize::MAX - 1;
-    let cases: [(u32, Box<dyn Fn(&Kernel<Peers>) -> Flow + Sync>); 6] = [
+    type Body = Box<dyn Fn(&Kernel<Peers>) -> Flow + Sync>;
+    let cases: [(u32, Body); 6] = [
         (operation::SEND, Box::new(|k| k.send_tile(9, Tile { start: 0, len: 1 }, |_| 1u8))),
         (operation::SIGNAL, Box::new(|k| k.signal(0, 2))),
         (operation::WAIT, Box::new(|k| k.wait(7, 0))),
@@ -312,7 +314,15 @@ fn raw_operations_out_of_range_end_the_kernel() {
     ];
     for (operation, body) in cases {
         let world = World::new(1, 1, 1024);
-        assert!(schedule(&world, |kernel| body(kernel))[0][0].is_err());
+        let flows = schedule(&world, |kernel| {
+            assert!(body(kernel).is_err());
+            // Whoever goes on regardless gets no further.
+            assert!(kernel.signal(0, 0).is_err());
+            kernel.send_tile(0, Tile { start: 0, len: 1 }, |_| 1u8)
+        });
+        assert!(flows[0][0].is_err());
+        // SAFETY: a live line, nobody runs.
+        assert_eq!(unsafe { world.ops(0).line(0, Line::User(0)).read() }, 0);
         let record = world.record(0);
         assert_eq!((record.kind, record.operation), (kind::RANGE, operation));
     }

@@ -66,6 +66,20 @@ const ACCUMULATE: &str =
 const NARROW: &str = "produce_each(ctx, |ctx| F8E4M3::from_f32(args.input[ctx.index()] * args.scale))";
 const WIDEN: &str = "consume_each(ctx, value, |ctx, v| args.output.at(ctx).update(|old| old + v.to_f32()))";
 
+/// A schedule of a user's own: one tile round the ring with a signal.
+const CUSTOM: &str = r#"
+#[unsafe(no_mangle)] pub unsafe extern "ptx-kernel" fn custom_ring(p: Params<Peers, Raw>) {
+    let _ = unsafe { custom(Grid::here(), p.ops, p.control, p.shape, |kernel| {
+        let (input, output) = (p.raw.a.slice::<f32>(), Out::<f32>::from_raw(p.raw.b));
+        let tile = kernel.share(input.len());
+        kernel.send_tile(kernel.next(1), tile, |ctx| input[ctx.index()])?;
+        kernel.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))?;
+        kernel.signal(kernel.next(1), 0)?;
+        kernel.wait(kernel.previous(1), 0)
+    }) };
+}
+"#;
+
 fn modules() -> Vec<(&'static str, String)> {
     let copy = |name, t, unroll| (name, module(name, [t; 3], unroll, COPY[0], COPY[1]));
     vec![
@@ -90,16 +104,20 @@ fn modules() -> Vec<(&'static str, String)> {
     ]
 }
 
+fn source(modules: &[(&str, String)]) -> String {
+    modules.iter().fold(OPS.to_owned() + CUSTOM, |all, (_, text)| all + text)
+}
+
 #[test]
 fn everything_stays_in_registers() {
     let modules = modules();
-    let source = modules.iter().fold(OPS.to_owned(), |all, (_, text)| all + text);
+    let source = source(&modules);
     let unrolled_bytes = |name: &str| name.contains('8') && (name.contains("copy") || name.contains("bytes"));
     for arch in ARCHS {
         let ptx = compile("schedules", &source, arch);
         assert!(!ptx.contains(".extern .func"), "{arch}: a function that is nowhere");
         let report = assemble(&ptx, arch);
-        assert_eq!(report.kernels.len(), 2 * modules.len(), "{arch}");
+        assert_eq!(report.kernels.len(), 2 * modules.len() + 1, "{arch}");
         for k in &report.kernels {
             let (name, body) = (&k.name, body(&ptx, &k.name));
             let code: Vec<&str> = instructions(&body).collect();
@@ -135,7 +153,7 @@ fn hot_loop(body: &[String], stores: usize) -> usize {
 #[test]
 fn the_wire_is_wide_and_the_loop_is_short() {
     let modules = modules();
-    let source = modules.iter().fold(OPS.to_owned(), |all, (_, text)| all + text);
+    let source = source(&modules);
     let ptx = compile("schedules", &source, ARCHS[1]);
     // Packs in flight and instructions a loop may have: input and wire are loaded and stored 16 bytes at a time.
     for (name, packs, limit) in [("copy1", 1, 30), ("copy4", 4, 80), ("copy8", 8, 150), ("bytes8", 8, 150)] {

@@ -8,7 +8,7 @@ use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::ops::{Get, Line, Ops, Put};
 use crate::pack::Pack;
-use crate::wait::{About, Control, Flow, Watch, operation};
+use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
 use core::cell::Cell;
 
 /// A run of elements of a flat buffer that travels as one message.
@@ -28,8 +28,17 @@ pub struct Kernel<O> {
     watch: Watch,
     grid: Grid,
     shape: Shape,
-    /// A tile is under way. A `Cell` also keeps the kernel on its thread: two would work one channel end.
-    busy: Cell<bool>,
+    /// A `Cell` also keeps the kernel on its thread: two would work one channel end.
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Ready,
+    /// A tile is under way.
+    Busy,
+    /// An operation returned `Stopped`: whatever else the schedule asks for is refused as well.
+    Stopped,
 }
 
 impl<O: Ops> Kernel<O> {
@@ -85,9 +94,13 @@ impl<O: Ops> Kernel<O> {
 
     #[inline(always)]
     fn check(&self, value: u64, limit: u64, peer: usize, channel: u32, op: u32) -> Flow {
+        if self.state.get() == State::Stopped {
+            return Err(Stopped);
+        }
         if value < limit {
             return Ok(());
         }
+        self.state.set(State::Stopped);
         let about = About { peer: peer as u32, channel, operation: op };
         Err(self.watch.out_of_range(&self.ops, about, limit, value))
     }
@@ -96,7 +109,17 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     fn enter(&self) {
-        assert!(!self.busy.replace(true), "a tile's hook may neither send nor receive");
+        assert!(
+            self.state.replace(State::Busy) == State::Ready,
+            "a tile's hook may neither send nor receive"
+        );
+    }
+
+    /// Notes whether the operation that ends here stopped.
+    #[inline(always)]
+    fn leave(&self, flow: Flow) -> Flow {
+        self.state.set(if flow.is_ok() { State::Ready } else { State::Stopped });
+        flow
     }
 
     #[inline(always)]
@@ -119,6 +142,17 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::SEND)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::SEND)?;
         self.enter();
+        self.leave(self.send_packs(peer, channel, tile, &hook))
+    }
+
+    #[inline(always)]
+    fn send_packs<W: Element>(
+        &self,
+        peer: usize,
+        channel: u32,
+        tile: Tile,
+        hook: &impl Fn(&Produce) -> W,
+    ) -> Flow {
         let packs = tile.len.div_ceil(Pack::<W>::LANES);
         let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
         // SAFETY: this block alone works the channel of its index; all its threads are here.
@@ -128,7 +162,7 @@ impl<O: Ops> Kernel<O> {
             let to = total.min(from + self.shape.chunk);
             out.reserve(&Block, from, to)?;
             let (s0, s1) = span::packs(from, to, packs);
-            let each = span::Each(&hook);
+            let each = span::Each(hook);
             span::produce::<span::Two, W, Block>(&Block, &place, 0, s0, s1, &each, |s| {
                 out.at(HEADER + 16 * s as u64)
             });
@@ -136,7 +170,6 @@ impl<O: Ops> Kernel<O> {
             from = to;
         }
         out.finish(&Block);
-        self.busy.set(false);
         Ok(())
     }
 
@@ -155,6 +188,17 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::RECEIVE)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::RECEIVE)?;
         self.enter();
+        self.leave(self.receive_packs(peer, channel, tile, &hook))
+    }
+
+    #[inline(always)]
+    fn receive_packs<W: Element>(
+        &self,
+        peer: usize,
+        channel: u32,
+        tile: Tile,
+        hook: &impl Fn(&Consume, W),
+    ) -> Flow {
         let packs = tile.len.div_ceil(Pack::<W>::LANES);
         let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
         // SAFETY: this block alone works the channel of its index; all its threads are here.
@@ -164,7 +208,7 @@ impl<O: Ops> Kernel<O> {
             let to = total.min(from + self.shape.chunk);
             input.await_bytes(&Block, from, to)?;
             let (s0, s1) = span::packs(from, to, packs);
-            let each = span::Each(&hook);
+            let each = span::Each(hook);
             span::consume::<span::Two, W, Block>(&Block, &place, 0, s0, s1, &each, |s| {
                 input.at(HEADER + 16 * s as u64)
             });
@@ -172,7 +216,6 @@ impl<O: Ops> Kernel<O> {
             from = to;
         }
         input.finish(&Block);
-        self.busy.set(false);
         Ok(())
     }
 
@@ -197,7 +240,7 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::SIGNAL)?;
         self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::SIGNAL)?;
         Block.sync();
-        self.watch.check_panic(&self.ops)?;
+        self.leave(self.watch.check_panic(&self.ops))?;
         let state = self.ops.signal_state(peer as u32, id as u32);
         // SAFETY: live state. Atomic: blocks that share an id get wrong counts, but no data race.
         let next = unsafe { atomic::load::<Device, Relaxed, u64>(&raw const (*state).sent) }.wrapping_add(1);
@@ -221,14 +264,8 @@ impl<O: Ops> Kernel<O> {
         // SAFETY: live state; atomic as in `signal`.
         let next =
             unsafe { atomic::load::<Device, Relaxed, u64>(&raw const (*state).awaited) }.wrapping_add(1);
-        self.watch.until_line(
-            &Block,
-            &self.ops,
-            peer as u32,
-            Line::User(id as u32),
-            next,
-            operation::WAIT,
-        )?;
+        let line = Line::User(id as u32);
+        self.leave(self.watch.until_line(&Block, &self.ops, peer as u32, line, next, operation::WAIT))?;
         if Block.leads() {
             // SAFETY: as above; all threads have read the old value (the wait synchronised them).
             unsafe { atomic::store::<Device, Relaxed, u64>(&raw mut (*state).awaited, next) };
@@ -326,7 +363,7 @@ pub unsafe fn custom<O: Ops>(
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
     watch.enter(&Block)?;
-    body(&Kernel { ops, watch, grid, shape, busy: Cell::new(false) })?;
+    body(&Kernel { ops, watch, grid, shape, state: Cell::new(State::Ready) })?;
     // A panic after the last operation is told too.
     Block.sync();
     watch.check_panic(&ops)

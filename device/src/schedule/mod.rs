@@ -315,7 +315,7 @@ mod tests {
                 let share = Share::of(elements, lanes, part, parts);
                 prop_assert!(share.packs == 0 || share.first == next);
                 // Whole 128-byte lines, so that two blocks never share one.
-                prop_assert!(share.packs == 0 || share.first % 8 == 0);
+                prop_assert!(share.packs == 0 || share.first.is_multiple_of(8));
                 next += share.packs;
             }
             prop_assert_eq!(next as u64, elements.div_ceil(lanes as u64));

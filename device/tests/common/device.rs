@@ -4,7 +4,10 @@ use fusewire_toolchain::{
     Arch, Library, Target, Toolchain, Unit,
     ptxas::{Ptxas, PtxasReport},
 };
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
 
@@ -13,6 +16,9 @@ const HEAD: &str = "#![no_std]\n#![feature(abi_ptx)]\n#![allow(warnings)]\nexter
 
 /// The PTX of `source` with this crate, the largest block of each entry named as the macro does.
 pub fn compile(name: &str, source: &str, arch: Arch) -> String {
+    // One at a time: rustc keeps its temporary files in the current folder, under names that hold the crate's but not the target's.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let toolchain = Toolchain::prepare(&mut |event| eprintln!("{event}")).unwrap_or_else(|e| panic!("{e}"));
     let target = Target::new(arch);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
