@@ -2,7 +2,7 @@
 
 mod find;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use find::Kernel;
 use fusewire_codegen::{
@@ -49,12 +49,21 @@ pub struct Args {
     pub explain: bool,
 }
 
+/// Prints; whoever reads may have enough before the end (`| head`).
+fn out(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+macro_rules! say {
+    ($($what:tt)*) => { out(&(format!($($what)*) + "\n")) };
+}
+
 /// Shows PTX.
 pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
     let kernels = find::kernels(&args.manifest_path)?;
     let Some(name) = args.kernel.as_ref().filter(|_| !args.list) else {
         for kernel in kernels.iter().filter(|k| args.kernel.as_ref().is_none_or(|name| k.is(name))) {
-            println!("{}", describe(kernel));
+            say!("{}", describe(kernel));
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -72,25 +81,25 @@ pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
         crate::Error::Misuse(told.collect::<Vec<_>>().join("\n"))
     })?;
     if !args.explain {
-        print!("{}", compiled.text);
+        out(&compiled.text);
         return Ok(ExitCode::SUCCESS);
     }
     let report =
         Ptxas::find()?.check(&compiled.text, target).map_err(|e| crate::Error::Misuse(e.to_string()))?;
     for k in &report.kernels {
-        println!("{} for {target}", k.name);
-        println!("  registers  {:>6} a thread", k.registers);
-        println!("  shared     {:>6} bytes a block, static", k.shared_bytes);
-        println!("  barriers   {:>6}", k.barriers);
-        println!("  stack      {:>6} bytes a thread", k.stack_bytes);
-        println!("  spills     {:>6} bytes stored, {} loaded", k.spill_stores, k.spill_loads);
+        say!("{} for {target}", k.name);
+        say!("  registers  {:>6} a thread", k.registers);
+        say!("  shared     {:>6} bytes a block, static", k.shared_bytes);
+        say!("  barriers   {:>6}", k.barriers);
+        say!("  stack      {:>6} bytes a thread", k.stack_bytes);
+        say!("  spills     {:>6} bytes stored, {} loaded", k.spill_stores, k.spill_loads);
     }
     for f in &report.functions {
-        println!("  calls      {} ({} bytes of stack)", f.name, f.stack_bytes);
+        say!("  calls      {} ({} bytes of stack)", f.name, f.stack_bytes);
     }
     let lines = compiled.text.lines().count();
     let how = if compiled.from_cache { "from the cache" } else { "compiled" };
-    println!("  PTX        {lines:>6} lines, {how} in {:.2} s", compiled.seconds);
+    say!("  PTX        {lines:>6} lines, {how} in {:.2} s", compiled.seconds);
     Ok(ExitCode::SUCCESS)
 }
 
