@@ -105,10 +105,12 @@ pub unsafe fn exchange<O: Direct, H: Hooks, G: Group>(
         H::consume(&Consume(at(from, lanes, first + s)), args, pack);
         s += step;
     }
-    if group.any(!whole) {
+    let stopped = group.any(!whole);
+    // First: the lanes that left may have done so because of a panic of this block, which the peers do not know of.
+    watch.check_panic(ops)?;
+    if stopped {
         return Err(Stopped);
     }
-    watch.check_panic(ops)?;
     if group.leads() {
         // SAFETY: live state, this block's own; all threads have read it before the sync above.
         unsafe {

@@ -107,9 +107,10 @@ impl Stream {
             }
             *capture = Some(Captured::default());
         }
+        // Relaxed: a buffer's or a transport's last stream, another one than this, is waited for inside.
         let graph = match &self.0.kind {
             Kind::Host(_) => body().map(|()| None),
-            Kind::Cuda(stream) => stream.capture(cuda::CaptureMode::ThreadLocal, |_| body()).map(Some),
+            Kind::Cuda(stream) => stream.capture(cuda::CaptureMode::Relaxed, |_| body()).map(Some),
         };
         let captured = lock(&self.0.capture).take().unwrap_or_default();
         Graph::new(self.device(), graph?, captured)

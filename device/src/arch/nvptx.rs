@@ -40,9 +40,15 @@ pub fn now_ns() -> u64 {
     t
 }
 
-/// Called once per turn of a spin loop that found nothing.
+/// Called once per turn of a spin loop that found nothing. After some turns it sleeps a little now and then, so that lanes of the same
+/// warp that are elsewhere (in a panic, say) get their turn: spinning alone may starve them.
 #[inline(always)]
-pub fn relax(_turn: u32) {}
+pub fn relax(turn: u32) {
+    if turn & 63 == 63 {
+        // SAFETY: touches nothing.
+        unsafe { asm!("nanosleep.u32 32;", options(nostack)) };
+    }
+}
 
 // Barriers are LLVM's intrinsics, not inline PTX: those are `convergent`, so no pass copies one into both sides of a branch. Inline
 // assembly is not, and a `bar.sync` that half a warp executes in one place and half in another counts twice.

@@ -59,8 +59,9 @@ fn dies_in_a_kernel<X: Subject>(rank: &Rank<X>, victim: usize, die: fn()) -> Out
         });
     }
     let error = loop {
-        graph.launch(&ground.stream)?;
-        match ground.stream.synchronize() {
+        match graph.launch(&ground.stream).and_then(|()| ground.stream.synchronize()) {
+            // What the victim's driver says while its process ends is nobody's concern.
+            Err(_) if rank.me() == victim => std::thread::sleep(KNOWN),
             Ok(()) => assert!(start.elapsed() < RUNS + KNOWN, "nobody noticed that rank {victim} died"),
             Err(error) => break error,
         }
