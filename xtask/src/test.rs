@@ -68,7 +68,7 @@ pub fn run(only: Option<&str>) -> Outcome {
     }
     account.step("tests of all crates", || {
         let mut command = cargo();
-        command.args(["test", "--workspace"]);
+        command.args(["test", "--workspace", "--no-fail-fast"]);
         if mpirun.is_ok() {
             command.env("FUSEWIRE_TEST_MPIRUN", "1");
         }
