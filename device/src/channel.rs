@@ -25,6 +25,13 @@ pub const fn stream_bytes(payload: u64) -> u64 {
     HEADER + payload.next_multiple_of(128)
 }
 
+/// Place in the ring of stream byte `offset` of a call that begins at `start`. A ring has at most 2 GiB, so half of the bits do, and
+/// half of the registers.
+#[inline(always)]
+const fn ring(start: u64, offset: u64, mask: u64) -> usize {
+    ((start as u32).wrapping_add(offset as u32) & mask as u32) as usize
+}
+
 /// What both ends of a call must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -99,7 +106,7 @@ impl<'k, O: Ops> Sending<'k, O> {
     #[inline(always)]
     pub fn at(&self, offset: u64) -> *mut u8 {
         // SAFETY: masked to the ring.
-        unsafe { self.base.add((self.start.wrapping_add(offset) & self.mask) as usize) }
+        unsafe { self.base.add(ring(self.start, offset, self.mask)) }
     }
 
     /// Hands stream bytes `from..to`, stored by the group, to the peer.
@@ -217,7 +224,7 @@ impl<'k, O: Ops> Receiving<'k, O> {
     #[inline(always)]
     pub fn at(&self, offset: u64) -> *const u8 {
         // SAFETY: masked to the ring.
-        unsafe { self.base.add((self.start.wrapping_add(offset) & self.mask) as usize) }
+        unsafe { self.base.add(ring(self.start, offset, self.mask)) }
     }
 
     /// Gives the ring's bytes up to `to` back to the sender.

@@ -25,7 +25,7 @@ pub struct Layout {
     pub signals: u32,
     /// Channels that have line buffers.
     pub line_channels: u32,
-    /// Bytes of staging of one channel; a power of two, at least 1024.
+    /// Bytes of staging of one channel; a power of two, 1 KiB to 2 GiB.
     pub window: u64,
     /// Bytes of heap; a multiple of 128.
     pub heap: u64,

@@ -112,7 +112,6 @@ fn source(modules: &[(&str, String)]) -> String {
 fn everything_stays_in_registers() {
     let modules = modules();
     let source = source(&modules);
-    let unrolled_bytes = |name: &str| name.contains('8') && (name.contains("copy") || name.contains("bytes"));
     for arch in ARCHS {
         let ptx = compile("schedules", &source, arch);
         assert!(!ptx.contains(".extern .func"), "{arch}: a function that is nowhere");
@@ -127,8 +126,8 @@ fn everything_stays_in_registers() {
                 assert!(!line.contains("prototype_"), "{arch} {name}: indirect call {line}");
             }
             assert!(k.registers <= 128, "{arch} {name}: {k:?}");
-            // Eight packs in flight are a little much for sm_80's ptxas.
-            let limit = if arch == ARCHS[0] && unrolled_bytes(name) { 160 } else { 0 };
+            // Eight packs of bytes are too much for sm_80: the macro gives them four.
+            let limit = if arch == ARCHS[0] && name.starts_with("bytes8") { 160 } else { 0 };
             assert!(k.spill_stores + k.spill_loads <= limit, "{arch} {name}: {k:?}");
         }
     }

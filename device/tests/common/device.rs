@@ -33,7 +33,7 @@ pub fn compile(name: &str, source: &str, arch: Arch) -> String {
     for line in text.lines() {
         entry |= line.contains(".entry ");
         if entry && line.starts_with('{') {
-            out.push_str(".maxntid 512, 1, 1\n");
+            out.push_str(".maxntid 512, 1, 1\n.minnctapersm 1\n");
             entry = false;
         }
         out.push_str(line);

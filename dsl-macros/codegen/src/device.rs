@@ -130,7 +130,7 @@ fn bound_threads(ptx: &str) -> String {
     for line in ptx.lines() {
         in_entry |= line.starts_with(".visible .entry") || line.starts_with(".entry");
         if in_entry && line.trim() == "{" {
-            out.push_str(&format!(".maxntid {MAX_THREADS}, 1, 1\n"));
+            out.push_str(&format!(".maxntid {MAX_THREADS}, 1, 1\n.minnctapersm 1\n"));
             in_entry = false;
         }
         out.push_str(line);

@@ -221,14 +221,20 @@ impl Model {
         }
         let Item::Hooks(m) = &self.item else { return vec![2] };
         let by_pack = |h: &Option<Hook>| h.as_ref().is_none_or(|h| h.wire.as_ref().is_some_and(|w| w.1));
-        if by_pack(&m.produce) && by_pack(&m.consume) {
-            return vec![8];
-        }
+        let packs = by_pack(&m.produce) && by_pack(&m.consume);
         let wire = self.wire().map(|(w, _)| quote::quote!(#w).to_string()).unwrap_or_default();
         let named = |name: &str| ELEMENTS.iter().any(|e| e.0 == name);
         let wire = if named(&wire) { Some(wire.as_str()) } else { element };
-        let narrow = wire.is_some_and(|w| ["8", "16", "F8E4M3", "F8E5M2"].iter().any(|n| w.ends_with(n)));
-        vec![if narrow { 1 } else { 2 }]
+        let ends = |names: &[&str]| wire.is_some_and(|w| names.iter().any(|n| w.ends_with(n)));
+        let (bytes, halves) = (ends(&["u8", "i8", "F8E4M3", "F8E5M2"]), ends(&["16"]));
+        let copies = m.produce.is_none() && m.consume.is_none();
+        vec![match packs {
+            // Eight packs of bytes, or with the user's own work on them, are more than sm_80's compiler has registers for.
+            true if copies && !bytes => 8,
+            true => 4,
+            false if bytes || halves => 1,
+            false => 2,
+        }]
     }
 
     /// Every entry asked for, on every transport.

@@ -101,7 +101,8 @@ impl Options {
             channels: self.channels,
             signals: self.signals,
             line_channels: self.line_channels,
-            window: 1 << per_channel.ilog2(),
+            // Rings are addressed by 32 bits.
+            window: 1 << per_channel.ilog2().min(31),
             heap: (self.heap_bytes as u64).next_multiple_of(128),
         })
     }
