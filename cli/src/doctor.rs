@@ -75,7 +75,7 @@ fn cuda(looked: &Result<Cuda, Trouble>) -> Vec<Finding> {
             let advice = "kernels run on CPU threads here; for GPUs install NVIDIA's driver";
             return vec![Finding::absent(subject, trouble.to_string(), advice)];
         }
-        Err(trouble @ Trouble::Driver { .. }) => {
+        Err(trouble @ Trouble::Driver(_)) => {
             let advice = "in a container, give it the GPUs; else see whether `nvidia-smi` runs, \
                           and load the kernel module or restart after a driver update";
             return vec![Finding::absent(subject, trouble.to_string(), advice)];
