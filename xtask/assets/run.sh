@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh test   the GPU tests: driver layer, conformance suite with ranks as threads and as processes, the example
 # run.sh bench  all-to-all against NCCL (torch), in one run; JSON lines with --json, written to bench-*.jsonl in any case
-# Both use all GPUs; GPUS=n uses fewer.
+# run.sh sanitize  parts of the suite under compute-sanitizer's memcheck, if that is installed
+# All use all GPUs; GPUS=n uses fewer.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$here}
@@ -30,7 +31,15 @@ case $command in
     if [ $json = 1 ]; then cat "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"
     else "$here/bench" --compare "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"; fi
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json]"; exit 2 ;;
+  sanitize)
+    command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not on the PATH"; exit 3; }
+    export FUSEWIRE_DEADLINE_MS=60000
+    for part in hooks:: lines:: schedules:: copying::sendrecv; do
+      step "memcheck of $part" 180 compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
+        "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
+    done
+    ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh sanitize"; exit 2 ;;
 esac
 if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi
 exit $failed
