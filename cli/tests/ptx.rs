@@ -103,9 +103,9 @@ fn prints_what_is_asked_for() {
                 "--arch",
                 "sm_100",
                 "--unroll",
-                "4",
+                "2",
             ],
-            &[".entry copy__sendrecv__nvl__F8E5M2__u4(", ".target sm_100"],
+            &[".entry copy__sendrecv__nvl__F8E5M2__u2(", ".target sm_100"],
         ),
         (
             &["ring", "--arch", "sm_90a", "--transport", "Nvl"],

@@ -67,7 +67,8 @@ fn dies_in_a_kernel<X: Subject>(rank: &Rank<X>, victim: usize, die: fn()) -> Out
         }
     };
     let took = start.elapsed();
-    assert!((RUNS..RUNS + KNOWN).contains(&took), "known after {took:?}: {error}");
+    // The victim may have left the barrier a little before this rank did.
+    assert!((RUNS / 2..RUNS + KNOWN).contains(&took), "known after {took:?}: {error}");
     assert!(matches!(error, Error::Lost { rank } if rank == victim), "rank {victim} died: {error:?}");
     // Later launches and replays end at once, with the same error; the transport cannot be renewed.
     graph.launch(&ground.stream)?;
