@@ -1,11 +1,11 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
 use super::{Board, Error, Fault, Options, Result};
-use fusewire_device::mapped::Layout;
+use fusewire_device::mapped::{Layout, Mapped};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::World;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -75,7 +75,6 @@ pub struct Link {
     region: Box<dyn Region>,
     kernels: AtomicU64,
     last_stream: Mutex<Option<Arc<dyn std::any::Any + Send + Sync>>>,
-    launches: AtomicUsize,
 }
 
 impl Link {
@@ -98,7 +97,6 @@ impl Link {
             region,
             kernels: AtomicU64::new(0),
             last_stream: Mutex::new(None),
-            launches: AtomicUsize::new(0),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
         let weak = Arc::downgrade(&link);
@@ -138,6 +136,17 @@ impl Link {
     /// This rank's region.
     pub fn region(&self) -> &dyn Region {
         &*self.region
+    }
+
+    /// The device half of a transport whose peers' regions are mapped here.
+    pub(crate) fn mapped(&self) -> Mapped {
+        Mapped {
+            layout: self.layout,
+            rank: self.world.rank() as u32,
+            reserved: 0,
+            own: self.region.own_address(),
+            bases: self.region.table_address(),
+        }
     }
 
     /// Control words for a launch.
@@ -184,7 +193,6 @@ impl Link {
         &self,
         stream: Arc<dyn std::any::Any + Send + Sync>,
     ) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
-        self.launches.fetch_add(1, Ordering::Relaxed);
         self.last_stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(stream)
     }
 

@@ -2,7 +2,6 @@
 
 use super::NvlOps;
 use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Transport};
-use fusewire_device::mapped::Mapped;
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::memory::{DeviceMemory, DeviceRegion, PinnedMemory, SharedMemory};
 use fusewire_driver::{Context, Driver};
@@ -20,7 +19,6 @@ pub struct Nvl {
 
 #[derive(Serialize, Deserialize, Clone, PartialEq)]
 struct Card {
-    ordinal: usize,
     bus: String,
     error: Option<String>,
 }
@@ -53,10 +51,8 @@ impl Nvl {
         crate::host::agree(world, "nvl rendezvous", &layout)?;
         // Every rank learns of every rank's GPU, or of why it has none: nobody is left waiting.
         let card = match &context {
-            Ok(c) => {
-                Card { ordinal: c.device().ordinal(), bus: c.device().pci_bus_id().to_string(), error: None }
-            }
-            Err(e) => Card { ordinal: 0, bus: String::new(), error: Some(e.to_string()) },
+            Ok(c) => Card { bus: c.device().pci_bus_id().to_string(), error: None },
+            Err(e) => Card { bus: String::new(), error: Some(e.to_string()) },
         };
         let cards = world.all_gather_as(&card)?;
         let context = context?;
@@ -109,6 +105,7 @@ impl Nvl {
 fn reachable(world: &World, context: &Context, cards: &[Card]) -> Option<String> {
     let (me, own) = (world.rank(), context.device());
     let Ok(driver) = Driver::load() else { return None };
+    let devices = driver.devices().unwrap_or_default();
     for (rank, card) in cards.iter().enumerate() {
         if !world.is_local(rank) {
             return Some(format!(
@@ -118,7 +115,6 @@ fn reachable(world: &World, context: &Context, cards: &[Card]) -> Option<String>
         if card.bus == own.pci_bus_id() {
             continue;
         }
-        let devices = driver.devices().unwrap_or_default();
         let Some(theirs) = devices.iter().find(|d| d.pci_bus_id() == card.bus) else {
             return Some(format!(
                 "rank {me} cannot see the GPU of rank {rank} ({}): give every rank all GPUs of the host (CUDA_VISIBLE_DEVICES hides it)",
@@ -146,14 +142,7 @@ impl Transport for Nvl {
     }
 
     fn ops(&self) -> NvlOps {
-        let region = self.link.region();
-        NvlOps(Mapped {
-            layout: *self.link.layout(),
-            rank: self.link.world().rank() as u32,
-            reserved: 0,
-            own: region.own_address(),
-            bases: region.table_address(),
-        })
+        NvlOps(self.link.mapped())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::ShmOps;
 use crate::host::{Board, Error, Link, Machine, Mapping, Options, Region, Result, Transport};
-use fusewire_device::mapped::Mapped;
 use fusewire_device::wait::AbortRecord;
 use fusewire_world::World;
 use std::os::fd::OwnedFd;
@@ -68,14 +67,7 @@ impl Transport for Shm {
     }
 
     fn ops(&self) -> ShmOps {
-        let region = self.link.region();
-        ShmOps(Mapped {
-            layout: *self.link.layout(),
-            rank: self.link.world().rank() as u32,
-            reserved: 0,
-            own: region.own_address(),
-            bases: region.table_address(),
-        })
+        ShmOps(self.link.mapped())
     }
 }
 
