@@ -32,6 +32,8 @@ pub mod kind {
     pub const LOST: u32 = 4;
     /// An argument of a raw operation was out of range.
     pub const RANGE: u32 = 5;
+    /// An adapter could not carry out a request.
+    pub const FABRIC: u32 = 6;
 }
 
 /// What a thread was doing, as a number in an [`AbortRecord`].
@@ -52,6 +54,8 @@ pub mod operation {
     pub const GET: u32 = 7;
     /// A raw `signal`.
     pub const SIGNAL: u32 = 8;
+    /// Handing a command to a proxy.
+    pub const POST: u32 = 9;
 }
 
 /// [`AbortRecord::state`] once every field is written.
@@ -366,6 +370,23 @@ impl Watch {
         // SAFETY: `Ops::line` gives live lines.
         unsafe { self.until(group, ops, ops.line(peer, line), target, about) }
     }
+}
+
+/// As [`Watch::give_up`], for an operation of a transport that waits by itself: the wait has expired.
+///
+/// # Safety
+/// `control` names live words.
+pub unsafe fn expire<O: Ops>(
+    ops: &O,
+    control: &Control,
+    about: About,
+    expected: u64,
+    seen: u64,
+    age_ns: u64,
+) {
+    let (Control { abort, record, .. }, About { peer, channel, operation }) = (*control, about);
+    let (rank, block) = (ops.rank(), arch::block_index());
+    give_up(ops, abort, record, rank, block, kind::EXPIRED, peer, channel, operation, expected, seen, age_ns);
 }
 
 #[cold]

@@ -1,10 +1,14 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
+use crate::Scale;
 use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, wires::*};
 use fusewire::device::prelude::*;
+use fusewire::driver::{Context, Driver};
+use fusewire::host_ib::HostIbOptions;
 use fusewire::kernel::{HookSet, Supports};
+use fusewire::rdma::Fabric;
 use fusewire::schedule::*;
-use fusewire::{Nvl, Options, Result, Shm, Transport, World};
+use fusewire::{HostIb, Nvl, Options, Result, Shm, Transport, World};
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
@@ -12,19 +16,38 @@ pub trait Meet: Transport + Sized {
     ///
     /// # Errors
     /// Those of the transport's `rendezvous`.
-    fn meet(world: &World, options: Options) -> Result<Self>;
+    fn meet(world: &World, options: Options, scale: Scale) -> Result<Self>;
 }
 
 impl Meet for Shm {
-    fn meet(world: &World, options: Options) -> Result<Self> {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Shm::rendezvous(world, options)?)
     }
 }
 
 impl Meet for Nvl {
-    fn meet(world: &World, options: Options) -> Result<Self> {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Nvl::rendezvous(world, options)?)
     }
+}
+
+/// Over real adapters where `FUSEWIRE_TEST_VERBS` is 1, else over the emulation.
+impl Meet for HostIb {
+    fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
+        let real = std::env::var("FUSEWIRE_TEST_VERBS").is_ok_and(|v| v == "1");
+        let mut how = HostIbOptions::default().fabric(if real { Fabric::Verbs } else { Fabric::Emulated });
+        if scale == Scale::Gpu {
+            how = how.context(&gpu(world)?);
+        }
+        Ok(HostIb::rendezvous_with(world, options, &how)?)
+    }
+}
+
+/// The GPU of this rank's place on its host.
+fn gpu(world: &World) -> Result<Context> {
+    let driver = Driver::load()?;
+    let count = driver.device_count()?.max(1);
+    Ok(Context::new(&driver.device(world.local_rank() % count)?)?)
 }
 
 macro_rules! launchers {

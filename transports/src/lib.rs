@@ -4,17 +4,20 @@
 //! |---|---|---|---|
 //! | [`shm`] | threads and processes of one host | stores into mapped memory | memfd, passed over Unix sockets |
 //! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
+//! | [`host_ib`] | anywhere an RDMA adapter reaches | commands to a proxy thread | verbs, or threads that emulate an adapter |
 //! | [`template`] | nobody's | documented blanks | documented blanks |
 //!
 //! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
+pub mod host_ib;
 pub mod nvl;
 pub mod shm;
 pub mod template;
 
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
+    pub use crate::host_ib::HostIbOps;
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
 }
@@ -22,4 +25,11 @@ pub mod ops {
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-pub use {host::Transport, nvl::Nvl, shm::Shm};
+pub mod rdma;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub use {
+    host::Transport,
+    host_ib::{HostIb, HostIbOptions},
+    nvl::Nvl,
+    shm::Shm,
+};

@@ -29,7 +29,8 @@ pub enum Status {
 }
 
 impl Status {
-    pub(crate) fn of(status: u32) -> Self {
+    /// The status with this `ibv_wc_status`.
+    pub fn from_code(status: u32) -> Self {
         match status {
             0 => Status::Done,
             1 | 2 | 4 | 8 => Status::LocalAccess,
@@ -39,6 +40,20 @@ impl Status {
             12 => Status::Unreachable,
             13 => Status::NotReceived,
             other => Status::Other(other),
+        }
+    }
+
+    /// Its `ibv_wc_status`.
+    pub fn code(self) -> u32 {
+        match self {
+            Status::Done => 0,
+            Status::LocalAccess => 4,
+            Status::Flushed => 5,
+            Status::RemoteRefused => 9,
+            Status::RemoteAccess => 10,
+            Status::Unreachable => 12,
+            Status::NotReceived => 13,
+            Status::Other(code) => code,
         }
     }
 
@@ -131,7 +146,7 @@ impl CompletionQueue {
         }
         out.extend(reports[..count as usize].iter().map(|report| Completion {
             id: report.wr_id,
-            status: Status::of(report.status),
+            status: Status::from_code(report.status),
             receive: report.opcode & IBV_WC_RECV != 0,
             bytes: report.byte_len,
             immediate: (report.wc_flags & IBV_WC_WITH_IMM != 0).then(|| u32::from_be(report.imm_data)),
