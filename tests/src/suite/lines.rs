@@ -17,8 +17,19 @@ const CHANNELS: u32 = 4;
 /// Bytes that a line channel carries in one call.
 const ROOM: usize = 512 * 16;
 
-fn ground<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
-    rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))
+/// A transport with lines; one that has none must say so when asked for them.
+fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {
+    let ground = rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))?;
+    if ground.transport.link().layout().line_channels > 0 {
+        return Ok(ground);
+    }
+    let launcher = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
+    let (input, mut output) =
+        (ground.device.buffer::<u8>(rank.size())?, ground.device.buffer::<u8>(rank.size())?);
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    says(misuse(launcher.launch_with(&ground.stream, args, &lines())), &["no Lines kernel"]);
+    works(rank, &ground)?;
+    Err(Stop::LeftOut(format!("{} has no lines, and refuses them", X::NAME)))
 }
 
 fn lines() -> LaunchOptions {

@@ -56,6 +56,9 @@ impl HostIbOptions {
 /// Requests under way to one peer.
 const DEPTH: u32 = 256;
 
+/// How long peers may take to be told of a fault, before this rank reports it all the same.
+const TELLING: Duration = Duration::from_secs(1);
+
 /// How long what is under way may take to end before a transport begins anew.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -204,7 +207,9 @@ struct HostIbRegion {
 }
 
 impl Region for HostIbRegion {
+    /// Whoever is asked after this rank has reported a fault reports it too: the peers have been told when this returns.
     fn abort_word(&self) -> Result<u64> {
+        self.proxy.engine().settle_faults(TELLING);
         self.memory.words.abort()
     }
 

@@ -253,9 +253,15 @@ unsafe impl Ops for HostIbOps {
 }
 
 impl Put for HostIbOps {
-    /// From this rank's own heap in one request; from other memory in pieces, each by one thread, through bounce memory.
+    /// From this rank's own heap in one request; from other memory in pieces, each by one thread, through bounce memory. To this rank
+    /// itself by stores.
     #[inline(always)]
     unsafe fn put<G: Group>(&self, group: &G, peer: u32, to: u64, from: *const u8, bytes: u64) {
+        if peer == self.rank {
+            // SAFETY: the caller's contract.
+            unsafe { share(group, self.heap().add(to as usize), from, bytes) };
+            return;
+        }
         let to = self.layout.heap() + to;
         if let Some(own) = self.within_region(from as u64, bytes) {
             // Other threads may have stored what is put.
@@ -279,10 +285,14 @@ impl Put for HostIbOps {
 }
 
 impl Get for HostIbOps {
-    /// Into this rank's own heap, which is what schedules do; memory that no adapter reaches is refused by the proxy.
+    /// Into this rank's own heap, which is what schedules do; memory that no adapter reaches is refused by the proxy. From this rank
+    /// itself by stores.
     #[inline(always)]
     unsafe fn get<G: Group>(&self, group: &G, peer: u32, from: u64, to: *mut u8, bytes: u64) {
-        if group.leads() && bytes > 0 {
+        if peer == self.rank {
+            // SAFETY: the caller's contract.
+            unsafe { share(group, to, self.heap().add(from as usize), bytes) };
+        } else if group.leads() && bytes > 0 {
             let own = self.within_region(to as u64, bytes).unwrap_or(u64::MAX);
             let command = Self::command(GET, peer, own, self.layout.heap() + from, bytes);
             if let Some(ticket) = self.post(command) {
@@ -291,6 +301,22 @@ impl Get for HostIbOps {
                 let _ = unsafe { self.until(&raw const (*self.slot(ticket)).done, ticket + 1, about) };
             }
         }
+    }
+}
+
+/// Copies by all threads of the group, a piece at a time each.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+unsafe fn share<G: Group>(group: &G, to: *mut u8, from: *const u8, bytes: u64) {
+    const PIECE: u64 = 256;
+    let mut at = PIECE * u64::from(group.lane());
+    while at < bytes {
+        let piece = if bytes - at < PIECE { bytes - at } else { PIECE };
+        // SAFETY: in range by the caller's contract.
+        unsafe { copy(to.add(at as usize), from.add(at as usize), piece) };
+        at += PIECE * u64::from(group.lanes());
     }
 }
 

@@ -403,6 +403,20 @@ impl Engine {
         }
     }
 
+    /// Looks for faults, and sees to it that peers that can be told of an own one have been.
+    pub fn settle_faults(&mut self, limit: Duration) {
+        let start = Instant::now();
+        self.turn();
+        while self.memory.filled_record().is_some()
+            && (self.to_tell.as_ref().is_none_or(|left| !left.is_empty())
+                || self.under_way.iter().any(|requests| !requests.is_empty()))
+            && start.elapsed() < limit
+        {
+            self.turn();
+            std::thread::yield_now();
+        }
+    }
+
     /// Carries out what is left, or drops it after a fault; `false` if a pair is of no more use.
     pub fn drain(&mut self, limit: Duration) -> bool {
         let start = Instant::now();
