@@ -8,7 +8,7 @@ mod launched;
 mod report;
 
 use clap::{Parser, ValueEnum};
-use fusewire::{Nvl, Shm};
+use fusewire::{HostIb, Nvl, Shm};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
@@ -22,6 +22,14 @@ enum On {
     Cuda,
     /// CPU threads, over shared memory.
     Host,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Over {
+    /// NVLink between GPUs, shared memory between CPU threads.
+    Memory,
+    /// InfiniBand by proxy: over real adapters with FUSEWIRE_TEST_VERBS=1, else over the emulation.
+    HostIb,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,6 +55,9 @@ struct Arguments {
     /// Where kernels run.
     #[arg(long, value_enum, default_value_t = On::Cuda)]
     device: On,
+    /// Which transport.
+    #[arg(long, value_enum, default_value_t = Over::Memory)]
+    transport: Over,
     /// Only cases whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
@@ -76,8 +87,8 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.device {
-        On::Host => on::<Shm>(&arguments, Scale::Host),
-        On::Cuda if arguments.list => on::<Nvl>(&arguments, Scale::Gpu),
+        On::Host => over::<Shm>(&arguments, Scale::Host),
+        On::Cuda if arguments.list => over::<Nvl>(&arguments, Scale::Gpu),
         On::Cuda => match gpus() {
             Err(error) => {
                 eprintln!("gpu-suite: {error}");
@@ -99,13 +110,21 @@ fn main() -> ExitCode {
                 eprintln!("gpu-suite: --share-gpus is for --mode threads");
                 ExitCode::from(2)
             }
-            Ok(_) => on::<Nvl>(&arguments, Scale::Gpu),
+            Ok(_) => over::<Nvl>(&arguments, Scale::Gpu),
         },
     }
 }
 
 fn gpus() -> fusewire::driver::Result<usize> {
     fusewire::driver::Driver::load()?.device_count()
+}
+
+/// `Memory` is the machine's own transport by memory.
+fn over<Memory: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
+    match arguments.transport {
+        Over::Memory => on::<Memory>(arguments, scale),
+        Over::HostIb => on::<HostIb>(arguments, scale),
+    }
 }
 
 fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
@@ -173,7 +192,11 @@ fn in_processes<X: Subject>(arguments: &Arguments, cases: &[Case<X>], seed: u64,
         On::Host => "host",
         On::Cuda => "cuda",
     };
-    let worker = [fleet::ENTRY, "--device", device].map(str::to_owned);
+    let transport = match arguments.transport {
+        Over::Memory => "memory",
+        Over::HostIb => "host-ib",
+    };
+    let worker = [fleet::ENTRY, "--device", device, "--transport", transport].map(str::to_owned);
     let mut fleet = Fleet::new(program, &worker, arguments.ranks);
     for case in cases {
         let _ = report.case("processes", case.name, || match unfit(case, arguments.ranks) {
