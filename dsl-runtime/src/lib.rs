@@ -52,7 +52,7 @@ pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
 pub use fusewire_transports::host::{Fault, Operation, Options};
-pub use fusewire_transports::{HostIb, Nvl, Shm, Transport, host_ib, rdma};
+pub use fusewire_transports::{HostIb, Nvl, Shm, Transport, host_ib, p2p, rdma};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
 pub use graph::Graph;

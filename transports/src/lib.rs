@@ -25,6 +25,8 @@ pub mod ops {
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub mod p2p;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod rdma;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub use {
