@@ -62,7 +62,9 @@ fn round_trips_in_both_modes_over_all_channels() {
     for mode in [Mode::ZeroCopy, Mode::CopyBased] {
         for channels in [1, 2, 4] {
             ranks(2, move |world| {
-                let mapper = Mapper::new(world, &MapperOptions { channels, chunk_bytes: 64 << 10, ..options() }).unwrap();
+                let mapper =
+                    Mapper::new(world, &MapperOptions { channels, chunk_bytes: 64 << 10, ..options() })
+                        .unwrap();
                 let (me, peer) = (world.rank(), 1 - world.rank());
                 let transport = mapper.p2p_transport(peer, mode).unwrap();
                 for bytes in [4, 4096, 4097, 100_000, 1 << 20, 8 << 20] {
