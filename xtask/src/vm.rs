@@ -1,7 +1,7 @@
 //! InfiniBand verbs in a small VM: two soft-RoCE adapters under QEMU's software emulation.
 
 use crate::steps::{self, Outcome, cargo, root, target};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Exit code of `build.sh` where a machine cannot have the VM.
@@ -27,20 +27,36 @@ pub fn prepare() -> Outcome<Result<(), String>> {
 }
 
 /// Builds the programs and runs everything in one VM.
+///
+/// # Errors
+/// What failed to build; that the VM's script failed, which says what.
 pub fn run() -> Outcome {
-    steps::run(
-        "building the verbs' self-test",
-        cargo().args(["build", "--quiet", "-p", "fusewire-verbs", "--example", "selftest"]),
-    )?;
-    let selftest = target().join("debug/examples/selftest");
-    in_vm(&["verbs.sh".as_ref(), &selftest])
+    let build =
+        |what: &str, arguments: &[&str]| steps::run(what, cargo().args(["build", "--quiet"]).args(arguments));
+    build("building the verbs' self-test", &["-p", "fusewire-verbs", "--example", "selftest"])?;
+    build("building the conformance suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"])?;
+    let programs =
+        [target().join("debug/examples/selftest"), chunk_tests()?, target().join("debug/gpu-suite")];
+    let mut run = Command::new(scripts().join("run.sh"));
+    run.args(["-t", "240"]).arg(scripts().join("all.sh")).args(programs);
+    steps::run("the VM", run.current_dir(root()))
 }
 
-/// Runs a script of `tests/vm` inside.
-fn in_vm(command: &[&Path]) -> Outcome {
-    let mut run = Command::new(scripts().join("run.sh"));
-    run.args(["-t", "170"]).arg(scripts().join(command[0])).args(&command[1..]);
-    steps::run("the VM", run.current_dir(root()))
+/// The test program of the chunk transports, built; cargo says where it is.
+fn chunk_tests() -> Outcome<PathBuf> {
+    let mut build = cargo();
+    build.args(["test", "--no-run", "-p", "fusewire-transports", "--test", "p2p"]);
+    let output = build.output().map_err(|e| format!("building the chunk transports' tests: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let path = text.lines().rev().find_map(|line| {
+        // Executable tests/p2p.rs (target/debug/deps/p2p-0123456789abcdef)
+        let (_, path) = line.trim().strip_prefix("Executable")?.split_once('(')?;
+        Some(root().join(path.strip_suffix(')')?))
+    });
+    match path {
+        Some(path) if output.status.success() => Ok(path),
+        _ => Err(format!("building the chunk transports' tests: {text}")),
+    }
 }
 
 fn scripts() -> PathBuf {

@@ -32,3 +32,5 @@ mod memory;
 mod proxy;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub use host::{HostIb, HostIbOptions};
+#[cfg(all(test, feature = "host", not(target_arch = "nvptx64")))]
+mod tests;
