@@ -17,11 +17,11 @@ step "every verb"
 step "chunks between host programs"
 "$p2p" --test-threads 1
 step "HostIb between 2 processes"
-for part in copying::every copying::sizes hooks:: peers:: schedules:: graphs::of faults:: processes::last; do
+for part in copying::every copying::sizes hooks:: peers:: schedules::ring schedules::halo schedules::all faults:: processes::last; do
     host_ib --mode processes --ranks 2 --filter $part
 done
 step "HostIb between 4 processes, two on each adapter"
-for part in hooks::transpose hooks::scale peers:: processes::rank_0; do
+for part in hooks::transpose hooks::scale peers::ring processes::rank_0; do
     host_ib --mode processes --ranks 4 --filter $part
 done
 step "3 ms of delay each way: a fence decides"

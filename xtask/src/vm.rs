@@ -38,7 +38,7 @@ pub fn run() -> Outcome {
     let programs =
         [target().join("debug/examples/selftest"), chunk_tests()?, target().join("debug/gpu-suite")];
     let mut run = Command::new(scripts().join("run.sh"));
-    run.args(["-t", "240"]).arg(scripts().join("all.sh")).args(programs);
+    run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
     steps::run("the VM", run.current_dir(root()))
 }
 
