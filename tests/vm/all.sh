@@ -1,11 +1,12 @@
 #!/bin/bash
-# Inside the VM: everything that asks for real verbs. all.sh SELFTEST P2P SUITE
+# Inside the VM: everything that asks for real verbs. all.sh SELFTEST P2P SUITE EXAMPLE
 #
 #   SELFTEST   fusewire-verbs' example `selftest`
 #   P2P        fusewire-transports' test program `p2p`
 #   SUITE      fusewire-tests' program `gpu-suite`
+#   EXAMPLE    fusewire-examples' program `infiniband`
 set -eu
-selftest=$1 p2p=$2 suite=$3
+selftest=$1 p2p=$2 suite=$3 example=$4
 export FUSEWIRE_TEST_VERBS=1 RUST_BACKTRACE=0
 step() { echo "--- $(cut -d' ' -f1 /proc/uptime) s: $*"; }
 netem() { for d in rdma0 rdma1; do tc qdisc replace dev $d root netem "$@"; done; }
@@ -16,12 +17,15 @@ step "every verb"
 "$selftest"
 step "chunks between host programs"
 "$p2p" --test-threads 1
+step "the example between 2 and 4 processes"
+"$example" --ranks 2
+"$example" --ranks 4
 step "HostIb between 2 processes"
 for part in copying::every copying::sizes hooks:: peers:: schedules::ring schedules::halo schedules::all faults:: processes::last; do
     host_ib --mode processes --ranks 2 --filter $part
 done
 step "HostIb between 4 processes, two on each adapter"
-for part in hooks::transpose hooks::scale peers::ring processes::rank_0; do
+for part in hooks::scale peers::ring processes::rank_0; do
     host_ib --mode processes --ranks 4 --filter $part
 done
 step "3 ms of delay each way: a fence decides"

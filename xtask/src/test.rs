@@ -82,6 +82,8 @@ pub fn run(only: Option<&str>) -> Outcome {
         for name in ["hello", "pairs", "ring", "mailbox"] {
             steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
         }
+        let mut infiniband = Command::new(target().join("debug/infiniband"));
+        steps::run("infiniband", infiniband.args(["--emulated", "--ranks", "4"]))?;
         Ok(())
     });
     account.step("demo on CPU threads", || {

@@ -35,8 +35,9 @@ pub fn run() -> Outcome {
         |what: &str, arguments: &[&str]| steps::run(what, cargo().args(["build", "--quiet"]).args(arguments));
     build("building the verbs' self-test", &["-p", "fusewire-verbs", "--example", "selftest"])?;
     build("building the conformance suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"])?;
-    let programs =
-        [target().join("debug/examples/selftest"), chunk_tests()?, target().join("debug/gpu-suite")];
+    build("building the example", &["-p", "fusewire-examples", "--bin", "infiniband"])?;
+    let built = |name: &str| target().join("debug").join(name);
+    let programs = [built("examples/selftest"), chunk_tests()?, built("gpu-suite"), built("infiniband")];
     let mut run = Command::new(scripts().join("run.sh"));
     run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
     steps::run("the VM", run.current_dir(root()))

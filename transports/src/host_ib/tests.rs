@@ -4,11 +4,14 @@ use super::HostIbOps;
 use super::memory::Memory;
 use super::proxy::{Engine, Peer, Place, Proxy};
 use crate::host::{Machine, Options};
-use crate::rdma::{Access, Adapter, Emulated, Pair, PairOptions, Status};
+use crate::rdma::{
+    Access, Adapter, Completion, Emulated, Local, Pair, PairOptions, Remote, Request, Result, Status, Work,
+};
 use fusewire_device::group::Thread;
 use fusewire_device::ops::{Get, Line, Ops, Put};
 use fusewire_device::wait::{AbortRecord, abort_code, kind, operation, read_abort_code};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 struct Rank {
@@ -17,7 +20,67 @@ struct Rank {
     ops: HostIbOps,
 }
 
+/// A pair whose requests begin late, so that what is reused or reported too early shows.
+#[derive(Debug)]
+struct Late {
+    pair: Box<dyn Pair>,
+    held: Mutex<VecDeque<(Instant, u64, Held, bool)>>,
+}
+
+#[derive(Debug)]
+enum Held {
+    Inline([u8; 8], Remote),
+    Work(Work<'static>),
+}
+
+const LATE: Duration = Duration::from_millis(2);
+
+impl Pair for Late {
+    fn endpoint(&self) -> Vec<u8> {
+        self.pair.endpoint()
+    }
+
+    fn connect(&mut self, peer: &[u8]) -> Result<()> {
+        self.pair.connect(peer)
+    }
+
+    fn post(&self, request: &Request<'_>) -> Result<bool> {
+        let held = match request.work {
+            Work::WriteInline { bytes, to } => Held::Inline(bytes.try_into().expect("a word"), to),
+            Work::Write { from, to, immediate } => Held::Work(Work::Write { from, to, immediate }),
+            Work::Read { to, from } => Held::Work(Work::Read { to, from }),
+            other => panic!("the proxy posts no {other:?}"),
+        };
+        self.held.lock().unwrap().push_back((Instant::now(), request.id, held, request.fence));
+        Ok(true)
+    }
+
+    fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+        self.pair.post_receive(id, local)
+    }
+
+    fn poll(&self, out: &mut Vec<Completion>) -> Result<()> {
+        let mut held = self.held.lock().unwrap();
+        while let Some((since, id, work, fence)) = held.front() {
+            let work = match work {
+                Held::Inline(bytes, to) => Work::WriteInline { bytes, to: *to },
+                Held::Work(work) => *work,
+            };
+            if since.elapsed() < LATE || !self.pair.post(&Request { id: *id, work, fence: *fence })? {
+                break;
+            }
+            held.pop_front();
+        }
+        self.pair.poll(out)
+    }
+
+    fn break_off(&self) {
+        self.pair.break_off();
+    }
+}
+
 struct How {
+    late: bool,
     deadline: Duration,
     commands: u32,
     /// Added to what rank 0 takes for rank 1's key.
@@ -26,11 +89,12 @@ struct How {
     runs: bool,
 }
 
-const USUAL: How = How { deadline: Duration::from_secs(10), commands: 16, wrong_key: 0, runs: true };
+const USUAL: How =
+    How { late: false, deadline: Duration::from_secs(10), commands: 16, wrong_key: 0, runs: true };
 
 fn ranks(how: &How) -> [Rank; 2] {
     let layout =
-        Options::per_peer(4096).channels(2).signals(4).heap(64 << 10).line_channels(0).layout(2).unwrap();
+        Options::per_peer(4096).channels(2).signals(4).heap(256 << 10).line_channels(0).layout(2).unwrap();
     let adapters = [Emulated::new(), Emulated::new()];
     let mut made: Vec<(Arc<Memory>, Engine, Box<dyn Pair>)> = Vec::new();
     for (rank, adapter) in adapters.iter().enumerate() {
@@ -59,6 +123,10 @@ fn ranks(how: &How) -> [Rank; 2] {
         let theirs = places[1 - rank];
         let wrong = if rank == 0 { how.wrong_key } else { 0 };
         let region = Place { rkey: theirs.rkey.wrapping_add(wrong), ..theirs };
+        let pair = match how.late {
+            true => Box::new(Late { pair, held: Mutex::default() }),
+            false => pair,
+        };
         let mut peers = vec![None, None];
         peers[1 - rank] = Some(Peer { pair, region });
         engine.connect(peers);
@@ -121,14 +189,14 @@ fn what_is_flushed_is_there_when_its_signal_is() {
 
 #[test]
 fn puts_and_gets_of_all_sizes_and_places() {
-    let [a, b] = ranks(&USUAL);
-    let source: Vec<u8> = (0..60_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    let [a, b] = ranks(&How { late: true, ..USUAL });
+    let source: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
     let own = |ops: &HostIbOps, at: usize, bytes: usize| {
         // SAFETY: within the heap; only read when a signal or completion says that it is whole.
         unsafe { std::slice::from_raw_parts(ops.heap().add(at).cast_const(), bytes) }.to_vec()
     };
     for (turn, (at, bytes)) in
-        [(0, 1), (3, 4095), (8, 4096), (1, 4097), (100, 60_000)].into_iter().enumerate()
+        [(0, 1), (3, 4095), (8, 4096), (1, 4097), (100, 200_000)].into_iter().enumerate()
     {
         let value = turn as u64 + 1;
         // SAFETY: in range; the peer reads after the signal.
