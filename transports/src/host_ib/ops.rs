@@ -22,7 +22,8 @@ pub struct HostIbOps {
     pub rank: u32,
     /// Slots of the ring; a power of two.
     pub slots: u32,
-    /// Address of abort word and channel states, at their offsets in the layout, then of the words of [`HostIbOps::head`].
+    /// Address of abort word and channel states, at their offsets in the layout; behind them the next ticket, and how many slots were
+    /// seen to be free again.
     pub control: u64,
     /// Address of this rank's region, which peers write.
     pub region: u64,
