@@ -20,6 +20,7 @@ use fusewire_device as device;
 
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
+    pub use crate::ibgda::IbgdaOps;
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
 }
@@ -27,4 +28,4 @@ pub mod ops {
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-pub use {host::Transport, nvl::Nvl, shm::Shm};
+pub use {host::Transport, ibgda::Ibgda, nvl::Nvl, shm::Shm};

@@ -48,6 +48,13 @@ pub trait Region: Send + Sync {
     /// # Errors
     /// If it cannot be written.
     fn raise_abort(&self, code: u64) -> Result<()>;
+    /// Waits until nothing that this rank's kernels started is under way to a peer any more.
+    ///
+    /// # Errors
+    /// If something still is.
+    fn quiesce(&self) -> Result<()> {
+        Ok(())
+    }
     /// Zeroes control words, lines and state of this rank's region, and the kernels' record if it is not on the board.
     ///
     /// # Errors
@@ -223,6 +230,7 @@ impl Link {
     /// # Errors
     /// If a rank is lost or does not come.
     pub fn renew(&self) -> Result<()> {
+        self.region.quiesce()?;
         self.world.barrier()?;
         self.region.clear()?;
         self.board.clear();
