@@ -55,6 +55,8 @@ pub trait Region: Send + Sync {
     fn quiesce(&self) -> Result<()> {
         Ok(())
     }
+    /// Waits a moment for what kernels told the peers when they ended, where that takes its own way.
+    fn pass_on(&self) {}
     /// Zeroes control words, lines and state of this rank's region, and the kernels' record if it is not on the board.
     ///
     /// # Errors
@@ -210,6 +212,7 @@ impl Link {
     pub fn check(&self) -> Result<()> {
         let Some((rank, why)) = read_abort_code(self.region.abort_word()?) else { return Ok(()) };
         let (rank, me) = (rank as usize, self.world.rank());
+        self.region.pass_on();
         if let Some(record) = self.region.record() {
             self.board.post(&record);
         }

@@ -224,6 +224,10 @@ unsafe impl Ops for IbgdaOps {
 impl Put for IbgdaOps {
     #[inline(always)]
     unsafe fn put<G: Group>(&self, group: &G, peer: u32, to: u64, from: *const u8, bytes: u64) {
+        if peer == self.rank {
+            // SAFETY: this rank's own heap, by the caller's contract.
+            return unsafe { copy(group, self.heap().add(to as usize), from, bytes) };
+        }
         let own = self.at(heap_copy_offset(&self.layout, peer) + to);
         // SAFETY: that part of the copy is this group's, as that part of the peer's heap is.
         unsafe { copy(group, own.addr as *mut u8, from, bytes) };
@@ -241,6 +245,10 @@ impl Put for IbgdaOps {
 impl Get for IbgdaOps {
     #[inline(always)]
     unsafe fn get<G: Group>(&self, group: &G, peer: u32, from: u64, to: *mut u8, bytes: u64) {
+        if peer == self.rank {
+            // SAFETY: this rank's own heap, by the caller's contract.
+            return unsafe { copy(group, to, self.heap().add(from as usize), bytes) };
+        }
         let own = self.at(heap_copy_offset(&self.layout, peer) + from);
         let mut failed = false;
         group.sync();

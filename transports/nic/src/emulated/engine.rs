@@ -330,7 +330,9 @@ impl Engine {
             }
             Action::FetchAdd(to, add, _) => match far(to, 0, 8) {
                 None => return Arrival::Refused(syndrome::REMOTE_ACCESS),
-                Some(to) if !to.addr().is_multiple_of(8) => return Arrival::Refused(syndrome::REMOTE_INVALID),
+                Some(to) if !to.addr().is_multiple_of(8) => {
+                    return Arrival::Refused(syndrome::REMOTE_INVALID);
+                }
                 Some(to) => {
                     // SAFETY: 8 aligned bytes of registered memory, checked just now.
                     let word = unsafe { AtomicU64::from_ptr(to.cast()) };
@@ -340,7 +342,9 @@ impl Engine {
             },
             Action::CompareSwap { far: to, swap, compare, .. } => match far(to, 0, 8) {
                 None => return Arrival::Refused(syndrome::REMOTE_ACCESS),
-                Some(to) if !to.addr().is_multiple_of(8) => return Arrival::Refused(syndrome::REMOTE_INVALID),
+                Some(to) if !to.addr().is_multiple_of(8) => {
+                    return Arrival::Refused(syndrome::REMOTE_INVALID);
+                }
                 Some(to) => {
                     // SAFETY: 8 aligned bytes of registered memory, checked just now.
                     let word = unsafe { AtomicU64::from_ptr(to.cast()) };
@@ -412,7 +416,11 @@ impl Engine {
                 Action::FetchAdd(..) | Action::CompareSwap { .. } | Action::Read(..)
             );
             let executed = pair.expected.entry > flight.index;
-            if flight.failed.is_some() || !executed || has_answer && !flight.answered || unplaced <= flight.index {
+            if flight.failed.is_some()
+                || !executed
+                || has_answer && !flight.answered
+                || unplaced <= flight.index
+            {
                 break;
             }
             if !flight.acknowledged {

@@ -169,7 +169,11 @@ impl Emulated {
                 regions.push(None);
                 regions.len() - 1
             }
-            None => return Err(Error::misuse(format!("{REGIONS} regions are registered, which is all there is room for"))),
+            None => {
+                return Err(Error::misuse(format!(
+                    "{REGIONS} regions are registered, which is all there is room for"
+                )));
+            }
         };
         // Never 0: a key is not, and a slot's next key is not its last.
         let generation = regions[slot].as_ref().map_or(1, |h| h.generation.wrapping_add(1).max(1));
@@ -246,9 +250,10 @@ impl Nic for Emulated {
 
     fn share(&self, region: &Region) -> Result<Share> {
         let regions = lock(&self.shared.regions);
-        let Some(Some(held)) = regions.get(port::slot_of(region.rkey)).filter(|h| {
-            h.as_ref().is_some_and(|h| h.region == *region)
-        }) else {
+        let Some(Some(held)) = regions
+            .get(port::slot_of(region.rkey))
+            .filter(|h| h.as_ref().is_some_and(|h| h.region == *region))
+        else {
             return Err(Error::misuse(format!("this adapter has no region with key {:#x}", region.rkey)));
         };
         let (file, offset) = match &held.file {
@@ -258,8 +263,14 @@ impl Nic for Emulated {
             None => (None, 0),
         };
         let process = std::process::id();
-        let remote =
-            Remote { addr: region.addr, bytes: region.bytes, rkey: region.rkey, process, host: held.host, offset };
+        let remote = Remote {
+            addr: region.addr,
+            bytes: region.bytes,
+            rkey: region.rkey,
+            process,
+            host: held.host,
+            offset,
+        };
         Ok(Share { remote, file })
     }
 
@@ -318,7 +329,9 @@ impl Nic for Emulated {
 
     fn admit_port(&self, peer: usize, port: Option<OwnedFd>) -> Result<()> {
         let Some(fd) = port else {
-            return Err(Error::misuse(format!("rank {peer} passed no port: all ranks must use emulated adapters")));
+            return Err(Error::misuse(format!(
+                "rank {peer} passed no port: all ranks must use emulated adapters"
+            )));
         };
         self.shared.engine().peers.insert(peer, Peer::new(Port::map(fd)?));
         Ok(())
@@ -335,7 +348,9 @@ impl Nic for Emulated {
         if let Some(peer) = peer
             && !self.shared.engine().peers.contains_key(&peer)
         {
-            return Err(Error::misuse(format!("rank {peer}'s port is to be admitted before connecting to it")));
+            return Err(Error::misuse(format!(
+                "rank {peer}'s port is to be admitted before connecting to it"
+            )));
         }
         let mtu = self.shared.engine().behaviour.mtu.min(remote.mtu).max(1);
         self.pair(queue, |pair| {

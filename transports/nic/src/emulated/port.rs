@@ -55,7 +55,9 @@ impl Port {
         let file = File::from(fd);
         let size = file.metadata().map_err(Error::system("looking at an emulated port"))?.len();
         if size < size_of::<Page>() as u64 {
-            return Err(Error::misuse("what a peer passed is no emulated port: all ranks must run the same version"));
+            return Err(Error::misuse(
+                "what a peer passed is no emulated port: all ranks must run the same version",
+            ));
         }
         let map = MmapRaw::map_raw(&file).map_err(Error::system("mapping an emulated port"))?;
         Ok(Port { map, fd: file.into() })

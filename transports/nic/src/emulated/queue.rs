@@ -209,7 +209,8 @@ impl Pair {
             return;
         }
         // SAFETY: a live record, aligned by its making.
-        let consumed = unsafe { AtomicU32::from_ptr(self.places.cq_record.cast_mut()) }.load(Ordering::Acquire);
+        let consumed =
+            unsafe { AtomicU32::from_ptr(self.places.cq_record.cast_mut()) }.load(Ordering::Acquire);
         let ahead = (self.produced as u32).wrapping_sub(u32::from_be(consumed)) & 0xff_ffff;
         if ahead >= self.queue.depth {
             self.overrun = true;
@@ -261,7 +262,8 @@ impl Pair {
     pub fn expect(&mut self) -> Cursor {
         if let Some(oldest) = self.flight.front().map(|f| f.index) {
             self.expected = self.expected.max(Cursor::start(oldest));
-            let silent = |at: u64| self.flight.get((at - oldest) as usize).is_some_and(|f| f.entry.is_silent());
+            let silent =
+                |at: u64| self.flight.get((at - oldest) as usize).is_some_and(|f| f.entry.is_silent());
             while silent(self.expected.entry) {
                 self.expected = Cursor::start(self.expected.entry + 1);
             }

@@ -26,6 +26,9 @@ use std::time::Duration;
 /// How long `renew` waits for what is in flight, beyond the adapter's own retries.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long a rank that reports a fault waits for its peers to have been told.
+const TELLING: Duration = Duration::from_millis(500);
+
 /// GPU-initiated InfiniBand: kernels post work queue entries to an adapter. Ranks are threads or processes.
 pub struct Ibgda {
     link: Arc<Link>,
@@ -76,11 +79,7 @@ impl Ibgda {
     ///
     /// # Errors
     /// As for [`Ibgda::rendezvous_with`].
-    pub fn emulated_on(
-        world: &World,
-        context: &Context,
-        options: impl Into<IbgdaOptions>,
-    ) -> Result<Ibgda> {
+    pub fn emulated_on(world: &World, context: &Context, options: impl Into<IbgdaOptions>) -> Result<Ibgda> {
         let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
         let nic: Arc<dyn Nic> = Arc::new(Emulated::new(behaviour)?);
         Self::rendezvous_with(world, nic, Some(context), options)
@@ -177,13 +176,7 @@ impl Ibgda {
                 nic.lost(rank);
             }
         });
-        let region = IbgdaRegion {
-            queues: own.queues,
-            table,
-            record,
-            memory: own.memory,
-            layout,
-        };
+        let region = IbgdaRegion { queues: own.queues, table, record, memory: own.memory, layout };
         let board = Board::new(me, page, pages)?;
         let link = Link::new(name, world, options.transport, layout, machine, board, Box::new(region));
         world.barrier()?;
@@ -363,6 +356,10 @@ impl Region for IbgdaRegion {
 
     fn quiesce(&self) -> Result<()> {
         self.queues.drain(DRAIN)
+    }
+
+    fn pass_on(&self) {
+        let _ = self.queues.drain(TELLING);
     }
 
     fn clear(&self) -> Result<()> {

@@ -36,10 +36,7 @@ impl IbgdaOptions {
     pub(super) fn check(&self) -> Result<()> {
         let misuse = |what: String| Err(Error::Misuse { what });
         if self.queue_pairs == 0 || self.queue_pairs > 64 {
-            return misuse(format!(
-                "{} queue pairs to each peer; a transport has 1 to 64",
-                self.queue_pairs
-            ));
+            return misuse(format!("{} queue pairs to each peer; a transport has 1 to 64", self.queue_pairs));
         }
         if !self.depth.is_power_of_two() || !(4..=32_768).contains(&self.depth) {
             return misuse(format!(

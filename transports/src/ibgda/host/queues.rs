@@ -6,7 +6,7 @@ use crate::host::{Error, Machine, Result};
 use crate::ibgda::{IbgdaPeer, Key, Pair, PeerRegion, Queue, RemoteBuffer, state_bytes};
 use fusewire_nic::{Address, Kind, Nic, QueuePair, QueueRequest};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Entries of a queue that nobody posts to.
 const RESPONDER_DEPTH: u32 = 2;
@@ -79,7 +79,11 @@ impl Queues {
     }
 
     /// The tables for kernels: pairs, then peers, in one allocation.
-    pub fn tables(&self, machine: &Machine, regions: &[RemoteBuffer]) -> Result<(Words, Vec<IbgdaPeer>, u64)> {
+    pub fn tables(
+        &self,
+        machine: &Machine,
+        regions: &[RemoteBuffer],
+    ) -> Result<(Words, Vec<IbgdaPeer>, u64)> {
         let step = state_bytes(self.depth);
         let mut state = self.states.addr();
         let mut next = |q: &QueuePair| {
@@ -120,8 +124,11 @@ impl Queues {
                 sink: Key::new(self.sink.region.lkey),
             })
             .collect();
-        let table: Vec<PeerRegion> =
-            peers.iter().zip(regions).map(|(peer, region)| PeerRegion { peer: *peer, region: *region }).collect();
+        let table: Vec<PeerRegion> = peers
+            .iter()
+            .zip(regions)
+            .map(|(peer, region)| PeerRegion { peer: *peer, region: *region })
+            .collect();
         let memory = memory.write(words(&table))?;
         let at = memory.addr() + size_of_val(&pairs[..]) as u64;
         Ok((memory, peers, at))
@@ -129,9 +136,11 @@ impl Queues {
 
     /// Waits until nothing is in flight.
     pub fn drain(&self, patience: Duration) -> Result<()> {
+        let end = Instant::now() + patience;
         for trio in self.trios.iter().flatten() {
-            self.nic.drain(&trio.main, patience)?;
-            self.nic.drain(&trio.companion, patience)?;
+            for queue in [&trio.main, &trio.companion] {
+                self.nic.drain(queue, end.saturating_duration_since(Instant::now()))?;
+            }
         }
         Ok(())
     }
