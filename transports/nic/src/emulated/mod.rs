@@ -134,6 +134,11 @@ impl Emulated {
         self.shared.engine().own.port.page().link.store(u32::from(up), Ordering::Release);
     }
 
+    /// Answers again after a peer declared this rank dead.
+    pub fn revive(&self) {
+        self.shared.engine().own.port.page().alive.store(1, Ordering::Release);
+    }
+
     /// Answers the next `requests` requests of peers with "not ready".
     pub fn hold_off(&self, requests: u32) {
         self.shared.engine().own.port.page().not_ready.store(requests, Ordering::Release);
