@@ -122,6 +122,7 @@ impl Emulated {
             engine.rng = Rng(behaviour.seed);
         }
         engine.behaviour = behaviour;
+        engine.pairs.iter_mut().for_each(|pair| pair.room = behaviour.completion_room);
     }
 
     /// What it did so far.
@@ -317,6 +318,7 @@ impl Nic for Emulated {
             cq_record: at(queue.cq_record).as_ptr().cast(),
         };
         let mut pair = Pair::new(queue, places);
+        pair.room = engine.behaviour.completion_room;
         pair.reset();
         engine.queues.insert(queue.cq_number, index as usize);
         engine.pairs.push(pair);

@@ -30,6 +30,8 @@ pub struct Behaviour {
     pub late_placement: bool,
     /// Entries of a queue pair under way at once.
     pub window: usize,
+    /// Room in completion queues, if it is less than their depth: one that is full overruns.
+    pub completion_room: u32,
 }
 
 impl Default for Behaviour {
@@ -48,6 +50,7 @@ impl Default for Behaviour {
             not_ready_retries: 7,
             late_placement: false,
             window: 16,
+            completion_room: u32::MAX,
         }
     }
 }
@@ -93,6 +96,8 @@ pub struct Counts {
     pub completions: u64,
     /// Of these, with an error.
     pub errors: u64,
+    /// Completion queues that overran.
+    pub overruns: u64,
     /// Packets sent.
     pub packets: u64,
     /// Bytes of payload on the wire.
@@ -130,7 +135,7 @@ macro_rules! each_count {
     ($with:ident) => {
         $with! {
             writes inline_writes reads atomics nops waits doorbells entry_reads payload_reads payload_read_bytes payload_writes
-            payload_written_bytes atomic_transactions completions errors packets wire_bytes dropped duplicates out_of_order timeouts
+            payload_written_bytes atomic_transactions completions errors overruns packets wire_bytes dropped duplicates out_of_order timeouts
             not_ready
         }
     };
