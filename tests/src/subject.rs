@@ -5,8 +5,10 @@ use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, wires::*};
 use fusewire::device::prelude::*;
 use fusewire::driver::{Context, Driver};
 use fusewire::kernel::{HookSet, Supports};
+use fusewire::nic::emulated::Behaviour;
+use fusewire::nic::{Emulated, Nic};
 use fusewire::schedule::*;
-use fusewire::{Ibgda, Nvl, Options, Result, Shm, Transport, World};
+use fusewire::{Ibgda, Nvl, NvlMesh, Options, Result, Shm, ShmMesh, Transport, World};
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
@@ -36,6 +38,29 @@ impl Meet for Ibgda {
             Scale::Host => Ok(Ibgda::emulated(world, options)?),
             Scale::Gpu => Ok(Ibgda::emulated_on(world, &gpu(world)?, options)?),
         }
+    }
+}
+
+/// Ranks of one domain of a mesh.
+const DOMAIN: usize = 2;
+
+fn adapter(world: &World) -> Result<std::sync::Arc<dyn Nic>> {
+    let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
+    Ok(std::sync::Arc::new(Emulated::new(behaviour)?))
+}
+
+/// Shared memory in domains of two, adapters across.
+impl Meet for ShmMesh {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
+        Ok(ShmMesh::rendezvous(world, (world.rank() / DOMAIN) as u64, adapter(world)?, options)?)
+    }
+}
+
+/// NVLink in domains of two, adapters across.
+impl Meet for NvlMesh {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
+        let domain = (world.rank() / DOMAIN) as u64;
+        Ok(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?)
     }
 }
 

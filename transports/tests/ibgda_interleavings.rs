@@ -147,9 +147,9 @@ fn play(rig: &Rig, seed: u64, broke: Broke, with_faults: bool) -> Verdict {
                         Broke::Nothing => {
                             endpoint.put_signal_counter_remote(local, remote, n, rung, 1, counted, 1)
                         }
-                        Broke::Fence => endpoint
-                            .put(local, remote, n)
-                            .and_then(|_| endpoint.signal_remote(rung, 1)),
+                        Broke::Fence => {
+                            endpoint.put(local, remote, n).and_then(|_| endpoint.signal_remote(rung, 1))
+                        }
                         Broke::Queue => endpoint.put(local, remote, n).and_then(|work| {
                             here.endpoint(queue + 1, &control).signal_remote_with_fence(rung, 1).map(|_| work)
                         }),
@@ -191,9 +191,7 @@ fn play(rig: &Rig, seed: u64, broke: Broke, with_faults: bool) -> Verdict {
             for message in 0..messages {
                 let at = there.place(signal(sender)).cast();
                 // SAFETY: a live word of that rank.
-                if let Err(why) =
-                    unsafe { wait_signal(at, Compare::AtLeast, message as u64 + 1, &control) }
-                {
+                if let Err(why) = unsafe { wait_signal(at, Compare::AtLeast, message as u64 + 1, &control) } {
                     errors.borrow_mut().push(why);
                     return;
                 }
@@ -202,7 +200,9 @@ fn play(rig: &Rig, seed: u64, broke: Broke, with_faults: bool) -> Verdict {
                     // SAFETY: this message's own bytes; all run on one real thread.
                     let seen = unsafe { there.place(at).add(k).read() };
                     if seen != pattern(seed, sender, message, k) {
-                        return fail(format!("sender {sender}, message {message}: signalled before byte {k} was there"));
+                        return fail(format!(
+                            "sender {sender}, message {message}: signalled before byte {k} was there"
+                        ));
                     }
                 }
             }

@@ -46,7 +46,9 @@ fn ranks_construct_and_exchange() {
             for peer in 0..n {
                 let endpoint = rank.endpoint(peer, 0);
                 // SAFETY: registered words, one writer each.
-                let work = unsafe { endpoint.put_value(rank.remotes[peer].at(8 * rank.me as u64), 1 + rank.me as u64) };
+                let work = unsafe {
+                    endpoint.put_value(rank.remotes[peer].at(8 * rank.me as u64), 1 + rank.me as u64)
+                };
                 // SAFETY: work of this endpoint.
                 unsafe { endpoint.wait_local(work.unwrap()) }.unwrap();
             }
@@ -112,7 +114,9 @@ fn a_signal_there_and_a_counter_here() {
                 let (data, far) = (local.at(DATA as u64), remote.at(DATA as u64 + 1024 * round as u64));
                 // SAFETY: registered ranges; the source is changed only after the counter.
                 unsafe {
-                    endpoint.put_signal_counter_remote(data, far, n as u64, remote, 2, local.at(256), 3).unwrap();
+                    endpoint
+                        .put_signal_counter_remote(data, far, n as u64, remote, 2, local.at(256), 3)
+                        .unwrap();
                     let counted = 3 * (round as u64 + 1);
                     let seen = wait_signal(rank.at(256).cast(), Compare::AtLeast, counted, &control());
                     assert_eq!(seen, Ok(counted));
@@ -176,7 +180,8 @@ fn group_forms() {
 fn sizes() {
     let large = 16 << 20;
     ranks(2, DATA + large, |rank| {
-        let sizes = [1, 2, 3, 7, 8, 9, 28, 29, 1024, 4096, 4097, 64 << 10, 256 << 10, 1 << 20, 4 << 20, large];
+        let sizes =
+            [1, 2, 3, 7, 8, 9, 28, 29, 1024, 4096, 4097, 64 << 10, 256 << 10, 1 << 20, 4 << 20, large];
         for (round, n) in sizes.into_iter().enumerate() {
             let remote = rank.remotes[1 - rank.me];
             if rank.me == 0 {
@@ -187,7 +192,8 @@ fn sizes() {
                 unsafe { endpoint.put_signal(local.at(at), remote.at(at), n as u64, remote, 1) }.unwrap();
             } else {
                 // SAFETY: a live word.
-                unsafe { wait_signal(rank.at(0).cast(), Compare::AtLeast, round as u64 + 1, &control()) }.unwrap();
+                unsafe { wait_signal(rank.at(0).cast(), Compare::AtLeast, round as u64 + 1, &control()) }
+                    .unwrap();
                 rank.check(DATA, n, |k| pattern(round, k));
             }
             rank.world.barrier().unwrap();
@@ -205,7 +211,9 @@ fn both_ways_at_once() {
             let at = DATA as u64;
             // SAFETY: registered ranges, handed over by the signals.
             unsafe {
-                endpoint.put_signal(rank.memory.local().at(at), remote.at(2 * at), n as u64, remote, 1).unwrap();
+                endpoint
+                    .put_signal(rank.memory.local().at(at), remote.at(2 * at), n as u64, remote, 1)
+                    .unwrap();
                 wait_signal(rank.at(0).cast(), Compare::AtLeast, round + 1, &control()).unwrap();
             }
             rank.check(2 * DATA, n, |k| pattern(peer, k));
@@ -233,7 +241,15 @@ fn many_threads_on_few_entries() {
                         unsafe {
                             let counter = own.at(4096 + 128 * thread as u64);
                             let work = endpoint
-                                .put_signal_counter_remote(own.at(place as u64), far, 512, signal, 1, counter, 1)
+                                .put_signal_counter_remote(
+                                    own.at(place as u64),
+                                    far,
+                                    512,
+                                    signal,
+                                    1,
+                                    counter,
+                                    1,
+                                )
                                 .unwrap();
                             endpoint.wait_local(work).unwrap();
                         }
@@ -241,7 +257,8 @@ fn many_threads_on_few_entries() {
                     let all = each as u64;
                     // SAFETY: live words.
                     unsafe {
-                        wait_signal(rank.at(4096 + 128 * thread).cast(), Compare::Equal, all, &control()).unwrap();
+                        wait_signal(rank.at(4096 + 128 * thread).cast(), Compare::Equal, all, &control())
+                            .unwrap();
                         wait_signal(rank.at(128 * thread).cast(), Compare::Equal, all, &control()).unwrap();
                     }
                 });
@@ -300,8 +317,9 @@ fn many_signals() {
         } else {
             for slot in 0..slots {
                 // SAFETY: a live word.
-                let seen =
-                    unsafe { wait_signal(rank.at(128 * slot as usize).cast(), Compare::AtLeast, 1, &control()) };
+                let seen = unsafe {
+                    wait_signal(rank.at(128 * slot as usize).cast(), Compare::AtLeast, 1, &control())
+                };
                 assert_eq!(seen, Ok(slot + 1));
             }
         }

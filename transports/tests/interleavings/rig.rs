@@ -59,7 +59,8 @@ impl Rank {
         let sink = forever(4096);
         // SAFETY: the memory is never freed.
         let sink = unsafe { nic.register_zero_based(&described(sink, 8)) }.expect("a sink");
-        let make = |kind, depth| nic.create_queue(&QueueRequest { kind, depth }, &Queues).expect("a queue pair");
+        let make =
+            |kind, depth| nic.create_queue(&QueueRequest { kind, depth }, &Queues).expect("a queue pair");
         let queues: Vec<QueuePair> = (0..PAIRS)
             .flat_map(|_| [make(Kind::Main, DEPTH), make(Kind::Companion, DEPTH), make(Kind::Responder, 2)])
             .collect();
@@ -68,8 +69,7 @@ impl Rank {
         let mut seen_by_kernels = |q: &QueuePair| {
             let QueuePair { sq, sq_record, doorbell, cq, cq_record, .. } = *q;
             let (qpn, cqn, depth) = (q.number, q.cq_number, q.depth);
-            let queue =
-                Queue { sq, sq_record, doorbell, cq, cq_record, state, qpn, cqn, depth, reserved: 0 };
+            let queue = Queue { sq, sq_record, doorbell, cq, cq_record, state, qpn, cqn, depth, reserved: 0 };
             state += state_bytes(DEPTH);
             queue
         };
@@ -77,11 +77,8 @@ impl Rank {
             .chunks(3)
             .map(|q| Pair { main: seen_by_kernels(&q[0]), companion: seen_by_kernels(&q[1]) })
             .collect();
-        let peer = IbgdaPeer {
-            pairs: pairs.leak().as_ptr() as u64,
-            count: PAIRS as u32,
-            sink: Key::new(sink.lkey),
-        };
+        let peer =
+            IbgdaPeer { pairs: pairs.leak().as_ptr() as u64, count: PAIRS as u32, sink: Key::new(sink.lkey) };
         Rank { nic, memory, region: Cell::new(region), queues, states, peer }
     }
 
