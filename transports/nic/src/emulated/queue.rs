@@ -248,6 +248,8 @@ impl Pair {
         self.flight.clear();
         self.unplaced.clear();
         self.taken = index + 1;
+        // A doorbell that lies has nothing behind it.
+        self.posted = self.posted.max(self.taken);
         self.flush(counts);
     }
 
