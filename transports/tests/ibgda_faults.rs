@@ -60,7 +60,14 @@ fn mended(rank: &Rank) {
 /// Much is lost, and nothing is missing or done twice.
 #[test]
 fn loss_and_delay_are_made_good() {
-    let lossy = Behaviour { drop: 60_000, drop_ack: 60_000, delay: 100_000, delay_ns: 300_000, retries: 1000, ..hasty() };
+    let lossy = Behaviour {
+        drop: 60_000,
+        drop_ack: 60_000,
+        delay: 100_000,
+        delay_ns: 300_000,
+        retries: 1000,
+        ..hasty()
+    };
     ranks_that_behave(2, 1 << 16, options(), lossy, |rank| {
         let (peer, n, rounds) = (1 - rank.me, 1500u64, 60);
         rank.fill(DATA as usize, n as usize, |k| k as u8 ^ rank.me as u8);
@@ -69,7 +76,15 @@ fn loss_and_delay_are_made_good() {
             // SAFETY: registered ranges with the same bytes each time.
             unsafe {
                 endpoint
-                    .put_signal_counter_remote(own.at(DATA), remote.at(4 * DATA), n, remote, 1, own.at(256), 1)
+                    .put_signal_counter_remote(
+                        own.at(DATA),
+                        remote.at(4 * DATA),
+                        n,
+                        remote,
+                        1,
+                        own.at(256),
+                        1,
+                    )
                     .unwrap();
             }
         }
@@ -121,7 +136,12 @@ fn keys_and_ranges_that_never_were() {
     ranks_with(2, 1 << 16, options(), |rank| {
         let whole = rank.remotes[1];
         let end = rank.memory.bytes() as u64;
-        for remote in [whole.at(end - 999), whole.at(end), RemoteBuffer::new(8, 0), RemoteBuffer::new(whole.addr, 0x3ff01)] {
+        for remote in [
+            whole.at(end - 999),
+            whole.at(end),
+            RemoteBuffer::new(8, 0),
+            RemoteBuffer::new(whole.addr, 0x3ff01),
+        ] {
             if rank.me == 0 {
                 fails(rank, remote, syndrome::REMOTE_ACCESS);
             }
@@ -130,10 +150,10 @@ fn keys_and_ranges_that_never_were() {
         if rank.me == 0 {
             let endpoint = rank.endpoint(1, 0);
             // SAFETY: the adapter refuses it before it touches anything.
-            let outcome = unsafe {
-                endpoint.signal_remote(whole.at(4), 1).and_then(|work| endpoint.wait_local(work))
-            };
-            let misaligned = matches!(outcome, Err(Broken::Adapter { syndrome: syndrome::REMOTE_INVALID, .. }));
+            let outcome =
+                unsafe { endpoint.signal_remote(whole.at(4), 1).and_then(|work| endpoint.wait_local(work)) };
+            let misaligned =
+                matches!(outcome, Err(Broken::Adapter { syndrome: syndrome::REMOTE_INVALID, .. }));
             assert!(misaligned, "{outcome:?}");
         }
         mended(rank);
@@ -229,7 +249,11 @@ fn a_full_queue_does_not_wait_for_ever() {
             rank.nic.set_link(true);
             // SAFETY: a registered word.
             let later = unsafe { endpoint.signal_remote(rank.remotes[1].at(512), 1) };
-            assert_eq!(later.map(|_| ()), Err(Broken::Expired), "it stays refused, although there will be room");
+            assert_eq!(
+                later.map(|_| ()),
+                Err(Broken::Expired),
+                "it stays refused, although there will be room"
+            );
         }
         rank.world.barrier().unwrap();
     });
@@ -259,8 +283,11 @@ fn malformed_entries() {
                     entry
                 };
                 // SAFETY: the adapter refuses it.
-                let outcome = unsafe { queue.post::<1>(&control(), true, make).and_then(|at| queue.wait(at, &control())) };
-                let refused = matches!(outcome, Err(Broken::Adapter { syndrome: syndrome::LOCAL_OPERATION, .. }));
+                let outcome = unsafe {
+                    queue.post::<1>(&control(), true, make).and_then(|at| queue.wait(at, &control()))
+                };
+                let refused =
+                    matches!(outcome, Err(Broken::Adapter { syndrome: syndrome::LOCAL_OPERATION, .. }));
                 assert!(refused, "spoilt in way {k}: {outcome:?}");
             }
             mended(rank);
@@ -319,7 +346,15 @@ fn a_counter_of_a_put_that_failed() {
             // SAFETY: the adapter refuses it.
             let outcome = unsafe {
                 endpoint
-                    .put_signal_counter_remote(own.at(DATA), bad, 100, rank.remotes[1].at(640), 1, own.at(256), 1)
+                    .put_signal_counter_remote(
+                        own.at(DATA),
+                        bad,
+                        100,
+                        rank.remotes[1].at(640),
+                        1,
+                        own.at(256),
+                        1,
+                    )
                     .and_then(|work| endpoint.wait_local(work))
             };
             assert!(matches!(outcome, Err(Broken::Adapter { .. })), "{outcome:?}");

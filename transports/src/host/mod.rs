@@ -6,6 +6,7 @@ mod fault;
 mod link;
 mod mapping;
 mod options;
+pub(crate) mod symmetric;
 mod words;
 
 pub use board::Board;
@@ -14,6 +15,7 @@ pub use fault::{Fault, Operation};
 pub use link::{Health, Link, Machine, Region};
 pub use mapping::Mapping;
 pub use options::Options;
+pub use symmetric::Symmetric;
 pub(crate) use words::Words;
 
 use fusewire_device::ops::Ops;
