@@ -120,6 +120,16 @@ impl Counts {
         self.writes + self.inline_writes + self.reads + self.atomics + self.nops + self.waits
     }
 
+    /// Bytes over PCIe at both ends, without the packets' own headers: a doorbell is 8 and the read of its record 4, entries and
+    /// completions 64, an atomic operation 8 each way.
+    pub fn pcie_bytes(&self) -> u64 {
+        12 * self.doorbells
+            + 64 * (self.entries() + self.completions)
+            + self.payload_read_bytes
+            + self.payload_written_bytes
+            + 8 * self.atomic_transactions
+    }
+
     /// PCIe transactions of all kinds, at both ends.
     pub fn transactions(&self) -> u64 {
         2 * self.doorbells
