@@ -59,6 +59,7 @@ fn settled(rank: &Rank) -> Counts {
 }
 
 #[test]
+#[allow(clippy::undocumented_unsafe_blocks)] // one comment for all of them
 fn of_single_operations() {
     // SAFETY (all of them): registered ranges that nobody looks at.
     let operations: [(&str, Operation); 8] = [
@@ -110,7 +111,9 @@ fn of_an_all_to_all() {
             for peer in peers() {
                 let start = Instant::now();
                 // SAFETY: a live line of this rank.
-                while unsafe { fusewire_transports::ibgda::read_signal(ops.line(peer, Line::Ready(0))) } < BYTES {
+                while unsafe { fusewire_transports::ibgda::read_signal(ops.line(peer, Line::Ready(0))) }
+                    < BYTES
+                {
                     assert!(start.elapsed() < common::WAIT, "rank {peer}'s chunk does not arrive");
                     std::thread::yield_now();
                 }

@@ -6,6 +6,7 @@ pub mod wait {
     pub use fusewire_device::wait::{Control, LOOK_NS};
 }
 
+#[allow(clippy::extra_unused_type_parameters)] // scope and order are those of the operations' own sources; here all are the strictest
 pub mod atomic {
     pub use fusewire_device::atomic::{AcqRel, Acquire, Device, Relaxed, Release, System};
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};

@@ -84,8 +84,8 @@ impl Engine {
             return true;
         }
         // What does nothing is done as soon as its turn has come.
-        let silent = oldest.entry.is_silent();
-        if !oldest.acknowledged && !(silent && pair.send.entry > oldest.index) {
+        let its_turn = oldest.entry.is_silent() && pair.send.entry > oldest.index;
+        if !oldest.acknowledged && !its_turn {
             return false;
         }
         if let Some(flight) = pair.flight.pop_front() {
