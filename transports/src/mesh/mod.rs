@@ -7,7 +7,7 @@
 
 mod ops;
 
-pub use ops::MeshOps;
+pub use ops::{FAR, MeshOps};
 
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 mod host;
