@@ -78,6 +78,11 @@ fn misfit(near: &Link, all: &Link) -> Option<String> {
     }
 }
 
+/// Before the domains go their own ways.
+fn agree(world: &World, options: &IbgdaOptions) -> Result<()> {
+    crate::host::agree(world, "mesh rendezvous", &options.transport.layout(world.size())?)
+}
+
 impl Mesh<Shm, Ibgda> {
     /// A mesh for CPU threads: shared memory among the ranks of `domain` (the same number on each of them), an adapter to all.
     /// Collective.
@@ -91,6 +96,7 @@ impl Mesh<Shm, Ibgda> {
         options: impl Into<IbgdaOptions>,
     ) -> Result<Self> {
         let options = options.into();
+        agree(world, &options)?;
         let near = world.split(domain, world.rank() as u64)?;
         let intra = Shm::rendezvous(&near, options.transport.clone())?;
         Self::new(intra, Ibgda::named("Mesh", world, nic, None, options)?)
@@ -110,6 +116,7 @@ impl Mesh<Nvl, Ibgda> {
         options: impl Into<IbgdaOptions>,
     ) -> Result<Self> {
         let options = options.into();
+        agree(world, &options)?;
         let near = world.split(domain, world.rank() as u64)?;
         let intra = Nvl::rendezvous_on(&near, context, options.transport.clone())?;
         Self::new(intra, Ibgda::named("Mesh", world, nic, Some(context), options)?)
