@@ -15,12 +15,57 @@ pub struct Transport {
     pub host: bool,
     /// Whether peers' memory can be stored to.
     pub direct: bool,
+    /// Whether an attribute that names no transports means this one too.
+    pub implied: bool,
 }
 
 /// Every transport.
 pub const TRANSPORTS: &[Transport] = &[
-    Transport { name: "Shm", ops: "ShmOps", label: "shm", cuda: false, host: true, direct: true },
-    Transport { name: "Nvl", ops: "NvlOps", label: "nvl", cuda: true, host: false, direct: true },
+    Transport {
+        name: "Shm",
+        ops: "ShmOps",
+        label: "shm",
+        cuda: false,
+        host: true,
+        direct: true,
+        implied: true,
+    },
+    Transport {
+        name: "Nvl",
+        ops: "NvlOps",
+        label: "nvl",
+        cuda: true,
+        host: false,
+        direct: true,
+        implied: true,
+    },
+    Transport {
+        name: "Ibgda",
+        ops: "IbgdaOps",
+        label: "ibgda",
+        cuda: true,
+        host: true,
+        direct: false,
+        implied: false,
+    },
+    Transport {
+        name: "ShmMesh",
+        ops: "ShmMeshOps",
+        label: "shm_mesh",
+        cuda: false,
+        host: true,
+        direct: false,
+        implied: false,
+    },
+    Transport {
+        name: "NvlMesh",
+        ops: "NvlMeshOps",
+        label: "nvl_mesh",
+        cuda: true,
+        host: false,
+        direct: false,
+        implied: false,
+    },
 ];
 
 /// A shipped schedule.
