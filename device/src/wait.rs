@@ -34,6 +34,8 @@ pub mod kind {
     pub const RANGE: u32 = 5;
     /// An adapter could not carry out a request.
     pub const FABRIC: u32 = 6;
+    /// An adapter ended a work queue entry with an error: `expected` is its syndrome, `seen` the entry's index.
+    pub const ADAPTER: u32 = 7;
 }
 
 /// What a thread was doing, as a number in an [`AbortRecord`].
@@ -394,6 +396,15 @@ pub unsafe fn expire<O: Ops>(
     let (Control { abort, record, .. }, About { peer, channel, operation }) = (*control, about);
     let (rank, block) = (ops.rank(), arch::block_index());
     give_up(ops, abort, record, rank, block, kind::EXPIRED, peer, channel, operation, expected, seen, age_ns);
+}
+
+/// Ends the kernel that this thread runs from inside an operation of its transport: as [`Watch::give_up`], where no [`Watch`] is at hand.
+#[inline(always)]
+pub fn give_up_here<O: Ops>(ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
+    if let Some((Control { abort, record, .. }, rank, block)) = arch::armed() {
+        let About { peer, channel, operation } = about;
+        give_up(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns);
+    }
 }
 
 #[cold]

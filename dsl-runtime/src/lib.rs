@@ -51,8 +51,10 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
+pub use fusewire_nic as nic;
 pub use fusewire_transports::host::{Fault, Operation, Options};
-pub use fusewire_transports::{HostIb, Nvl, Shm, Transport, host_ib, p2p, rdma};
+pub use fusewire_transports::{HostIb, Ibgda, Mesh, Nvl, NvlMesh, Shm, ShmMesh, Transport};
+pub use fusewire_transports::{host_ib, ibgda, p2p, rdma};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
 pub use graph::Graph;
@@ -74,7 +76,7 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Event, Graph, HostIb, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId,
-        View, ViewMut, World, comm_kernel,
+        Buffer, Device, Event, Graph, HostIb, Ibgda, LaunchOptions, Nvl, Options, Shm, Stream, Transport,
+        UniqueId, View, ViewMut, World, comm_kernel,
     };
 }

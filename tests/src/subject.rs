@@ -6,9 +6,11 @@ use fusewire::device::prelude::*;
 use fusewire::driver::{Context, Driver};
 use fusewire::host_ib::HostIbOptions;
 use fusewire::kernel::{HookSet, Supports};
+use fusewire::nic::emulated::Behaviour;
+use fusewire::nic::{Emulated, Nic};
 use fusewire::rdma::Fabric;
 use fusewire::schedule::*;
-use fusewire::{HostIb, Nvl, Options, Result, Shm, Transport, World};
+use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Options, Result, Shm, ShmMesh, Transport, World};
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
@@ -28,6 +30,39 @@ impl Meet for Shm {
 impl Meet for Nvl {
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Nvl::rendezvous(world, options)?)
+    }
+}
+
+/// Over emulated adapters; a rank's GPU is that of its place on its host.
+impl Meet for Ibgda {
+    fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
+        match scale {
+            Scale::Host => Ok(Ibgda::emulated(world, options)?),
+            Scale::Gpu => Ok(Ibgda::emulated_on(world, &gpu(world)?, options)?),
+        }
+    }
+}
+
+/// Ranks of one domain of a mesh.
+const DOMAIN: usize = 2;
+
+fn adapter(world: &World) -> Result<std::sync::Arc<dyn Nic>> {
+    let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
+    Ok(std::sync::Arc::new(Emulated::new(behaviour)?))
+}
+
+/// Shared memory in domains of two, adapters across.
+impl Meet for ShmMesh {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
+        Ok(ShmMesh::rendezvous(world, (world.rank() / DOMAIN) as u64, adapter(world)?, options)?)
+    }
+}
+
+/// NVLink in domains of two, adapters across.
+impl Meet for NvlMesh {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
+        let domain = (world.rank() / DOMAIN) as u64;
+        Ok(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?)
     }
 }
 

@@ -5,21 +5,34 @@
 //! | [`shm`] | threads and processes of one host | stores into mapped memory | memfd, passed over Unix sockets |
 //! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
 //! | [`host_ib`] | anywhere an RDMA adapter reaches | commands to a proxy thread | verbs, or threads that emulate an adapter |
+//! | [`ibgda`] | any with an adapter | mlx5 work queue entries written by kernels | queue pairs over a NIC, so far the emulated one |
+//! | [`mesh`] | those of two transports | each operation on the link that reaches the peer | a table of which peer is where |
 //! | [`template`] | nobody's | documented blanks | documented blanks |
 //!
 //! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub mod host_ib;
+pub mod ibgda;
+pub mod mesh;
 pub mod nvl;
 pub mod shm;
 pub mod template;
 
+// By this name so that a test can compile device halves over words of its own.
+use fusewire_device as device;
+
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
     pub use crate::host_ib::HostIbOps;
+    pub use crate::ibgda::IbgdaOps;
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
+
+    /// Of `NvlMesh`.
+    pub type NvlMeshOps = crate::mesh::MeshOps<NvlOps, IbgdaOps>;
+    /// Of `ShmMesh`.
+    pub type ShmMeshOps = crate::mesh::MeshOps<ShmOps, IbgdaOps>;
 }
 
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
@@ -32,6 +45,15 @@ pub mod rdma;
 pub use {
     host::Transport,
     host_ib::{HostIb, HostIbOptions},
+    ibgda::Ibgda,
+    mesh::Mesh,
     nvl::Nvl,
     shm::Shm,
 };
+
+/// NVLink within a domain, GPU-initiated InfiniBand across.
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub type NvlMesh = Mesh<Nvl, Ibgda>;
+/// Host shared memory within a domain, GPU-initiated InfiniBand across.
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub type ShmMesh = Mesh<Shm, Ibgda>;

@@ -73,6 +73,19 @@ pub enum Operation {
         /// How the request ended.
         status: fusewire_verbs::Status,
     },
+    /// An adapter ended a work queue entry with an error.
+    Adapter {
+        /// The operation that found out.
+        what: &'static str,
+        /// Block in its grid.
+        block: usize,
+        /// Peer of the queue pair.
+        peer: usize,
+        /// Syndrome of the completion.
+        syndrome: u8,
+        /// Index of the entry.
+        entry: u64,
+    },
     /// The peer's symmetric output is not the one that this rank's is.
     Elsewhere {
         /// The peer.
@@ -117,6 +130,13 @@ impl Fault {
                 bytes: r.operation == operation::HEADER,
                 expected: r.expected,
                 seen: r.seen,
+            },
+            kind::ADAPTER => Operation::Adapter {
+                what: name(r.operation),
+                block,
+                peer,
+                syndrome: r.expected as u8,
+                entry: r.seen,
             },
             kind::RANGE => Operation::OutOfRange {
                 what: name(r.operation),
@@ -164,6 +184,22 @@ fn name(op: u32) -> &'static str {
     }
 }
 
+/// A completion's syndrome in words (`mlx5dv.h`, `MLX5_CQE_SYNDROME_*`).
+fn syndrome_text(syndrome: u8) -> &'static str {
+    match syndrome {
+        0x01 => "a wrong local length",
+        0x02 => "a malformed entry",
+        0x04 => "local memory that is not registered",
+        0x05 => "the queue pair in error",
+        0x12 => "a request that the peer refuses",
+        0x13 => "peer's memory that is not registered, or no longer",
+        0x14 => "a failure at the peer",
+        0x15 => "no answer from the peer: is its link up, is its process alive?",
+        0x16 => "a peer that is not ready",
+        _ => "an error of the adapter's",
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { transport, reader, rank, .. } = self;
@@ -199,6 +235,12 @@ impl fmt::Display for Fault {
                 f,
                 "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
                 status.describe()
+            )?,
+            Some(Operation::Adapter { what, block, peer, syndrome, entry }) => write!(
+                f,
+                "the adapter of rank {rank} ended entry {entry} towards rank {peer} with {} (syndrome {syndrome:#04x}); `{what}` in block \
+                 {block} found out",
+                syndrome_text(*syndrome)
             )?,
             Some(Operation::OutOfRange { what, block, peer, given, limit }) => write!(
                 f,

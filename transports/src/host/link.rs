@@ -6,7 +6,7 @@ use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_c
 use fusewire_world::World;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where kernels on a transport run.
@@ -48,6 +48,15 @@ pub trait Region: Send + Sync {
     /// # Errors
     /// If it cannot be written.
     fn raise_abort(&self, code: u64) -> Result<()>;
+    /// Waits until nothing that this rank's kernels started is under way to a peer any more.
+    ///
+    /// # Errors
+    /// If something still is.
+    fn quiesce(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Waits a moment for what kernels told the peers when they ended, where that takes its own way.
+    fn pass_on(&self) {}
     /// Zeroes control words, lines and state of this rank's region, and the kernels' record if it is not on the board.
     ///
     /// # Errors
@@ -84,6 +93,13 @@ pub struct Link {
     allocations: AtomicU32,
     id: u64,
     last_stream: Mutex<Option<Arc<dyn std::any::Any + Send + Sync>>>,
+    joined: Mutex<Vec<Joined>>,
+}
+
+/// Another transport whose memory this one's kernels use as well, and the table by which they do.
+struct Joined {
+    link: Arc<Link>,
+    _table: Arc<dyn std::any::Any + Send + Sync>,
 }
 
 static IDS: AtomicU64 = AtomicU64::new(1);
@@ -110,6 +126,7 @@ impl Link {
             allocations: AtomicU32::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_stream: Mutex::new(None),
+            joined: Mutex::default(),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
         let weak = Arc::downgrade(&link);
@@ -201,6 +218,11 @@ impl Link {
         Ok(())
     }
 
+    /// Kernels on this transport use `link` as well: it lives as long as this one, and is renewed with it.
+    pub(crate) fn join(&self, link: Arc<Link>, table: Arc<dyn std::any::Any + Send + Sync>) {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).push(Joined { link, _table: table });
+    }
+
     /// Numbers kernels as they are prepared on this transport; equal on all ranks, which prepare them in the same order.
     pub fn next_kernel(&self) -> u64 {
         self.kernels.fetch_add(1, Ordering::Relaxed)
@@ -231,7 +253,7 @@ impl Link {
         &self,
         stream: Arc<dyn std::any::Any + Send + Sync>,
     ) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
-        self.last_stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(stream)
+        self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).replace(stream)
     }
 
     /// See [`super::Transport::check`].
@@ -241,6 +263,7 @@ impl Link {
     pub fn check(&self) -> Result<()> {
         let Some((rank, why)) = read_abort_code(self.region.abort_word()?) else { return Ok(()) };
         let (rank, me) = (rank as usize, self.world.rank());
+        self.region.pass_on();
         if let Some(record) = self.region.record() {
             self.board.post(&record);
         }
@@ -261,9 +284,13 @@ impl Link {
     /// # Errors
     /// If a rank is lost or does not come.
     pub fn renew(&self) -> Result<()> {
+        self.region.quiesce()?;
         self.world.barrier()?;
         self.region.clear()?;
         self.board.clear();
+        for joined in self.joined.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            joined.link.renew()?;
+        }
         self.world.barrier()?;
         Ok(())
     }

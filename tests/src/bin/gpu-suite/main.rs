@@ -8,7 +8,7 @@ mod launched;
 mod report;
 
 use clap::{Parser, ValueEnum};
-use fusewire::{HostIb, Nvl, Shm};
+use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Shm, ShmMesh};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
@@ -25,14 +25,6 @@ enum On {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Over {
-    /// NVLink between GPUs, shared memory between CPU threads.
-    Memory,
-    /// InfiniBand by proxy: over real adapters with FUSEWIRE_TEST_VERBS=1, else over the emulation.
-    HostIb,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// Ranks are threads of this process.
     Threads,
@@ -40,6 +32,18 @@ enum Mode {
     Processes,
     /// First the one, then the other.
     Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Over {
+    /// NVLink, or shared memory on CPU threads.
+    Memory,
+    /// GPU-initiated InfiniBand, over emulated adapters.
+    Ibgda,
+    /// Memory within domains of two ranks, emulated adapters across.
+    Mesh,
+    /// InfiniBand by proxy: over real adapters with FUSEWIRE_TEST_VERBS=1, else over the emulation.
+    HostIb,
 }
 
 /// Runs the conformance suite of fusewire's transports.
@@ -55,9 +59,9 @@ struct Arguments {
     /// Where kernels run.
     #[arg(long, value_enum, default_value_t = On::Cuda)]
     device: On,
-    /// Which transport.
+    /// Over what.
     #[arg(long, value_enum, default_value_t = Over::Memory)]
-    transport: Over,
+    over: Over,
     /// Only cases whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
@@ -87,8 +91,8 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.device {
-        On::Host => over::<Shm>(&arguments, Scale::Host),
-        On::Cuda if arguments.list => over::<Nvl>(&arguments, Scale::Gpu),
+        On::Host => over(&arguments, Scale::Host),
+        On::Cuda if arguments.list => over(&arguments, Scale::Gpu),
         On::Cuda => match gpus() {
             Err(error) => {
                 eprintln!("gpu-suite: {error}");
@@ -110,21 +114,24 @@ fn main() -> ExitCode {
                 eprintln!("gpu-suite: --share-gpus is for --mode threads");
                 ExitCode::from(2)
             }
-            Ok(_) => over::<Nvl>(&arguments, Scale::Gpu),
+            Ok(_) => over(&arguments, Scale::Gpu),
         },
+    }
+}
+
+fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
+    match (arguments.over, scale) {
+        (Over::Memory, Scale::Host) => on::<Shm>(arguments, scale),
+        (Over::Memory, Scale::Gpu) => on::<Nvl>(arguments, scale),
+        (Over::Ibgda, _) => on::<Ibgda>(arguments, scale),
+        (Over::Mesh, Scale::Host) => on::<ShmMesh>(arguments, scale),
+        (Over::Mesh, Scale::Gpu) => on::<NvlMesh>(arguments, scale),
+        (Over::HostIb, _) => on::<HostIb>(arguments, scale),
     }
 }
 
 fn gpus() -> fusewire::driver::Result<usize> {
     fusewire::driver::Driver::load()?.device_count()
-}
-
-/// `Memory` is the machine's own transport by memory.
-fn over<Memory: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
-    match arguments.transport {
-        Over::Memory => on::<Memory>(arguments, scale),
-        Over::HostIb => on::<HostIb>(arguments, scale),
-    }
 }
 
 fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
@@ -192,11 +199,13 @@ fn in_processes<X: Subject>(arguments: &Arguments, cases: &[Case<X>], seed: u64,
         On::Host => "host",
         On::Cuda => "cuda",
     };
-    let transport = match arguments.transport {
+    let over = match arguments.over {
         Over::Memory => "memory",
+        Over::Ibgda => "ibgda",
+        Over::Mesh => "mesh",
         Over::HostIb => "host-ib",
     };
-    let worker = [fleet::ENTRY, "--device", device, "--transport", transport].map(str::to_owned);
+    let worker = [fleet::ENTRY, "--device", device, "--over", over].map(str::to_owned);
     let mut fleet = Fleet::new(program, &worker, arguments.ranks);
     for case in cases {
         let _ = report.case("processes", case.name, || match unfit(case, arguments.ranks) {
