@@ -10,7 +10,7 @@
 //! A block stores into its outgoing ring and posts a write and a signal: two commands, carried out in order on one queue pair, so the
 //! signal is seen after what was written. A retransmission may read bytes that the block has overwritten meanwhile, once the peer has
 //! freed them; that is harmless, since the peer has received every packet up to its signal by then and drops duplicates. `get` reads
-//! into the own heap and waits for the completion; signals are fenced, so that none overtakes a read that another block has under way.
+//! into the own heap and waits for the completion before its block goes on, so no signal of the block overtakes it.
 //! No word is changed both by an adapter and by kernels: what peers write, this rank only reads.
 //!
 //! A fault of this rank is in its record, which the proxy watches; it tells the peers by a write into their inboxes, and raises this

@@ -213,9 +213,8 @@ impl Engine {
                 GET => Work::Read { to: here, from: there },
                 _ => Work::Write { from: here, to: there, immediate: None },
             };
-            // A signal says that what was read before it may be overwritten: it must not overtake the read.
-            let fence = command.op == SIGNAL;
-            match pair.post(&Request { id: ticket, work, fence }) {
+            // No fence: a kernel's read has ended before the kernel goes on, and writes keep their order.
+            match pair.post(&Request { id: ticket, work, fence: false }) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.next = (ticket, posted);
