@@ -11,7 +11,7 @@ export FUSEWIRE_TEST_VERBS=1 RUST_BACKTRACE=0
 step() { echo "--- $(cut -d' ' -f1 /proc/uptime) s: $*"; }
 netem() { for d in rdma0 rdma1; do tc qdisc replace dev $d root netem "$@"; done; }
 clean() { for d in rdma0 rdma1; do tc qdisc del dev $d root; done; }
-host_ib() { "$suite" --device host --transport host-ib "$@"; }
+host_ib() { "$suite" --device host --over host-ib "$@"; }
 
 step "every verb"
 "$selftest"
@@ -32,11 +32,11 @@ step "3 ms of delay each way: a fence decides"
 netem delay 3ms
 "$selftest" fence
 if "$selftest" no-fence; then echo "FAILED  the fence check cannot fail"; exit 1; fi
+host_ib --mode processes --ranks 2 --filter all_gather_by_get
 step "3 ms of delay and 1% loss: nothing is lost or doubled"
 netem delay 3ms loss 1%
 "$p2p" --test-threads 1 staging_wraps hooks_make control_messages
 host_ib --mode processes --ranks 2 --filter sizes_follow
-host_ib --mode processes --ranks 2 --filter all_gather_by_get
 lost=$(tc -s qdisc show | sed -n 's/.*dropped \([0-9]*\),.*/\1/p' | awk '{ n += $1 } END { print n }')
 echo "$lost packets were dropped"
 [ "$lost" -gt 0 ] || { echo "FAILED  no packet was lost: this shows nothing"; exit 1; }
