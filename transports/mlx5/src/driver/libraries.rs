@@ -409,3 +409,24 @@ impl Drop for Libraries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where there is an rdma-core; elsewhere it must be that which is missing.
+    #[test]
+    fn every_function_is_found() {
+        match mlx5() {
+            Ok(library) => {
+                let functions = Functions::new(library).unwrap();
+                println!("rdma-core is there, with `umem_reg_ex`: {}", functions.umem_reg_ex.is_some());
+                // SAFETY: only looked up.
+                let unknown = unsafe { find::<QueryEqn>(library, "mlx5dv_no_such_function") };
+                let said = unknown.unwrap_err().to_string();
+                assert!(said.contains("rdma-core is too old: it has no mlx5dv_no_such_function"), "{said}");
+            }
+            Err(error) => assert!(error.is_no_adapter(), "{error}"),
+        }
+    }
+}

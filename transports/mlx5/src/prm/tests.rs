@@ -217,3 +217,10 @@ fn a_field_outside_of_its_command_is_refused() {
     assert!(Command::new("TEST", 16, 16, &[(outside, 1)]).is_err());
     assert_eq!(outside.get(&[0; 16]), None);
 }
+
+#[test]
+fn the_last_value_of_a_field_counts() {
+    let (field, beside) = (Field::new("FIELD", 5, 6), Field::new("BESIDE", 11, 5));
+    let command = Command::new("TEST", 16, 16, &[(field, 0x3f), (beside, 0x15), (field, 0x21)]).unwrap();
+    assert_eq!((field.get(&command.bytes), beside.get(&command.bytes)), (Some(0x21), Some(0x15)));
+}
