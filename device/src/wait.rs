@@ -32,6 +32,8 @@ pub mod kind {
     pub const LOST: u32 = 4;
     /// An argument of a raw operation was out of range.
     pub const RANGE: u32 = 5;
+    /// An adapter could not carry out a request.
+    pub const FABRIC: u32 = 6;
     /// An adapter ended a work queue entry with an error: `expected` is its syndrome, `seen` the entry's index.
     pub const ADAPTER: u32 = 7;
 }
@@ -54,6 +56,8 @@ pub mod operation {
     pub const GET: u32 = 7;
     /// A raw `signal`.
     pub const SIGNAL: u32 = 8;
+    /// Handing a command to a proxy.
+    pub const POST: u32 = 9;
     /// Comparing where the peer's output stands in its symmetric allocation.
     pub const OUTPUT: u32 = 20;
 }
@@ -384,6 +388,23 @@ pub fn give_up_here<O: Ops>(ops: &O, kind: u32, about: About, expected: u64, see
         let About { peer, channel, operation } = about;
         give_up(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns);
     }
+}
+
+/// As [`Watch::give_up`], for an operation of a transport that waits by itself: the wait has expired.
+///
+/// # Safety
+/// `control` names live words.
+pub unsafe fn expire<O: Ops>(
+    ops: &O,
+    control: &Control,
+    about: About,
+    expected: u64,
+    seen: u64,
+    age_ns: u64,
+) {
+    let (Control { abort, record, .. }, About { peer, channel, operation }) = (*control, about);
+    let (rank, block) = (ops.rank(), arch::block_index());
+    give_up(ops, abort, record, rank, block, kind::EXPIRED, peer, channel, operation, expected, seen, age_ns);
 }
 
 #[cold]

@@ -53,8 +53,8 @@ pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
 pub use fusewire_nic as nic;
 pub use fusewire_transports::host::{Fault, Operation, Options};
-pub use fusewire_transports::ibgda;
-pub use fusewire_transports::{Ibgda, Mesh, Nvl, NvlMesh, Shm, ShmMesh, Transport};
+pub use fusewire_transports::{HostIb, Ibgda, Mesh, Nvl, NvlMesh, Shm, ShmMesh, Transport};
+pub use fusewire_transports::{host_ib, ibgda, p2p, rdma};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
 pub use graph::Graph;
@@ -76,7 +76,7 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Event, Graph, Ibgda, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId,
+        Buffer, Device, Event, Graph, HostIb, Ibgda, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId,
         View, ViewMut, World, comm_kernel,
     };
 }

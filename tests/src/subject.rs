@@ -4,11 +4,13 @@ use crate::Scale;
 use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, wires::*};
 use fusewire::device::prelude::*;
 use fusewire::driver::{Context, Driver};
+use fusewire::host_ib::HostIbOptions;
 use fusewire::kernel::{HookSet, Supports};
 use fusewire::nic::emulated::Behaviour;
 use fusewire::nic::{Emulated, Nic};
+use fusewire::rdma::Fabric;
 use fusewire::schedule::*;
-use fusewire::{Ibgda, Nvl, NvlMesh, Options, Result, Shm, ShmMesh, Transport, World};
+use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Options, Result, Shm, ShmMesh, Transport, World};
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
@@ -61,6 +63,18 @@ impl Meet for NvlMesh {
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         let domain = (world.rank() / DOMAIN) as u64;
         Ok(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?)
+    }
+}
+
+/// Over real adapters where `FUSEWIRE_TEST_VERBS` is 1, else over the emulation.
+impl Meet for HostIb {
+    fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
+        let real = std::env::var("FUSEWIRE_TEST_VERBS").is_ok_and(|v| v == "1");
+        let mut how = HostIbOptions::default().fabric(if real { Fabric::Verbs } else { Fabric::Emulated });
+        if scale == Scale::Gpu {
+            how = how.context(&gpu(world)?);
+        }
+        Ok(HostIb::rendezvous_with(world, options, &how)?)
     }
 }
 

@@ -4,6 +4,7 @@ mod demo;
 mod gpu;
 mod steps;
 mod test;
+mod vm;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

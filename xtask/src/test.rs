@@ -82,6 +82,8 @@ pub fn run(only: Option<&str>) -> Outcome {
         for name in ["hello", "pairs", "ring", "mailbox"] {
             steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
         }
+        let mut infiniband = Command::new(target().join("debug/infiniband"));
+        steps::run("infiniband", infiniband.args(["--emulated", "--ranks", "4"]))?;
         Ok(())
     });
     account.step("demo on CPU threads", || {
@@ -99,8 +101,22 @@ pub fn run(only: Option<&str>) -> Outcome {
             "no GPU here; `cargo xtask gpu --package DIR` makes a folder to run where there is one",
         );
     }
+    infiniband(&mut account);
     account.leave_out("InfiniBand hardware", "no adapter");
     close(account)
+}
+
+/// Real verbs, in a VM.
+fn infiniband(account: &mut Account) {
+    const NAME: &str = "InfiniBand verbs in a VM (soft-RoCE)";
+    if !account.wants(NAME) {
+        return;
+    }
+    match crate::vm::prepare() {
+        Ok(Ok(())) => account.step(NAME, crate::vm::run),
+        Ok(Err(why)) => account.leave_out(NAME, &why),
+        Err(why) => account.step(NAME, || Err(why)),
+    }
 }
 
 /// Open MPI's `mpirun`, installed if this is a Debian machine and we may.

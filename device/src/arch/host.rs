@@ -13,6 +13,11 @@ pub fn now_ns() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
+/// The block that this thread runs, if it has begun one; else 0.
+pub fn block_index() -> u32 {
+    ARMED.get().map_or(0, |(_, _, block)| block)
+}
+
 /// Called once per turn of a spin loop that found nothing: spins a little, then gives the processor away, then sleeps, so that
 /// many more block threads than cores still make progress.
 #[inline]

@@ -61,6 +61,10 @@ pub fn now_ns() -> u64 {
     0
 }
 
+pub fn block_index() -> u32 {
+    0
+}
+
 pub fn relax(_turn: u32) {
     loom::thread::yield_now();
 }

@@ -33,6 +33,9 @@ pub enum Error {
     /// The CUDA driver refused something.
     #[error(transparent)]
     Cuda(#[from] fusewire_driver::Error),
+    /// No RDMA adapter, or one that refused something.
+    #[error(transparent)]
+    Rdma(#[from] fusewire_verbs::Error),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {

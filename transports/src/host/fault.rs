@@ -75,6 +75,17 @@ pub enum Operation {
         /// Index of the entry.
         entry: u64,
     },
+    /// An RDMA adapter could not carry out what a kernel had asked for.
+    Fabric {
+        /// "write", "signal", "put" or "get".
+        what: &'static str,
+        /// The peer.
+        peer: usize,
+        /// Channel or signal number, where it is about one.
+        channel: usize,
+        /// How the request ended.
+        status: fusewire_verbs::Status,
+    },
     /// The peer's symmetric output is not the one that this rank's is.
     Elsewhere {
         /// The peer.
@@ -134,8 +145,17 @@ impl Fault {
                 given: r.seen,
                 limit: r.expected,
             },
+            kind::FABRIC => Operation::Fabric {
+                what: name(r.operation),
+                peer,
+                channel,
+                status: fusewire_verbs::Status::from_code(r.seen as u32),
+            },
             _ => Operation::Expired {
                 what: match r.operation {
+                    operation::POST => "room in the proxy's ring for a command about data",
+                    operation::GET => "what was read",
+                    operation::PUT | operation::SIGNAL => "the adapter's report of a write to the memory",
                     operation::RECEIVE => "data",
                     operation::SEND => "room in staging",
                     _ => "a signal",
@@ -216,6 +236,11 @@ impl fmt::Display for Fault {
                 "the adapter of rank {rank} ended entry {entry} towards rank {peer} with {} (syndrome {syndrome:#04x}); `{what}` in block \
                  {block} found out",
                 syndrome_text(*syndrome)
+            )?,
+            Some(Operation::Fabric { what, peer, channel, status }) => write!(
+                f,
+                "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
+                status.describe()
             )?,
             Some(Operation::OutOfRange { what, block, peer, given, limit }) => write!(
                 f,
