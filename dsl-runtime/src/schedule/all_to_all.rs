@@ -4,6 +4,7 @@ use super::LaunchOptions;
 use super::prepared::Prepared;
 use super::{Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
+use crate::tune::{Key, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::Shape;
 use std::marker::PhantomData;
@@ -59,9 +60,35 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         Ok(self.cut(args, options)?.0)
     }
 
-    fn cut(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+    /// The same launcher with a table of the caller's instead of [`Table::current`]. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] if the ranks' tables differ in what they say of this kernel.
+    pub fn with_table(self, table: &Table) -> Result<Self> {
+        Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
+    }
+
+    /// What a tuning table is asked for such a launch.
+    ///
+    /// # Errors
+    /// As for [`AllToAllLauncher::launch_with`].
+    pub fn key(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
+        Ok(self.prepared.key(self.explain(args, options)?.wire_bytes, options))
+    }
+
+    /// What can be tried for such a launch, the default's own protocol first.
+    ///
+    /// # Errors
+    /// As for [`AllToAllLauncher::launch_with`].
+    pub fn spaces(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
+        let elements = self.elements(args, options)?;
+        self.prepared.spaces::<H>(elements, options, |protocol, channels| self.blocks(protocol, channels))
+    }
+
+    /// Elements of one peer's chunk.
+    fn elements(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<usize> {
         let world = self.prepared.world();
-        let elements = match (options.elements, args.output_len().or(args.input_len())) {
+        Ok(match (options.elements, args.output_len().or(args.input_len())) {
             (Some(n), _) => n,
             (None, Some(len)) if len.is_multiple_of(world) => len / world,
             (None, Some(len)) => {
@@ -74,15 +101,25 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
                     "the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
                 ));
             }
-        };
-        let peers = world as u32 - 1;
-        let diagonal = |channels: u32| if self.prepared.on_host() { 1 } else { channels };
-        let plan = self.prepared.plan::<H>(elements, options, |protocol, channels| {
-            let ends = if protocol == Protocol::Lines { 1 } else { 2 };
-            ends * peers * channels + diagonal(channels)
-        })?;
+        })
+    }
+
+    /// Blocks that copy a rank's own chunk.
+    fn diagonal(&self, channels: u32) -> u32 {
+        if self.prepared.on_host() { 1 } else { channels }
+    }
+
+    /// The grid for so many channels.
+    fn blocks(&self, protocol: Protocol, channels: u32) -> u32 {
+        let ends = if protocol == Protocol::Lines { 1 } else { 2 };
+        ends * (self.prepared.world() as u32 - 1) * channels + self.diagonal(channels)
+    }
+
+    fn cut(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+        let elements = self.elements(args, options)?;
+        let plan = self.prepared.plan::<H>(elements, options, |p, channels| self.blocks(p, channels))?;
         let mut shape = self.prepared.shape(&plan, options)?;
-        shape.diagonal = diagonal(plan.channels);
+        shape.diagonal = self.diagonal(plan.channels);
         Ok((plan, shape))
     }
 }

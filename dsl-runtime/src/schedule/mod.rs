@@ -8,13 +8,15 @@ mod sendrecv;
 
 pub use all_to_all::{AllToAll, AllToAllLauncher};
 pub use custom::{Custom, CustomLauncher};
-pub use plan::Plan;
+pub use plan::{Decided, Plan};
+pub(crate) use prepared::Prepared;
 pub use sendrecv::{SendRecv, SendRecvLauncher};
 
 use std::time::Duration;
 
 /// How bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Protocol {
     /// Through rings of staging in the receiver's memory, with credits: any size.

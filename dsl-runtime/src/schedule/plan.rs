@@ -38,6 +38,19 @@ pub struct Plan {
     pub unroll: u32,
     /// Blocks that the device holds at once, so that they can wait for each other.
     pub resident: u32,
+    /// Who decided.
+    pub decided: Decided,
+}
+
+/// Who decided how a launch is cut: the first of these that had something to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// The caller's options; what they left open is as by default.
+    Caller,
+    /// A row of the tuning table, for all that the caller left open.
+    Table,
+    /// The analytic default.
+    Default,
 }
 
 impl fmt::Display for Plan {
@@ -53,8 +66,16 @@ impl fmt::Display for Plan {
         }
         write!(
             f,
-            "; {} blocks of {} threads (the device holds {}), {} packs in flight",
-            self.blocks, self.threads, self.resident, self.unroll
+            "; {} blocks of {} threads (the device holds {}), {} packs in flight; {}",
+            self.blocks,
+            self.threads,
+            self.resident,
+            self.unroll,
+            match self.decided {
+                Decided::Caller => "as the caller's options say",
+                Decided::Table => "as the tuning table says",
+                Decided::Default => "by default",
+            }
         )
     }
 }
@@ -68,7 +89,26 @@ fn staged_channels(wire_bytes: usize) -> u32 {
 
 impl<X: Transport> Prepared<X> {
     /// Cuts a chunk. `blocks(protocol, channels)` is the grid that so many channels need.
+    ///
+    /// What the caller's options say stands; what they leave open comes from the tuning table, if it has a row that fits, else from
+    /// [`Prepared::cut`].
     pub(crate) fn plan<H: HookSet>(
+        &self,
+        elements: usize,
+        options: &LaunchOptions,
+        blocks: impl Fn(Protocol, u32) -> u32,
+    ) -> Result<Plan> {
+        let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES).saturating_mul(16);
+        if let Some(filled) = self.tuned.fill(wire_bytes, options)
+            && let Ok(plan) = self.cut::<H>(elements, &filled, &blocks)
+        {
+            return Ok(Plan { decided: Decided::Table, ..plan });
+        }
+        self.cut::<H>(elements, options, &blocks)
+    }
+
+    /// Cuts a chunk without a table.
+    pub(crate) fn cut<H: HookSet>(
         &self,
         elements: usize,
         options: &LaunchOptions,
@@ -155,6 +195,20 @@ impl<X: Transport> Prepared<X> {
                 "{grid} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
             )));
         }
-        Ok(Plan { protocol, elements, wire_bytes, channels, blocks: grid, threads, chunk, unroll, resident })
+        let LaunchOptions { protocol: p, channels: c, threads: t, chunk: k, unroll: u, .. } = options;
+        let open = p.is_none() && c.is_none() && t.is_none() && k.is_none() && u.is_none();
+        let decided = if open { Decided::Default } else { Decided::Caller };
+        Ok(Plan {
+            protocol,
+            elements,
+            wire_bytes,
+            channels,
+            blocks: grid,
+            threads,
+            chunk,
+            unroll,
+            resident,
+            decided,
+        })
     }
 }

@@ -6,7 +6,7 @@ use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher};
 use fusewire_examples::hooks::copy;
 use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, slowest_median, spawn};
-use fusewire_examples::reference;
+use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -182,20 +182,6 @@ fn timed(
         times.push(end.since(&start)? / count as u32);
     }
     slowest_median(world, times)
-}
-
-/// `f(0), f(1), ..` by all cores.
-fn parallel(len: usize, f: impl Fn(usize) -> f32 + Sync) -> Vec<f32> {
-    let mut values = vec![0.0; len];
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(16);
-    let part = len.div_ceil(cores).max(1);
-    std::thread::scope(|scope| {
-        for (k, values) in values.chunks_mut(part).enumerate() {
-            let f = &f;
-            scope.spawn(move || values.iter_mut().enumerate().for_each(|(i, v)| *v = f(k * part + i)));
-        }
-    });
-    values
 }
 
 fn compare(first: &PathBuf, second: &PathBuf) -> Result<(), String> {
