@@ -160,7 +160,7 @@ impl Binder {
 /// `params` points to `Params<O, H::Raw>` made by a checked launch.
 pub unsafe fn host_all_to_all<O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
     // SAFETY: the caller's contract.
-    unsafe { schedule::all_to_all::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+    unsafe { schedule::turns::all_to_all::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
 }
 
 /// `all_to_all_lines` on a CPU thread.

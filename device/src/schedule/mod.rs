@@ -11,6 +11,8 @@
 
 mod custom;
 mod span;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod turns;
 
 pub use custom::{Kernel, Tile, custom};
 

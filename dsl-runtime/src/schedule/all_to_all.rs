@@ -111,6 +111,9 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
 
     /// The grid for so many channels.
     fn blocks(&self, protocol: Protocol, channels: u32) -> u32 {
+        if self.prepared.on_host() && protocol == Protocol::Staged {
+            return channels;
+        }
         let ends = if protocol == Protocol::Lines { 1 } else { 2 };
         ends * (self.prepared.world() as u32 - 1) * channels + self.diagonal(channels)
     }

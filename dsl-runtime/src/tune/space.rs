@@ -4,9 +4,10 @@ use super::key::Config;
 use crate::kernel::HookSet;
 use crate::schedule::{LaunchOptions, Prepared, Protocol};
 use crate::{Error, Result, Transport};
+use serde::{Deserialize, Serialize};
 
 /// Configurations of one protocol to try: around a start, along four axes. Each value fits the launch when the rest is as in `start`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// What the launcher decides by itself for this protocol.
     pub start: Config,

@@ -97,6 +97,15 @@ const FAR_OFF: f64 = 2.0;
 /// Windows of a measurement; the median counts.
 const WINDOWS: usize = 5;
 
+/// So many of the fastest are timed again, in turn with the default.
+const FINALISTS: usize = 3;
+
+/// Windows of each of them.
+const FINAL_WINDOWS: usize = 15;
+
+/// How long each key's default runs before anything is timed: clocks rise, and the last key's work is forgotten.
+const WARM_UP: Duration = Duration::from_millis(20);
+
 /// About how long a window lasts.
 const WINDOW: Duration = Duration::from_micros(1000);
 
@@ -104,7 +113,7 @@ const WINDOW: Duration = Duration::from_micros(1000);
 ///
 /// From what the launcher decides by itself, one axis after the other is searched for each protocol. Before it is timed, each
 /// configuration runs once on poisoned outputs and must be bit-exact on all ranks. Times are medians of windows of replayed graphs, the
-/// slowest rank's. At the end the best is timed again in turn with the default, and has to be faster.
+/// slowest rank's. At the end the fastest are timed again in turn with the default, and have to be faster.
 ///
 /// # Errors
 /// Those of the subject, but for configurations that do not fit ([`Error::Misuse`]) and wrong results: these are left out. After a
@@ -124,7 +133,10 @@ pub fn sweep(
         let resumed = journal.done(&key);
         let entry = match resumed {
             Some(entry) => entry,
-            None => Search { world, subject, journal, report, key: &key, settled: 0, of: 0 }.run()?,
+            None => {
+                let (measured, settled, of) = (Vec::new(), 0, 0);
+                Search { world, subject, journal, report, key: &key, measured, settled, of }.run()?
+            }
         };
         report(Progress::Done { key: key.clone(), entry, resumed: resumed.is_some() });
         table.insert(key, entry);
@@ -139,37 +151,41 @@ struct Search<'s, T> {
     journal: &'s mut Journal,
     report: &'s mut dyn FnMut(Progress),
     key: &'s Key,
+    measured: Vec<(Config, f64)>,
     settled: usize,
     of: usize,
 }
 
 impl<T: Tunable> Search<'_, T> {
     fn run(mut self) -> Result<Entry> {
-        let spaces = self.subject.spaces()?;
+        // Rank 0's: cores, say, may differ.
+        let own = self.subject.spaces()?;
+        let spaces: Vec<Space> = self.world.broadcast_as(0, (self.world.rank() == 0).then_some(&own))?;
         self.of = spaces.iter().map(Space::steps).sum();
         let Some(default) = spaces.first().map(|s| s.start) else {
             return Err(Error::misuse(format!("there is nothing to try for {}", self.key)));
         };
-        let mut best: Option<(Config, f64)> = None;
+        self.warm_up(&default)?;
+        let mut best: Option<f64> = None;
         for space in &spaces {
-            let known = best.map(|b| b.1);
-            if let Some(found) = self.search(space, known)?
-                && known.is_none_or(|us| found.1 < us * GAIN)
-            {
-                best = Some(found);
+            if let Some((_, us)) = self.search(space, best)? {
+                best = Some(best.map_or(us, |best| best.min(us)));
             }
         }
-        let Some((mut config, mut us)) = best else {
+        self.measured.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let mut finalists: Vec<Config> = self.measured.iter().map(|m| m.0).take(FINALISTS).collect();
+        let sound = self.measured.iter().any(|m| m.0 == default);
+        if sound && !finalists.contains(&default) {
+            finalists.push(default);
+        }
+        let times = self.compare(&finalists)?;
+        let finals = || finalists.iter().copied().zip(times.iter().copied());
+        let Some((mut config, mut us)) = finals().min_by(|a, b| a.1.total_cmp(&b.1)) else {
             return Err(Error::misuse(format!("no configuration gives the right result for {}", self.key)));
         };
-        let mut default_us = us;
-        if config != default {
-            [us, default_us] = self.compare([config, default])?;
-            // Unless the default is wrong, of course.
-            let sound = matches!(self.journal.outcome(self.key, &default), Some(Outcome::Measured(_)));
-            if us > default_us * GAIN && sound {
-                (config, us) = (default, default_us);
-            }
+        let default_us = finals().find(|f| f.0 == default).map_or(us, |f| f.1);
+        if sound && us > default_us * GAIN {
+            (config, us) = (default, default_us);
         }
         let entry = Entry { config, us: rounded(us), default_us: rounded(default_us) };
         self.journal.finish(self.key, entry)?;
@@ -210,7 +226,12 @@ impl<T: Tunable> Search<'_, T> {
         };
         self.settled = (self.settled + 1).min(self.of);
         let us = match outcome {
-            Outcome::Measured(us) => Some(us),
+            Outcome::Measured(us) => {
+                if !self.measured.iter().any(|m| m.0 == config) {
+                    self.measured.push((config, us));
+                }
+                Some(us)
+            }
             Outcome::Failed(why) => {
                 (self.report)(Progress::Failed { config, why });
                 None
@@ -248,20 +269,34 @@ impl<T: Tunable> Search<'_, T> {
         Ok(Outcome::Measured(self.slowest(median(times))?))
     }
 
-    /// Times two configurations in turn.
-    fn compare(&mut self, configs: [Config; 2]) -> Result<[f64; 2]> {
-        let mut timers = [
-            Timer::new(self.world, self.subject, &configs[0])?,
-            Timer::new(self.world, self.subject, &configs[1])?,
-        ];
-        let mut times = [vec![], vec![]];
-        for _ in 0..WINDOWS {
-            for (timer, times) in timers.iter_mut().zip(&mut times) {
+    /// Times configurations in turn.
+    fn compare(&mut self, configs: &[Config]) -> Result<Vec<f64>> {
+        let mut timers = Vec::new();
+        for config in configs {
+            timers.push((Timer::new(self.world, self.subject, config)?, vec![]));
+        }
+        for _ in 0..FINAL_WINDOWS {
+            for (timer, times) in &mut timers {
                 times.push(timer.window(self.subject.stream())?);
             }
         }
-        let [a, b] = times.map(median);
-        Ok([self.slowest(a)?, self.slowest(b)?])
+        timers.into_iter().map(|(_, times)| self.slowest(median(times))).collect()
+    }
+
+    fn warm_up(&mut self, config: &Config) -> Result<()> {
+        match self.subject.launch(config) {
+            Ok(()) => self.subject.stream().synchronize()?,
+            // It will be said of the candidate.
+            Err(Error::Misuse { .. }) => return Ok(()),
+            Err(other) => return Err(other),
+        }
+        let mut timer = Timer::new(self.world, self.subject, config)?;
+        let mut spent = 0.0;
+        while spent < WARM_UP.as_secs_f64() * 1e6 {
+            let us = timer.window(self.subject.stream())?;
+            spent += self.slowest(us)?.max(1.0) * f64::from(timer.replays * timer.launches);
+        }
+        Ok(())
     }
 
     fn slowest(&self, us: f64) -> Result<f64> {

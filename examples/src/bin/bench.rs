@@ -5,6 +5,7 @@ use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher};
 use fusewire_examples::hooks::copy;
+use fusewire_examples::plot::plot;
 use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, slowest_median, spawn};
 use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ struct Options {
     /// Compare two files of JSON lines (`a.jsonl b.jsonl`): the second in times of the first.
     #[arg(long, num_args = 2)]
     compare: Option<Vec<PathBuf>>,
+    /// Draw files of JSON lines: `--plot DIR a.jsonl b.jsonl ..` writes SVG and PNG into the folder.
+    #[arg(long, num_args = 2..)]
+    plot: Option<Vec<PathBuf>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,8 +55,15 @@ struct Row {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if let Some(files) = &options.compare {
-        return match compare(&files[0], &files[1]) {
+    let read = match (&options.compare, &options.plot) {
+        (Some(files), _) => Some(compare(&files[0], &files[1])),
+        (None, Some(paths)) => Some(plot(&paths[0], &paths[1..]).map(|written| {
+            written.iter().for_each(|path| println!("{}", path.display()));
+        })),
+        (None, None) => None,
+    };
+    if let Some(outcome) = read {
+        return match outcome {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => {
                 eprintln!("error: {e}");

@@ -61,6 +61,10 @@ pub trait Region: Send + Sync {
     fn own_address(&self) -> u64;
     /// Address, for kernels, of the table of all ranks' regions.
     fn table_address(&self) -> u64;
+    /// Whether the table goes on with the ids of all ranks' processes, whose memory they can read.
+    fn reads_processes(&self) -> bool {
+        false
+    }
 }
 
 /// A rank's end of a transport.
@@ -143,7 +147,7 @@ impl Link {
         Mapped {
             layout: self.layout,
             rank: self.world.rank() as u32,
-            reserved: 0,
+            processes: u32::from(self.region.reads_processes()),
             own: self.region.own_address(),
             bases: self.region.table_address(),
         }
