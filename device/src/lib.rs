@@ -40,4 +40,4 @@ pub mod schedule;
 pub mod wait;
 
 /// Version of everything two ranks must agree on: layouts of shared memory, headers, meaning of flags.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

@@ -8,7 +8,7 @@ use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::element::Element;
 use fusewire_device::hooks::{Hooks, consume_each, produce_each};
 use fusewire_device::pack::Pack;
-use fusewire_device::schedule::{NOBODY, Params, Shape, Unpack, turns};
+use fusewire_device::schedule::{NOBODY, Params, Shape, Unpack, share_packs, turns};
 use fusewire_device::wait::{Flow, kind};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -95,17 +95,23 @@ fn launch<H: Unpack<Raw = Raw>, T: Element>(
         inputs.iter_mut().zip(outputs).map(|(i, o)| Raw { input: raw(i), output: raw(o) }).collect();
     world.run(channels, |rank, grid| {
         let elements = n(rank) as u64;
-        let (send_peer, recv_peer) = (NOBODY, NOBODY);
+        let share = share_packs(elements.div_ceil(Pack::<H::Wire>::LANES as u64), channels);
         let shape = Shape {
             elements,
             rows: 1,
             cols: elements,
             chunk,
             kernel: 7,
+            share,
+            own_share: 0,
+            outputs: 0,
+            output_offset: 0,
             channels,
             diagonal: 0,
-            send_peer,
-            recv_peer,
+            send_peer: NOBODY,
+            recv_peer: NOBODY,
+            phase: 0,
+            allocation: 0,
         };
         let (ops, control) = (world.ops(rank), world.control(rank, 20_000));
         let params = Params { ops, control, shape, raw: raws[rank as usize] };

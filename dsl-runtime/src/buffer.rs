@@ -1,11 +1,12 @@
 //! Buffers: memory of a device, and views of it that launches take.
 
+use crate::kernel::Place;
 use crate::machine::{bytes_of, bytes_of_mut};
 use crate::stream::Kind;
-use crate::{Device, Error, Result, Stream};
+use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
-use fusewire_driver::{self as cuda, memory::DeviceRegion};
-use fusewire_transports::host::Machine;
+use fusewire_driver::{self as cuda, DevicePtr, memory::DeviceRegion};
+use fusewire_transports::host::{Machine, Symmetric};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,6 +29,14 @@ enum Store {
     Empty,
     Host(NonNull<u8>, Layout),
     Cuda(cuda::memory::DeviceMemory),
+    Symmetric(Arc<Symmetric>),
+}
+
+/// Where the bytes of a store are.
+enum At {
+    Nowhere,
+    Host(*mut u8),
+    Cuda(DevicePtr),
 }
 
 // SAFETY: the bytes are reached only by operations of one stream at a time (`use_on`).
@@ -58,11 +67,28 @@ impl Memory {
         Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
     }
 
+    fn at(&self) -> At {
+        match (&self.store, &self.device.0) {
+            (Store::Empty, _) => At::Nowhere,
+            (Store::Host(start, _), _) => At::Host(start.as_ptr()),
+            (Store::Cuda(memory), _) => At::Cuda(memory.ptr()),
+            (Store::Symmetric(memory), Machine::Host) => At::Host(memory.own() as *mut u8),
+            (Store::Symmetric(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.own())),
+        }
+    }
+
     pub(crate) fn address(&self) -> u64 {
+        match self.at() {
+            At::Nowhere => 0,
+            At::Host(start) => start as u64,
+            At::Cuda(start) => start.as_u64(),
+        }
+    }
+
+    pub(crate) fn symmetric(&self) -> Option<&Arc<Symmetric>> {
         match &self.store {
-            Store::Empty => 0,
-            Store::Host(start, _) => start.as_ptr() as u64,
-            Store::Cuda(memory) => memory.ptr().as_u64(),
+            Store::Symmetric(memory) => Some(memory),
+            _ => None,
         }
     }
 
@@ -94,7 +120,7 @@ impl Drop for Memory {
             Store::Empty => {}
             // SAFETY: allocated with this layout; every queued operation holds the memory, so none is left.
             Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
-            Store::Cuda(_) => {
+            Store::Cuda(_) | Store::Symmetric(_) => {
                 // Launches do not hold the memory: wait for them.
                 if let Some(stream) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take()
                     && !stream.is_capturing()
@@ -119,6 +145,23 @@ impl<T: Element> Buffer<T> {
             .checked_mul(T::SIZE)
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
         Ok(Buffer { memory: Arc::new(Memory::new(device, bytes)?), len, element: PhantomData })
+    }
+
+    /// Allocates a buffer of zeros on every rank of a transport, which all ranks map: symmetric memory. Collective: all ranks call it,
+    /// with equal lengths. An ordinary buffer in every respect, and as an output one that peers may store to: hooks without a
+    /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Copy`]).
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::World`] if a rank
+    /// does not come; the driver's if there is no memory.
+    pub fn symmetric<X: Transport>(transport: &X, len: usize) -> Result<Self> {
+        let bytes = len
+            .checked_mul(T::SIZE)
+            .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
+        let device = Device::of(transport);
+        let store = Store::Symmetric(transport.link().symmetric(bytes)?);
+        let memory = Arc::new(Memory { store, device, last: Mutex::new(None) });
+        Ok(Buffer { memory, len, element: PhantomData })
     }
 
     /// Elements.
@@ -151,13 +194,16 @@ impl<T: Element> Buffer<T> {
         self.memory.use_on(stream)?;
         stream.synchronize()?;
         let mut values = vec![T::default(); self.len];
-        match &self.memory.store {
-            Store::Empty => {}
+        match (self.memory.at(), self.memory.machine()) {
             // SAFETY: `len` elements; the only stream that used the memory is idle.
-            Store::Host(start, _) => unsafe {
-                std::ptr::copy_nonoverlapping(start.as_ptr(), values.as_mut_ptr().cast(), self.len * T::SIZE);
+            (At::Host(start), _) => unsafe {
+                std::ptr::copy_nonoverlapping(start, values.as_mut_ptr().cast(), self.len * T::SIZE);
             },
-            Store::Cuda(memory) => memory.read(0, bytes_of_mut(&mut values))?,
+            // SAFETY: as above.
+            (At::Cuda(start), Machine::Cuda(context)) => unsafe {
+                cuda::copy::d2h(context, bytes_of_mut(&mut values), start)?;
+            },
+            _ => {}
         }
         Ok(values)
     }
@@ -178,13 +224,16 @@ impl<T: Element> Buffer<T> {
             stream.not_capturing("Buffer::fill_from")?;
             stream.wait_idle()?;
         }
-        match &self.memory.store {
-            Store::Empty => {}
+        match (self.memory.at(), self.memory.machine()) {
             // SAFETY: `len` elements; no stream uses the memory.
-            Store::Host(start, _) => unsafe {
-                std::ptr::copy_nonoverlapping(values.as_ptr().cast(), start.as_ptr(), self.len * T::SIZE);
+            (At::Host(start), _) => unsafe {
+                std::ptr::copy_nonoverlapping(values.as_ptr().cast(), start, self.len * T::SIZE);
             },
-            Store::Cuda(memory) => memory.write(0, bytes_of(values))?,
+            // SAFETY: as above.
+            (At::Cuda(start), Machine::Cuda(context)) => unsafe {
+                cuda::copy::h2d(context, start, bytes_of(values))?;
+            },
+            _ => {}
         }
         Ok(())
     }
@@ -203,12 +252,12 @@ impl<T: Element> Buffer<T> {
             stream.captured(|c| c.memory.push(Arc::clone(memory)));
         }
         let bytes = self.len * T::SIZE;
-        match (&stream.0.kind, &from.memory.store, &self.memory.store) {
-            (Kind::Cuda(s), Store::Cuda(a), Store::Cuda(b)) => {
+        match (&stream.0.kind, from.memory.at(), self.memory.at()) {
+            (Kind::Cuda(s), At::Cuda(a), At::Cuda(b)) => {
                 // SAFETY: both hold `bytes`, are distinct (one is borrowed mutably), and drop only after the stream is idle.
-                unsafe { cuda::copy::d2d_async(s, b.ptr(), a.ptr(), bytes)? };
+                unsafe { cuda::copy::d2d_async(s, b, a, bytes)? };
             }
-            (Kind::Host(_), Store::Host(..), Store::Host(..)) => {
+            (Kind::Host(_), At::Host(_), At::Host(_)) => {
                 let (from, to) = (Arc::clone(&from.memory), Arc::clone(&self.memory));
                 stream.push(Arc::new(move |_| {
                     // SAFETY: both are held by this operation, hold `bytes` and are distinct; one stream at a time uses them.
@@ -235,12 +284,12 @@ impl<T: Element> Buffer<T> {
         self.memory.use_on(stream)?;
         stream.captured(|c| c.memory.push(Arc::clone(&self.memory)));
         let bytes = self.len * T::SIZE;
-        match (&stream.0.kind, &self.memory.store) {
+        match (&stream.0.kind, self.memory.at()) {
             // SAFETY: holds `bytes`, and drops only after the stream is idle.
-            (Kind::Cuda(s), Store::Cuda(m)) => unsafe {
-                cuda::copy::memset_u8_async(s, m.ptr(), value, bytes)?
+            (Kind::Cuda(s), At::Cuda(start)) => unsafe {
+                cuda::copy::memset_u8_async(s, start, value, bytes)?
             },
-            (Kind::Host(_), Store::Host(..)) => {
+            (Kind::Host(_), At::Host(_)) => {
                 let memory = Arc::clone(&self.memory);
                 // SAFETY: held by this operation, holds `bytes`; one stream at a time uses it.
                 stream.push(Arc::new(move |_| unsafe {
@@ -304,6 +353,11 @@ macro_rules! view {
 
             pub(crate) fn address(&self) -> u64 {
                 self.memory.address() + (self.start * T::SIZE) as u64
+            }
+
+            #[doc(hidden)]
+            pub fn place(&self) -> Place<'_> {
+                Place { len: self.len, address: self.address(), symmetric: self.memory.symmetric() }
             }
         }
 

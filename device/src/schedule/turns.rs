@@ -2,7 +2,8 @@
 //! thread works both ends of its channel, to and from every peer, chunk by chunk in turn. What hooks leave as it is is copied in one
 //! piece.
 
-use super::{Grid, Params, Shape, Share, Unpack, place, span};
+use super::span::{self, Team};
+use super::{Grid, Params, Ring, Shape, Share, Unpack, place};
 use crate::arch;
 use crate::args::Out;
 use crate::channel::{HEADER, Receiving, Sending, stream_bytes};
@@ -27,8 +28,8 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
     // SAFETY: the caller's contract.
     let (watch, args) =
         unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-    let (rank, world, channel) = (ops.rank(), ops.world(), grid.block);
-    let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, channel, shape.channels);
+    let (ring, channel) = (Ring::of(ops), grid.block);
+    let share = Share::of::<H>(shape.elements, shape.share, channel);
     if share.packs == 0 {
         return Ok(());
     }
@@ -47,7 +48,7 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
         let to = total.min(from + shape.chunk);
         let (s0, s1) = span::packs(from, to, share.packs);
         let part = Part { first: share.first, packs: s0..s1.max(s0) };
-        for peer in (1..world).map(|step| (rank + step) % world) {
+        for peer in (1..ring.world).map(|step| ring.to(step)) {
             // SAFETY: this block alone works this channel's ends; every chunk goes on where the last one left off, since the
             // position moves with `finish` alone.
             let out = unsafe { Sending::begin(ops, &watch, peer, channel, call) };
@@ -58,8 +59,8 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
                 out.finish(&group);
             }
         }
-        part.keep::<H>(&at(rank), &args);
-        for peer in (1..world).map(|step| (rank + world - step) % world) {
+        part.keep::<H>(&at(ring.rank), &args);
+        for peer in (1..ring.world).map(|step| ring.from(step)) {
             // SAFETY: as above.
             let from_peer = unsafe { Receiving::begin(ops, &watch, peer, channel, call) };
             from_peer.await_bytes(&group, from, to)?;
@@ -91,7 +92,7 @@ fn read_from_peers<O: Ops, W: Element>(
     input: &[W],
     output: Out<'_, W>,
 ) -> Flow {
-    let (rank, world, channel) = (ops.rank(), ops.world(), grid.block);
+    let (ring, channel) = (Ring::of(ops), grid.block);
     let part = Part { first: share.first, packs: 0..share.packs };
     let call = share.call(shape.kernel);
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
@@ -99,7 +100,7 @@ fn read_from_peers<O: Ops, W: Element>(
         // SAFETY: this block alone works this channel's ends, and goes on where it left off; the position moves with `finish_at`.
         unsafe { Sending::begin(ops, watch, peer, channel, call) }
     };
-    for peer in (1..world).map(|step| (rank + step) % world) {
+    for peer in (1..ring.world).map(|step| ring.to(step)) {
         let (start, len) = part.elements::<W>(&at(peer));
         let from = input[start..start + len].as_ptr() as u64;
         let out = sending(peer);
@@ -108,8 +109,8 @@ fn read_from_peers<O: Ops, W: Element>(
         unsafe { arch::store_16(out.at(HEADER), [from as u32, (from >> 32) as u32, 0, 0]) };
         out.publish(&Block, 0, ANNOUNCEMENT)?;
     }
-    part.copy(&at(rank), input, &output);
-    for peer in (1..world).map(|step| (rank + world - step) % world) {
+    part.copy(&at(ring.rank), input, &output);
+    for peer in (1..ring.world).map(|step| ring.from(step)) {
         // SAFETY: as for `sending`.
         let from_peer = unsafe { Receiving::begin(ops, watch, peer, channel, call) };
         from_peer.await_bytes(&Block, 0, ANNOUNCEMENT)?;
@@ -126,7 +127,7 @@ fn read_from_peers<O: Ops, W: Element>(
         from_peer.finish_at(&Block, ANNOUNCEMENT);
     }
     // The input is the caller's again when this kernel has ended.
-    for peer in (1..world).map(|step| (rank + step) % world) {
+    for peer in (1..ring.world).map(|step| ring.to(step)) {
         let out = sending(peer);
         out.await_freed(&Block, ANNOUNCEMENT)?;
         out.finish_at(&Block, ANNOUNCEMENT);
@@ -157,8 +158,10 @@ impl Part {
         let Some(input) = H::sends_as_is(args) else {
             let (s0, s1) = (self.packs.start, self.packs.end);
             let hooks = span::Module::<H>(args);
-            return span::produce::<span::By<H>, _, Block>(&Block, place, self.first, s0, s1, &hooks, |s| {
-                out.at(HEADER + 16 * s as u64)
+            let team = Team::all(&Block);
+            return span::produce::<span::By<H>, _>(team, place, self.first, s0, s1, &hooks, |s, _, pack| {
+                // SAFETY: the ring's place of pack `s`, reserved for this block.
+                unsafe { arch::store_16(out.at(HEADER + 16 * s as u64), pack.words()) };
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
@@ -177,7 +180,8 @@ impl Part {
         let Some(output) = H::keeps_as_is(args) else {
             let (s0, s1) = (self.packs.start, self.packs.end);
             let hooks = span::Module::<H>(args);
-            return span::consume::<span::By<H>, _, Block>(&Block, place, self.first, s0, s1, &hooks, |s| {
+            let team = Team::all(&Block);
+            return span::consume::<span::By<H>, _>(team, place, self.first, s0, s1, &hooks, |s| {
                 from.at(HEADER + 16 * s as u64)
             });
         };

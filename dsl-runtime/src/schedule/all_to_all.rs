@@ -1,10 +1,11 @@
 //! Every rank sends one chunk to every rank.
 
 use super::LaunchOptions;
+use super::plan::Pattern;
 use super::prepared::Prepared;
 use super::{Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
-use crate::tune::{Key, Space, Table};
+use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::Shape;
 use std::marker::PhantomData;
@@ -49,6 +50,9 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         if plan.elements == 0 {
             return Ok(());
         }
+        if plan.protocol == Protocol::Copy {
+            return self.prepared.copy::<H>(stream, &args, &plan, shape, options);
+        }
         self.prepared.launch(stream, &args, &plan, shape, options)
     }
 
@@ -73,7 +77,9 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
     /// # Errors
     /// As for [`AllToAllLauncher::launch_with`].
     pub fn key(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
-        Ok(self.prepared.key(self.explain(args, options)?.wire_bytes, options))
+        let plan = self.explain(args, options)?;
+        let symmetric = self.prepared.symmetric(args.output(), plan.elements, self.prepared.world());
+        Ok(self.prepared.key(plan.wire_bytes, Layout::of(options, symmetric)))
     }
 
     /// What can be tried for such a launch, the default's own protocol first.
@@ -82,13 +88,14 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
     /// As for [`AllToAllLauncher::launch_with`].
     pub fn spaces(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
         let elements = self.elements(args, options)?;
-        self.prepared.spaces::<H>(elements, options, |protocol, channels| self.blocks(protocol, channels))
+        let symmetric = self.prepared.symmetric(args.output(), elements, self.prepared.world());
+        self.prepared.spaces::<H>(elements, options, Pattern::AllToAll, symmetric)
     }
 
     /// Elements of one peer's chunk.
     fn elements(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<usize> {
         let world = self.prepared.world();
-        Ok(match (options.elements, args.output_len().or(args.input_len())) {
+        Ok(match (options.elements, args.output().or(args.input()).map(|p| p.len)) {
             (Some(n), _) => n,
             (None, Some(len)) if len.is_multiple_of(world) => len / world,
             (None, Some(len)) => {
@@ -104,25 +111,12 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         })
     }
 
-    /// Blocks that copy a rank's own chunk.
-    fn diagonal(&self, channels: u32) -> u32 {
-        if self.prepared.on_host() { 1 } else { channels }
-    }
-
-    /// The grid for so many channels.
-    fn blocks(&self, protocol: Protocol, channels: u32) -> u32 {
-        if self.prepared.on_host() && protocol == Protocol::Staged {
-            return channels;
-        }
-        let ends = if protocol == Protocol::Lines { 1 } else { 2 };
-        ends * (self.prepared.world() as u32 - 1) * channels + self.diagonal(channels)
-    }
-
     fn cut(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
         let elements = self.elements(args, options)?;
-        let plan = self.prepared.plan::<H>(elements, options, |p, channels| self.blocks(p, channels))?;
+        let symmetric = self.prepared.symmetric(args.output(), elements, self.prepared.world());
+        let plan = self.prepared.plan::<H>(elements, options, Pattern::AllToAll, symmetric)?;
         let mut shape = self.prepared.shape(&plan, options)?;
-        shape.diagonal = self.diagonal(plan.channels);
+        self.prepared.aim(&plan, &mut shape, args.output());
         Ok((plan, shape))
     }
 }

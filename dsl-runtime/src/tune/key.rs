@@ -49,17 +49,27 @@ impl fmt::Display for Key {
 pub struct Layout {
     /// The launch gives chunks rows and columns.
     pub shaped: bool,
+    /// The output is symmetric memory: [`Buffer::symmetric`](crate::Buffer::symmetric).
+    pub symmetric: bool,
 }
 
 impl Layout {
-    pub(crate) fn of(options: &LaunchOptions) -> Self {
-        Layout { shaped: options.shape.is_some() }
+    pub(crate) fn of(options: &LaunchOptions, symmetric: bool) -> Self {
+        Layout { shaped: options.shape.is_some(), symmetric }
     }
+
+    /// Every layout, with the words for it.
+    const ALL: [(&str, Layout); 4] = [
+        ("flat", Layout { shaped: false, symmetric: false }),
+        ("shaped", Layout { shaped: true, symmetric: false }),
+        ("flat symmetric", Layout { shaped: false, symmetric: true }),
+        ("shaped symmetric", Layout { shaped: true, symmetric: true }),
+    ];
 }
 
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.shaped { "shaped" } else { "flat" })
+        Self::ALL.iter().filter(|(_, layout)| layout == self).try_for_each(|(words, _)| f.write_str(words))
     }
 }
 
@@ -67,11 +77,12 @@ impl FromStr for Layout {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "flat" => Ok(Layout { shaped: false }),
-            "shaped" => Ok(Layout { shaped: true }),
-            other => Err(format!("`{other}` is no layout; there are `flat` and `shaped`")),
-        }
+        let known = Self::ALL.iter().find(|(words, _)| *words == text);
+        known.map(|(_, layout)| *layout).ok_or_else(|| {
+            format!(
+                "`{text}` is no layout; there are `flat` and `shaped`, and each with `symmetric` behind it"
+            )
+        })
     }
 }
 
@@ -99,8 +110,10 @@ pub fn bucket(wire_bytes: usize) -> usize {
 pub struct Config {
     /// How bytes travel.
     pub protocol: Protocol,
-    /// Channels to each peer, from which the blocks of the grid follow.
+    /// Channels to each peer.
     pub channels: u32,
+    /// Blocks for the rank's own chunk; with the channels, they make the grid.
+    pub diagonal: u32,
     /// Threads of a block.
     pub threads: u32,
     /// Staged: bytes that travel together; a channel's staging divided by it is the number of slots.
@@ -115,6 +128,7 @@ impl Config {
         LaunchOptions {
             protocol: Some(self.protocol),
             channels: Some(self.channels),
+            diagonal: Some(self.diagonal),
             threads: Some(self.threads),
             chunk: self.chunk,
             unroll: Some(self.unroll),
@@ -124,8 +138,8 @@ impl Config {
 
     /// Fills what `options` leaves open. `None` if that is nothing, or if what they say is of another protocol than this.
     pub(crate) fn fill(&self, options: &LaunchOptions) -> Option<LaunchOptions> {
-        // As in a plan: channels, chunks and variants are of staging unless another protocol is asked for.
-        let staging = options.channels.is_some() || options.chunk.is_some() || options.unroll.is_some();
+        // As in a plan: chunks and variants are of staging unless another protocol is asked for.
+        let staging = options.chunk.is_some() || options.unroll.is_some();
         let asked = options.protocol.or(staging.then_some(Protocol::Staged));
         if asked.is_some_and(|p| p != self.protocol) {
             return None;
@@ -133,6 +147,7 @@ impl Config {
         let filled = LaunchOptions {
             protocol: Some(self.protocol),
             channels: options.channels.or(Some(self.channels)),
+            diagonal: options.diagonal.or(Some(self.diagonal)),
             threads: options.threads.or(Some(self.threads)),
             chunk: options.chunk.or(self.chunk),
             unroll: options.unroll.or(Some(self.unroll)),
@@ -147,6 +162,7 @@ impl From<&Plan> for Config {
         Config {
             protocol: plan.protocol,
             channels: plan.channels,
+            diagonal: plan.diagonal,
             threads: plan.threads,
             chunk: (plan.protocol == Protocol::Staged).then_some(plan.chunk as usize),
             unroll: plan.unroll,
@@ -156,8 +172,11 @@ impl From<&Plan> for Config {
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Config { protocol, channels, threads, chunk, unroll } = self;
-        write!(f, "{protocol:?}, {channels} channels, {threads} threads, {unroll} packs in flight")?;
+        let Config { protocol, channels, diagonal, threads, chunk, unroll } = self;
+        write!(
+            f,
+            "{protocol:?}, {channels} channels and {diagonal} blocks, {threads} threads, {unroll} packs in flight"
+        )?;
         chunk.map_or(Ok(()), |chunk| write!(f, ", chunks of {chunk} bytes"))
     }
 }
@@ -167,9 +186,15 @@ mod tests {
     use super::*;
 
     const LINES: Config =
-        Config { protocol: Protocol::Lines, channels: 8, threads: 128, chunk: None, unroll: 1 };
-    const STAGED: Config =
-        Config { protocol: Protocol::Staged, channels: 24, threads: 512, chunk: Some(4096), unroll: 4 };
+        Config { protocol: Protocol::Lines, channels: 8, diagonal: 0, threads: 128, chunk: None, unroll: 1 };
+    const STAGED: Config = Config {
+        protocol: Protocol::Staged,
+        channels: 24,
+        diagonal: 2,
+        threads: 512,
+        chunk: Some(4096),
+        unroll: 4,
+    };
 
     #[test]
     fn a_bucket_holds_its_bytes_and_half_of_it_does_not() {
@@ -188,7 +213,7 @@ mod tests {
         assert_eq!((filled.threads, filled.channels, filled.chunk), (Some(64), Some(24), Some(4096)));
         // Nothing of a table's lines goes into a launch that asks for staging, in whatever words.
         assert_eq!(LINES.fill(&none.clone().protocol(Protocol::Staged)), None);
-        assert_eq!(LINES.fill(&none.clone().channels(4)), None);
+        assert_eq!(LINES.fill(&none.clone().unroll(4)), None);
         assert_eq!(LINES.fill(&none.clone().chunk(4096)), None);
         assert_eq!(STAGED.fill(&none.clone().protocol(Protocol::Lines)), None);
         // Nothing is left to fill.
@@ -197,8 +222,8 @@ mod tests {
 
     #[test]
     fn layouts_are_words() {
-        for layout in [Layout { shaped: false }, Layout { shaped: true }] {
-            assert_eq!(layout.to_string().parse(), Ok(layout));
+        for (words, layout) in Layout::ALL {
+            assert_eq!((layout.to_string().as_str(), words.parse()), (words, Ok(layout)));
         }
         assert!("round".parse::<Layout>().unwrap_err().contains("`flat`"));
     }

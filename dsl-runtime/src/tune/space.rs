@@ -2,17 +2,19 @@
 
 use super::key::Config;
 use crate::kernel::HookSet;
-use crate::schedule::{LaunchOptions, Prepared, Protocol};
+use crate::schedule::{LaunchOptions, Pattern, Prepared};
 use crate::{Error, Result, Transport};
 use serde::{Deserialize, Serialize};
 
-/// Configurations of one protocol to try: around a start, along four axes. Each value fits the launch when the rest is as in `start`.
+/// Configurations of one protocol to try: around a start, along five axes. Each value fits the launch when the rest is as in `start`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// What the launcher decides by itself for this protocol.
     pub start: Config,
     /// Channels to each peer.
     pub channels: Vec<u32>,
+    /// Blocks for the rank's own chunk.
+    pub diagonal: Vec<u32>,
     /// Threads of a block.
     pub threads: Vec<u32>,
     /// Staged: bytes that travel together.
@@ -26,13 +28,14 @@ impl Space {
     pub(crate) fn along(&self, axis: usize, base: Config) -> Vec<Config> {
         match axis {
             0 => self.channels.iter().map(|&channels| Config { channels, ..base }).collect(),
-            1 => self.threads.iter().map(|&threads| Config { threads, ..base }).collect(),
-            2 => self.chunk.iter().map(|&chunk| Config { chunk: Some(chunk), ..base }).collect(),
+            1 => self.diagonal.iter().map(|&diagonal| Config { diagonal, ..base }).collect(),
+            2 => self.threads.iter().map(|&threads| Config { threads, ..base }).collect(),
+            3 => self.chunk.iter().map(|&chunk| Config { chunk: Some(chunk), ..base }).collect(),
             _ => self.unroll.iter().map(|&unroll| Config { unroll, ..base }).collect(),
         }
     }
 
-    pub(crate) const AXES: usize = 4;
+    pub(crate) const AXES: usize = 5;
 
     /// Measurements that a search along each axis in turn takes: the start, and every value that is not the start's.
     pub(crate) fn steps(&self) -> usize {
@@ -47,17 +50,11 @@ impl<X: Transport> Prepared<X> {
         &self,
         elements: usize,
         options: &LaunchOptions,
-        blocks: impl Fn(Protocol, u32) -> u32,
+        pattern: Pattern,
+        symmetric: bool,
     ) -> Result<Vec<Space>> {
-        let cut = |options: &LaunchOptions| self.cut::<H>(elements, options, &blocks);
-        let open = LaunchOptions {
-            protocol: None,
-            channels: None,
-            threads: None,
-            chunk: None,
-            unroll: None,
-            ..options.clone()
-        };
+        let cut = |options: &LaunchOptions| self.cut::<H>(elements, options, pattern, symmetric);
+        let open = options.open();
         let default = cut(&open)?;
         let others = self.protocols().into_iter().filter(|p| *p != default.protocol);
         let mut spaces = Vec::new();
@@ -80,6 +77,11 @@ impl<X: Transport> Prepared<X> {
             channels.sort_unstable();
             channels.dedup();
             channels.retain(|&channels| fits(&Config { channels, ..start }));
+            let mut diagonal = vec![start.diagonal];
+            if start.diagonal > 0 && !self.on_host() {
+                diagonal.extend([1, 2, 4, 8, 16].into_iter().filter(|d| *d != start.diagonal));
+            }
+            diagonal.retain(|&diagonal| fits(&Config { diagonal, ..start }));
             let mut threads = if self.on_host() { vec![start.threads] } else { vec![64, 128, 256, 512] };
             threads.retain(|&threads| fits(&Config { threads, ..start }));
             let mut chunk: Vec<usize> = start.chunk.map_or(vec![], |_| {
@@ -87,7 +89,7 @@ impl<X: Transport> Prepared<X> {
             });
             chunk.retain(|&chunk| fits(&Config { chunk: Some(chunk), ..start }));
             let unroll = self.unrolls(protocol);
-            spaces.push(Space { start, channels, threads, chunk, unroll });
+            spaces.push(Space { start, channels, diagonal, threads, chunk, unroll });
         }
         Ok(spaces)
     }

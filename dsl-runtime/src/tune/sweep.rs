@@ -373,7 +373,7 @@ mod tests {
     }
 
     fn config(protocol: Protocol, channels: u32, threads: u32) -> Config {
-        Config { protocol, channels, threads, chunk: None, unroll: 1 }
+        Config { protocol, channels, diagonal: 1, threads, chunk: None, unroll: 1 }
     }
 
     impl Model {
@@ -381,6 +381,7 @@ mod tests {
             let space = |protocol, channels| Space {
                 start: config(protocol, channels, 64),
                 channels: vec![1, 2, 4, 8],
+                diagonal: vec![1],
                 threads: vec![64, 128],
                 chunk: vec![],
                 unroll: vec![1],

@@ -54,6 +54,7 @@ struct Row {
     bytes: usize,
     protocol: Protocol,
     channels: u32,
+    diagonal: u32,
     threads: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chunk: Option<usize>,
@@ -65,7 +66,8 @@ struct Row {
 impl From<(Key, Entry)> for Row {
     fn from((key, entry): (Key, Entry)) -> Self {
         let Key { world, transport, device, schedule, variant, element, layout, bytes } = key;
-        let Entry { config: Config { protocol, channels, threads, chunk, unroll }, us, default_us } = entry;
+        let Entry { config: Config { protocol, channels, diagonal, threads, chunk, unroll }, us, default_us } =
+            entry;
         Row {
             world,
             transport,
@@ -77,6 +79,7 @@ impl From<(Key, Entry)> for Row {
             bytes,
             protocol,
             channels,
+            diagonal,
             threads,
             chunk,
             unroll,
@@ -89,8 +92,8 @@ impl From<(Key, Entry)> for Row {
 impl From<Row> for (Key, Entry) {
     fn from(row: Row) -> Self {
         let Row { world, transport, device, schedule, variant, element, layout, bytes, .. } = row;
-        let Row { protocol, channels, threads, chunk, unroll, us, default_us, .. } = row;
-        let config = Config { protocol, channels, threads, chunk, unroll };
+        let Row { protocol, channels, diagonal, threads, chunk, unroll, us, default_us, .. } = row;
+        let config = Config { protocol, channels, diagonal, threads, chunk, unroll };
         (
             Key { world, transport, device, schedule, variant, element, layout, bytes },
             Entry { config, us, default_us },
@@ -227,7 +230,8 @@ mod tests {
     }
 
     fn entry(channels: u32) -> Entry {
-        let config = Config { protocol: Protocol::Lines, channels, threads: 128, chunk: None, unroll: 1 };
+        let config =
+            Config { protocol: Protocol::Lines, channels, diagonal: 0, threads: 128, chunk: None, unroll: 1 };
         Entry { config, us: 3.25, default_us: 4.5 }
     }
 
@@ -236,7 +240,8 @@ mod tests {
         let mut table = Table::default();
         table.insert(key(), entry(7));
         let staged = Config { protocol: Protocol::Staged, chunk: Some(262_144), ..entry(3).config };
-        let shaped = Key { layout: Layout { shaped: true }, variant: ANY.into(), ..key() };
+        let shaped =
+            Key { layout: Layout { shaped: true, ..Layout::default() }, variant: ANY.into(), ..key() };
         table.insert(shaped, Entry { config: staged, ..entry(3) });
         let text = table.to_text();
         assert_eq!(text.lines().count(), 3, "{text}");
@@ -260,7 +265,7 @@ mod tests {
             Key { world: 2, ..key() },
             Key { bytes: 131_072, ..key() },
             Key { device: "NVIDIA H100".into(), ..key() },
-            Key { layout: Layout { shaped: true }, ..key() },
+            Key { layout: Layout { shaped: true, ..Layout::default() }, ..key() },
         ] {
             assert_eq!(table.get(&other), None, "{other}");
         }

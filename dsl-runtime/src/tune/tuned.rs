@@ -35,8 +35,13 @@ impl Tuned {
     }
 
     /// Options with what the table says of that many wire bytes, where they leave something open.
-    pub(crate) fn fill(&self, wire_bytes: usize, options: &LaunchOptions) -> Option<LaunchOptions> {
-        let (layout, bytes) = (Layout::of(options), bucket(wire_bytes));
+    pub(crate) fn fill(
+        &self,
+        wire_bytes: usize,
+        layout: Layout,
+        options: &LaunchOptions,
+    ) -> Option<LaunchOptions> {
+        let bytes = bucket(wire_bytes);
         let (_, _, config) = self.0.iter().find(|row| (row.0, row.1) == (layout, bytes))?;
         config.fill(options)
     }
@@ -81,9 +86,10 @@ mod tests {
         let any = Key { variant: ANY.into(), ..key(1024) };
         let far = Key { world: 3, ..key(4096) };
         let tuned = Tuned::of(&table(&[(any, 1), (key(2048), 2), (far, 3)]), &key(0));
-        let channels = |bytes| tuned.fill(bytes, &LaunchOptions::default()).and_then(|o| o.channels);
+        let (flat, open) = (Layout::default(), LaunchOptions::default());
+        let channels = |bytes| tuned.fill(bytes, flat, &open).and_then(|o| o.channels);
         assert_eq!([1024, 1025, 2048, 4096, 512].map(channels), [Some(1), Some(2), Some(2), None, None]);
-        assert_eq!(tuned.fill(1024, &LaunchOptions::default().shape(2, 2)), None);
+        assert_eq!(tuned.fill(1024, Layout { shaped: true, ..flat }, &open), None);
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn all_to_all(
         },
     );
     let graph = stream.capture(&mut launch)?;
-    timed(world, &stream, ("all_to_all", bytes), (windows, count), || launch())?;
+    timed(world, &stream, ("all_to_all", bytes), (windows, count), &mut launch)?;
     timed(world, &stream, ("all_to_all replayed", bytes), (windows, count), || graph.launch(&stream))?;
     let want = parallel(chunk * ranks, |i| reference::output("copy", rank, ranks, chunk, 1.0, i));
     assert!(

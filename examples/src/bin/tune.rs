@@ -18,13 +18,15 @@ struct Copy<X: Transport> {
     input: Buffer<f32>,
     output: Buffer<f32>,
     expected: Vec<f32>,
+    /// Whether the output is symmetric memory.
+    symmetric: bool,
 }
 
 impl<X: Transport> Copy<X>
 where
     copy::Hooks: Supports<AllToAll, X>,
 {
-    fn new(transport: X) -> fusewire::Result<Self> {
+    fn new(transport: X, symmetric: bool) -> fusewire::Result<Self> {
         let device = Device::of(&transport);
         Ok(Copy {
             launcher: copy::all_to_all(&transport)?,
@@ -32,6 +34,7 @@ where
             input: device.buffer(0)?,
             output: device.buffer(0)?,
             expected: Vec::new(),
+            symmetric,
             transport,
         })
     }
@@ -46,7 +49,10 @@ where
         let chunk = bytes / size_of::<f32>();
         let device = Device::of(&self.transport);
         self.input = device.buffer_from(&parallel(chunk * world, |i| reference::input(rank, i)))?;
-        self.output = device.buffer(chunk * world)?;
+        self.output = match self.symmetric {
+            true => Buffer::symmetric(&self.transport, chunk * world)?,
+            false => device.buffer(chunk * world)?,
+        };
         self.expected = parallel(chunk * world, |i| reference::output("copy", rank, world, chunk, 1.0, i));
         let args = copy::Launch { input: self.input.view(), output: self.output.view_mut() };
         let key = self.launcher.key(&args, &LaunchOptions::default())?;
@@ -76,9 +82,20 @@ where
     }
 }
 
+fn tune<X: Transport>(
+    session: &mut Session,
+    meet: impl Fn(&World) -> fusewire::Result<X>,
+) -> fusewire::Result<()>
+where
+    copy::Hooks: Supports<AllToAll, X>,
+{
+    session.tune("ordinary output", |world| Copy::new(meet(world)?, false))?;
+    session.tune("symmetric output", |world| Copy::new(meet(world)?, true))
+}
+
 fn main() -> ExitCode {
     fusewire::tune::main(|session: &mut Session| match session.on_gpus() {
-        true => session.tune("copy", |world| Copy::new(Nvl::rendezvous(world, Options::default())?)),
-        false => session.tune("copy", |world| Copy::new(Shm::rendezvous(world, Options::default())?)),
+        true => tune(session, |world| Ok(Nvl::rendezvous(world, Options::default())?)),
+        false => tune(session, |world| Ok(Shm::rendezvous(world, Options::default())?)),
     })
 }

@@ -1,19 +1,19 @@
 //! Pictures of benchmark rows: latency and bandwidth against size, and bandwidth against the number of SMs, as SVG and PNG.
 //!
-//! Rows are JSON lines, as `bench --json` and the peers' programs print them. What is drawn is decided by `op`:
+//! Rows are JSON lines, as `bench --json` and the peers' programs print them.
 //!
-//! | `op` | picture |
+//! | rows | picture |
 //! |---|---|
-//! | `all_to_all` | `all-to-all-N-gpus`: `graph_us` and `eager_us`, and `wire_gb_s`, against `bytes` |
-//! | `ceiling` | in that picture's bandwidth: a curve, or a level where there is one row of that `name` |
-//! | `sm_sweep` | `sms-N-gpus`: `wire_gb_s` against `sms`, a curve for each `name` and `bytes` |
+//! | `op` is `all_to_all` or `sendrecv` | `OP-N-gpus`: `graph_us` and `eager_us`, and `wire_gb_s`, against `bytes` |
+//! | `op` is `ceiling` | in those pictures' bandwidth: a curve, or a level where there is one row of that `name` |
+//! | one file has the same `op`, `name`, `output` and `bytes` several times, as after `bench --channels 1,2,4,8` | `OP-sms-N-gpus`: `wire_gb_s` against `sms`, a curve for each |
 
 mod chart;
 mod letters;
 
 use chart::{Chart, Corner, Curve, Panel, Scale, Stroke};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A row of a benchmark, as far as pictures need it.
@@ -22,6 +22,8 @@ struct Row {
     name: String,
     op: String,
     world: usize,
+    #[serde(default)]
+    output: String,
     #[serde(default)]
     bytes: usize,
     #[serde(default)]
@@ -32,6 +34,20 @@ struct Row {
     wire_gb_s: f64,
     #[serde(default)]
     sms: usize,
+    /// One of several of its size.
+    #[serde(skip)]
+    sweep: bool,
+}
+
+impl Row {
+    /// Who did it, and into what.
+    fn who(&self) -> String {
+        if self.output.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}, {} output", self.name, self.output)
+        }
+    }
 }
 
 /// Draws all pictures that the rows of `files` are enough for, into `folder`. Which files it wrote.
@@ -46,7 +62,7 @@ pub fn plot(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     }
     let pictures = pictures(&rows);
     if pictures.is_empty() {
-        return Err("there is no row to draw: `op` should be `all_to_all` or `sm_sweep`".into());
+        return Err("there is no row to draw: `op` should be `all_to_all` or `sendrecv`".into());
     }
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut written = Vec::new();
@@ -63,37 +79,44 @@ pub fn plot(folder: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
 /// Lines that begin with `{` are rows; others are what programs print beside them.
 fn read(text: &str) -> Result<Vec<Row>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| line.starts_with('{'));
-    lines.map(|(n, line)| serde_json::from_str(line).map_err(|e| format!("line {}: {e}", n + 1))).collect()
+    let rows = lines.map(|(n, line)| serde_json::from_str(line).map_err(|e| format!("line {}: {e}", n + 1)));
+    let mut rows: Vec<Row> = rows.collect::<Result<_, String>>()?;
+    let key = |r: &Row| (r.op.clone(), r.who(), r.world, r.bytes);
+    let mut times: BTreeMap<_, usize> = BTreeMap::new();
+    rows.iter().for_each(|row| *times.entry(key(row)).or_default() += 1);
+    rows.iter_mut().for_each(|row| row.sweep = times[&key(row)] > 1);
+    Ok(rows)
 }
 
 fn pictures(rows: &[Row]) -> Vec<(String, Chart)> {
-    let of = |op: &str, world: usize| -> Vec<&Row> {
-        rows.iter().filter(|r| r.op == op && r.world == world).collect()
-    };
-    let worlds: std::collections::BTreeSet<usize> = rows.iter().map(|r| r.world).collect();
+    let worlds: BTreeSet<usize> = rows.iter().map(|r| r.world).collect();
     let mut pictures = Vec::new();
     for world in worlds {
-        let (sizes, sms) = (of("all_to_all", world), of("sm_sweep", world));
-        if !sizes.is_empty() {
-            pictures.push((
-                format!("all-to-all-{world}-gpus"),
-                against_size(world, &sizes, &of("ceiling", world)),
-            ));
-        }
-        if !sms.is_empty() {
-            pictures.push((format!("sms-{world}-gpus"), against_sms(world, &sms)));
+        let of = |op: &str, sweep: bool| -> Vec<&Row> {
+            rows.iter().filter(|r| r.op == op && r.world == world && r.sweep == sweep).collect()
+        };
+        for (op, title) in [("all_to_all", "all-to-all"), ("sendrecv", "sendrecv")] {
+            let (sizes, sms) = (of(op, false), of(op, true));
+            if !sizes.is_empty() {
+                let chart = against_size(format!("{title} on {world} GPUs"), &sizes, &of("ceiling", false));
+                pictures.push((format!("{title}-{world}-gpus"), chart));
+            }
+            if !sms.is_empty() {
+                let chart = against_sms(format!("{title} on {world} GPUs"), &sms);
+                pictures.push((format!("{title}-sms-{world}-gpus"), chart));
+            }
         }
     }
     pictures
 }
 
-/// Rows by name, in the order in which names come first.
-fn by_name<'r>(rows: &[&'r Row]) -> Vec<(&'r str, Vec<&'r Row>)> {
-    let mut groups: Vec<(&str, Vec<&Row>)> = Vec::new();
+/// Rows by who they are of, in the order in which these come first.
+fn by_name<'r>(rows: &[&'r Row]) -> Vec<(String, Vec<&'r Row>)> {
+    let mut groups: Vec<(String, Vec<&Row>)> = Vec::new();
     for row in rows {
-        match groups.iter_mut().find(|g| g.0 == row.name) {
+        match groups.iter_mut().find(|g| g.0 == row.who()) {
             Some(group) => group.1.push(row),
-            None => groups.push((&row.name, vec![row])),
+            None => groups.push((row.who(), vec![row])),
         }
     }
     groups
@@ -105,7 +128,7 @@ fn curve(label: String, color: usize, stroke: Stroke, points: impl Iterator<Item
     Curve { label, color, stroke, points }
 }
 
-fn against_size(world: usize, rows: &[&Row], ceilings: &[&Row]) -> Chart {
+fn against_size(title: String, rows: &[&Row], ceilings: &[&Row]) -> Chart {
     let groups = by_name(rows);
     let (mut latency, mut bandwidth) = (Vec::new(), Vec::new());
     for (color, (name, rows)) in groups.iter().enumerate() {
@@ -124,7 +147,7 @@ fn against_size(world: usize, rows: &[&Row], ceilings: &[&Row]) -> Chart {
         bandwidth.push(curve(name.to_string(), groups.len() + k, Stroke::Dashed, points.into_iter()));
     }
     Chart {
-        title: format!("All-to-all on {world} GPUs"),
+        title,
         panels: vec![
             Panel {
                 title: "time".into(),
@@ -144,17 +167,17 @@ fn against_size(world: usize, rows: &[&Row], ceilings: &[&Row]) -> Chart {
     }
 }
 
-fn against_sms(world: usize, rows: &[&Row]) -> Chart {
-    let mut groups: BTreeMap<(usize, &str), Vec<&Row>> = BTreeMap::new();
+fn against_sms(title: String, rows: &[&Row]) -> Chart {
+    let mut groups: BTreeMap<(usize, String), Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        groups.entry((row.bytes, &row.name)).or_default().push(row);
+        groups.entry((row.bytes, row.who())).or_default().push(row);
     }
     let curves = groups.iter().enumerate().map(|(color, ((bytes, name), rows))| {
         let label = format!("{name}, {}", crate::ranks::bytes_text(*bytes));
         curve(label, color, Stroke::Solid, rows.iter().map(|r| (r.sms as f64, r.wire_gb_s)))
     });
     Chart {
-        title: format!("All-to-all on {world} GPUs, bandwidth and multiprocessors"),
+        title,
         panels: vec![Panel {
             title: "bandwidth on the wire, each rank and direction".into(),
             x: ("multiprocessors that a launch holds".into(), Scale::Linear),
@@ -181,16 +204,16 @@ mod tests {
         "\n",
         r#"{"name":"copy engine","op":"ceiling","world":4,"wire_gb_s":386.0}"#,
         "\n",
-        r#"{"name":"fusewire","op":"sm_sweep","world":2,"bytes":67108864,"sms":8,"wire_gb_s":150.0}"#,
+        r#"{"name":"fusewire","op":"all_to_all","output":"ordinary","world":2,"bytes":67108864,"sms":8,"wire_gb_s":150.0}"#,
         "\n",
-        r#"{"name":"fusewire","op":"sm_sweep","world":2,"bytes":67108864,"sms":16,"wire_gb_s":280.0}"#,
+        r#"{"name":"fusewire","op":"all_to_all","output":"ordinary","world":2,"bytes":67108864,"sms":16,"wire_gb_s":280.0}"#,
     );
 
     #[test]
     fn rows_become_pictures_with_their_curves() {
         let pictures = pictures(&read(ROWS).unwrap());
         let names: Vec<&str> = pictures.iter().map(|p| p.0.as_str()).collect();
-        assert_eq!(names, ["sms-2-gpus", "all-to-all-4-gpus"]);
+        assert_eq!(names, ["all-to-all-sms-2-gpus", "all-to-all-4-gpus"]);
         let [latency, bandwidth] = &pictures[1].1.panels[..] else { panic!("two panels") };
         let labels = |panel: &Panel| panel.curves.iter().map(|c| c.label.clone()).collect::<Vec<_>>();
         assert_eq!(
@@ -201,7 +224,9 @@ mod tests {
         assert_eq!(latency.curves[2].points, [(1024.0, 2.9), (1073741824.0, 2411.1)]);
         // One row is a level, as wide as the picture.
         assert_eq!(bandwidth.curves[2].points, [(1024.0, 386.0), (1073741824.0, 386.0)]);
-        assert_eq!(pictures[0].1.panels[0].curves[0].points, [(8.0, 150.0), (16.0, 280.0)]);
+        let sweep = &pictures[0].1.panels[0].curves[0];
+        assert_eq!(sweep.points, [(8.0, 150.0), (16.0, 280.0)]);
+        assert_eq!(sweep.label, "fusewire, ordinary output, 64 MiB");
     }
 
     #[test]

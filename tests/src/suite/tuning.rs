@@ -1,12 +1,12 @@
 //! Tuning tables: what a row decides, and what it must not.
 
-use super::support::misuse;
-use crate::check::says;
+use super::support::{POISON, misuse};
+use crate::check::{same, says};
 use crate::kernels::copying::copy;
-use crate::{AllToAllOf, Outcome, Rank, Subject};
+use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
 use fusewire::schedule::Decided;
 use fusewire::tune::{ANY, Config, Entry, Key, Space, Table};
-use fusewire::{Error, LaunchOptions, Options, Protocol};
+use fusewire::{Buffer, Error, LaunchOptions, Options, Protocol};
 
 const CHUNK: usize = 4096;
 
@@ -31,13 +31,15 @@ pub fn the_table_decides<X: Subject>(rank: &Rank<X>) -> Outcome {
     let key = plain.key(&args, &open)?;
     assert_eq!((key.world, key.bytes, key.element.as_str()), (rank.size(), 16384, "u32"));
 
+    let staged = plain.explain(&args, &open.clone().protocol(Protocol::Staged))?;
     // Something else than the default, whatever that is.
     let config = Config {
         protocol: Protocol::Staged,
         channels: 3,
+        diagonal: staged.diagonal,
         threads: if default.threads == 1 { 1 } else { 96 },
         chunk: Some(1024),
-        unroll: plain.explain(&args, &open.clone().protocol(Protocol::Staged))?.unroll,
+        unroll: staged.unroll,
     };
     let tuned = prepare()?.with_table(&row(key.clone(), config))?;
     let plan = tuned.explain(&args, &open)?;
@@ -94,36 +96,50 @@ pub fn tables_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     Ok(())
 }
 
-/// Whatever a launcher says can be tried gives the right result.
+/// Whatever a launcher says can be tried gives the right result, into ordinary and into symmetric memory.
 pub fn all_that_can_be_tried<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.meet(Options::per_peer(64 << 10).channels(8))?;
     let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let (me, open) = (rank.me(), LaunchOptions::default());
     for (call, chunk) in [1, CHUNK + 3, 10 * CHUNK].into_iter().enumerate() {
-        let input = ground.device.buffer::<u32>(chunk * rank.size())?;
-        let mut output = ground.device.buffer::<u32>(chunk * rank.size())?;
-        let args = copy::Launch { input: input.view(), output: output.view_mut() };
-        let open = LaunchOptions::default();
-        let default = Config::from(&launcher.explain(&args, &open.clone())?);
-        let spaces = launcher.spaces(&args, &open)?;
-        assert_eq!(spaces[0].start, default);
-        for Space { start, channels, threads, chunk: bytes, unroll } in spaces {
-            assert!(channels.contains(&start.channels) && unroll.contains(&start.unroll));
-            let along = channels
-                .into_iter()
-                .map(|channels| Config { channels, ..start })
-                .chain(threads.into_iter().map(|threads| Config { threads, ..start }))
-                .chain(bytes.into_iter().map(|bytes| Config { chunk: Some(bytes), ..start }))
-                .chain(unroll.into_iter().map(|unroll| Config { unroll, ..start }));
-            for config in along {
-                super::support::copy_once(
-                    &ground,
-                    &launcher,
-                    rank.data(call),
-                    chunk,
-                    &config.options(&open),
-                )?;
+        let (data, n) = (rank.data(call), chunk * rank.size());
+        let input = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+        for symmetric in [false, true] {
+            let mut output = match symmetric {
+                true => Buffer::<u32>::symmetric(&ground.transport, n)?,
+                false => ground.device.buffer::<u32>(n)?,
+            };
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            assert_eq!(launcher.key(&args, &open)?.layout.symmetric, symmetric);
+            let default = Config::from(&launcher.explain(&args, &open)?);
+            let spaces = launcher.spaces(&args, &open)?;
+            assert_eq!(spaces[0].start, default);
+            let direct = spaces.iter().any(|s| s.start.protocol == Protocol::Direct);
+            assert!(symmetric == direct, "{spaces:?}");
+            for config in spaces.iter().flat_map(around) {
+                output.fill_bytes(&ground.stream, POISON)?;
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, args, &config.options(&open))?;
+                let got = output.read(&ground.stream)?;
+                same(format_args!("{chunk} elements to each rank, {config}, at rank {me}"), &got, |i| {
+                    reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at))
+                });
             }
         }
     }
     Ok(())
+}
+
+/// The start of a space and its neighbours along each axis.
+fn around(space: &Space) -> Vec<Config> {
+    let Space { start, channels, diagonal, threads, chunk, unroll } = space.clone();
+    assert!(channels.contains(&start.channels) && unroll.contains(&start.unroll));
+    channels
+        .into_iter()
+        .map(|channels| Config { channels, ..start })
+        .chain(diagonal.into_iter().map(|diagonal| Config { diagonal, ..start }))
+        .chain(threads.into_iter().map(|threads| Config { threads, ..start }))
+        .chain(chunk.into_iter().map(|bytes| Config { chunk: Some(bytes), ..start }))
+        .chain(unroll.into_iter().map(|unroll| Config { unroll, ..start }))
+        .collect()
 }
