@@ -87,9 +87,11 @@ pub fn run(only: Option<&str>) -> Outcome {
     account.step("demo on CPU threads", || {
         crate::demo::run(&["--device", "host", "--size", "64K,1M"].map(String::from))
     });
-    account.step("benchmark program on CPU threads", || {
-        let bench = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench", "--"];
-        steps::run("bench", cargo().args(bench).args(["--device", "host", "--size", "1K,1M", "--json"]))
+    account.step("benchmark programs on CPU threads", || {
+        let program = |name| ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", name, "--"];
+        let bench = ["--device", "host", "--size", "1K,1M", "--json"];
+        steps::run("bench", cargo().args(program("bench")).args(bench))?;
+        steps::run("host", cargo().args(program("host")).args(["--size", "4K,1M"]))
     });
     account.step("tuner on CPU threads", || {
         let program = ["build", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "tune"];

@@ -72,6 +72,7 @@ mod tests {
             let config = Config {
                 protocol: Protocol::Staged,
                 channels: *channels,
+                diagonal: 1,
                 threads: 1,
                 chunk: None,
                 unroll: 4,

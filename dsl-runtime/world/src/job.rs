@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
+use crate::error::EnvError;
 use crate::{Error, Rank, Result};
 
 /// Processes that are the ranks of one world. They are killed when this is dropped before [`Job::wait`].
@@ -85,7 +86,41 @@ impl Drop for Job {
     }
 }
 
-/// Whether a launcher that [`World::from_env`](crate::World::from_env) knows, or a [`Job`], started this process as a rank.
+/// Whether a launcher that [`World::from_env`](crate::World::from_env) knows, or a [`Job`], started this process as a rank; also if what
+/// it says makes no sense.
 pub fn launched() -> bool {
-    crate::Launch::from_env().is_ok()
+    !matches!(crate::Launch::from_env(), Err(Error::Env(EnvError::NoLauncher { .. })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn ranks_know_who_they_are_and_their_ends_are_told() {
+        let script = "test $FUSEWIRE_WORLD_SIZE$FUSEWIRE_LOCAL_RANK = 3$FUSEWIRE_RANK && test -n $FUSEWIRE_TOKEN && exit $FUSEWIRE_RANK";
+        let failed = Job::start(3, |_| shell(script)).unwrap().wait().unwrap();
+        let codes: Vec<_> = failed.iter().map(|(rank, status)| (*rank, status.code())).collect();
+        assert_eq!(codes, [(1, Some(1)), (2, Some(2))]);
+    }
+
+    #[test]
+    fn no_rank_outlives_its_job() {
+        let start = Instant::now();
+        let error =
+            Job::start(
+                2,
+                |rank| if rank == 0 { shell("sleep 60") } else { Command::new("/no/such/program") },
+            );
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("starting rank 1, `/no/such/program`"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(30), "rank 0 was waited for");
+    }
 }
