@@ -74,9 +74,9 @@ fn compile(folder: &Path, program: &Path) -> Outcome {
     std::fs::create_dir_all(folder).map_err(text)?;
     let source = folder.join("mpi_host.c");
     std::fs::write(&source, SOURCE).map_err(text)?;
-    steps::run("mpicc (Debian: openmpi-bin and libopenmpi-dev)", {
-        Command::new("mpicc").arg("-O2").arg("-o").arg(program).arg(&source)
-    })
+    let mut mpicc = Command::new("mpicc");
+    mpicc.arg("-O2").arg("-o").arg(program).arg(&source);
+    steps::run("mpicc (Debian: openmpi-bin and libopenmpi-dev)", &mut mpicc)
 }
 
 /// `mpirun`'s arguments for both sides.

@@ -195,7 +195,8 @@ impl<T: Tunable> Search<'_, T> {
     /// The best of one protocol, if any of its configurations is sound.
     fn search(&mut self, space: &Space, known: Option<f64>) -> Result<Option<(Config, f64)>> {
         let settled_before = self.settled;
-        let mut best = self.measure(space.start, known)?.map(|us| (space.start, us));
+        // In full: one bad window must not cost a protocol.
+        let mut best = self.measure(space.start, None)?.map(|us| (space.start, us));
         if best.is_none_or(|b| known.is_none_or(|us| b.1 < us * FAR_OFF)) {
             for axis in 0..Space::AXES {
                 let base = best.map_or(space.start, |b| b.0);
@@ -237,7 +238,7 @@ impl<T: Tunable> Search<'_, T> {
                 None
             }
         };
-        let best_us = best.unwrap_or(f64::INFINITY).min(us.unwrap_or(f64::INFINITY));
+        let best_us = self.measured.iter().map(|m| m.1).fold(f64::INFINITY, f64::min);
         (self.report)(Progress::Tried { settled: self.settled, of: self.of, best_us });
         Ok(us)
     }

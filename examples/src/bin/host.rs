@@ -107,8 +107,8 @@ fn all_to_all(
         },
     );
     let graph = stream.capture(&mut launch)?;
-    timed(world, &stream, ("all_to_all", bytes), (windows, count), &mut launch)?;
-    timed(world, &stream, ("all_to_all replayed", bytes), (windows, count), || graph.launch(&stream))?;
+    timed(world, &stream, ("all_to_all", bytes), (windows, count, 1), &mut launch)?;
+    timed(world, &stream, ("all_to_all replayed", bytes), (windows, count, 1), || graph.launch(&stream))?;
     let want = parallel(chunk * ranks, |i| reference::output("copy", rank, ranks, chunk, 1.0, i));
     assert!(
         same_bits(&output.read(&stream)?, &want),
@@ -124,7 +124,7 @@ fn round_trips(world: &World, shm: &Shm) -> fusewire::Result<()> {
     let (windows, trips) = (25, 1000);
 
     let kernel = ping_pong::on(shm)?;
-    timed(world, &stream, ("round_trip in a kernel", 8), (windows, 1), || {
+    timed(world, &stream, ("round_trip in a kernel", 8), (windows, 1, trips as usize), || {
         kernel.launch(&stream, 1, ping_pong::Launch { message: input.view(), trips })
     })?;
 
@@ -142,18 +142,20 @@ fn round_trips(world: &World, shm: &Shm) -> fusewire::Result<()> {
         Ok(())
     };
     let graph = stream.capture(&mut trip)?;
-    timed(world, &stream, ("round_trip", 8), (windows, trips as usize), &mut trip)?;
-    timed(world, &stream, ("round_trip replayed", 8), (windows, trips as usize), || graph.launch(&stream))?;
+    timed(world, &stream, ("round_trip", 8), (windows, trips as usize, 1), &mut trip)?;
+    timed(world, &stream, ("round_trip replayed", 8), (windows, trips as usize, 1), || {
+        graph.launch(&stream)
+    })?;
     assert_eq!(output.read(&stream)?, [7 + other as u64]);
     Ok(())
 }
 
-/// Prints the time of one of `count` operations that `body` queues.
+/// Prints the time of one operation: `body` queues `each` of them, and is called `count` times.
 fn timed(
     world: &World,
     stream: &Stream,
     (op, bytes): (&str, usize),
-    (windows, count): (usize, usize),
+    (windows, count, each): (usize, usize, usize),
     mut body: impl FnMut() -> fusewire::Result<()>,
 ) -> fusewire::Result<()> {
     let mut times = Vec::new();
@@ -163,7 +165,7 @@ fn timed(
         (0..count).try_for_each(|_| body())?;
         let end = stream.record()?;
         stream.synchronize()?;
-        times.push(end.since(&start)?.as_secs_f64() * 1e6 / count as f64);
+        times.push(end.since(&start)?.as_secs_f64() * 1e6 / (count * each) as f64);
     }
     // Two to warm up. Each window is as long as its slowest rank.
     let all = world.all_gather_as(&times.split_off(2))?;
