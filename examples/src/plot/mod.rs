@@ -247,7 +247,7 @@ mod tests {
         let info = reader.next_frame(&mut pixels).unwrap();
         assert!(info.width >= 1200 && info.height >= 500);
         // Lines and letters, in several colours, on white.
-        let colors: std::collections::BTreeSet<&[u8]> = pixels.chunks(3).collect();
+        let colors: BTreeSet<&[u8]> = pixels.chunks(3).collect();
         let ink = pixels.chunks(3).filter(|p| *p != [255, 255, 255]).count();
         assert!(colors.len() > 10 && ink > pixels.len() / 300 && ink < pixels.len() / 6, "{ink}");
         std::fs::remove_dir_all(&folder).unwrap();
