@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | staged | [`staged`] | `channels` senders, `channels` receivers, then the diagonal |
 //! | staged, on CPU threads | `turns` | `all_to_all`: `channels` blocks |
-//! | lines | [`lines`] | `all_to_all`: `channels` blocks; `sendrecv`: senders, then receivers |
+//! | lines | [`lines`] | `all_to_all`: `channels` blocks, then the diagonal; `sendrecv`: senders, then receivers |
 //! | direct | [`direct`] | `channels` blocks, then the diagonal |
 //! | copy | [`direct::all_to_all_copy`] | one block before the copy engine's work and one behind it |
 //!
