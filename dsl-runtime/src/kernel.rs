@@ -167,19 +167,19 @@ impl Binder {
 }
 
 macro_rules! host_entries {
-    ($($name:ident = $schedule:ident on $ops:ident;)*) => {$(
-        /// The schedule's function of the same name, on a CPU thread.
+    ($($name:ident = $($schedule:ident)::+ on $ops:ident;)*) => {$(
+        /// The schedule's function of this name, on a CPU thread.
         ///
         /// # Safety
         /// `params` points to `Params<O, H::Raw>` made by a checked launch.
         pub unsafe fn $name<O: $ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
             // SAFETY: the caller's contract.
-            unsafe { schedule::$schedule::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+            unsafe { schedule::$($schedule)::+::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
         }
     )*};
 }
 host_entries! {
-    host_all_to_all = all_to_all on Ops;
+    host_all_to_all = turns::all_to_all on Ops;
     host_all_to_all_lines = all_to_all_lines on Direct;
     host_all_to_all_direct = all_to_all_direct on Direct;
     host_sendrecv = sendrecv on Ops;

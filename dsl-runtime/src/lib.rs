@@ -45,6 +45,7 @@ pub mod kernel;
 mod machine;
 pub mod schedule;
 mod stream;
+pub mod tune;
 
 pub use buffer::{Buffer, View, ViewMut};
 pub use error::{Error, Result};

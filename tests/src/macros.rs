@@ -45,6 +45,11 @@ macro_rules! for_each_case {
                 threads: 1..=8,
                 elements_by_option: 1..=8,
             }
+            tuning {
+                the_table_decides: 1..=8,
+                tables_that_differ: 2..=8,
+                all_that_can_be_tried: 1..=8,
+            }
             lines {
                 of_every_element_type: 1..=16,
                 of_every_size: 1..=8,

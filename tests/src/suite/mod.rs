@@ -14,6 +14,7 @@ mod random;
 mod schedules;
 mod support;
 mod together;
+mod tuning;
 
 use crate::{Case, Subject};
 

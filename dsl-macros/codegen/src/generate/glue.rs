@@ -120,6 +120,25 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         |name| quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value))),
         |name| quote!(#name(ctx, args, value)),
     );
+    let as_is = [
+        module.produce.is_none().then(|| {
+            quote! {
+                #[inline(always)]
+                fn sends_as_is<'x>(args: &Self::Args<'x>) -> ::core::option::Option<&'x [Self::Wire]> {
+                    ::core::option::Option::Some(args.input)
+                }
+            }
+        }),
+        module.consume.is_none().then(|| {
+            quote! {
+                #[inline(always)]
+                fn keeps_as_is<'x>(args: &Self::Args<'x>) -> ::core::option::Option<#d::args::Out<'x, Self::Wire>> {
+                    ::core::option::Option::Some(args.output)
+                }
+            }
+        }),
+    ];
+    let as_is = as_is.into_iter().flatten();
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
     let (generic, plain) = match &param {
@@ -147,6 +166,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             fn consume(ctx: &#d::ctx::Consume, args: &#args_elided, value: #d::pack::Pack<Self::Wire>) {
                 #consume
             }
+            #(#as_is)*
         }
         // SAFETY: the launch made each raw slice from a checked buffer that outlives it, exclusive where it is an output.
         unsafe impl #generic #d::schedule::Unpack for #hooks #plain where #bounds #static_bound {
