@@ -77,7 +77,7 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Event, Graph, HostIb, Ibgda, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId,
-        View, ViewMut, World, comm_kernel,
+        Buffer, Device, Event, Graph, HostIb, Ibgda, LaunchOptions, Nvl, NvlMesh, Options, Shm, ShmMesh, Stream,
+        Transport, UniqueId, View, ViewMut, World, comm_kernel,
     };
 }

@@ -21,6 +21,8 @@ case $command in
     if [ "$gpus" -ge 2 ]; then step "driver layer" 240 "$here/driver-selftest" | tail -n 3; fi
     step "suite, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads "$@"
     step "suite, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes "$@"
+    step "suite over emulated adapters, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads --over ibgda "$@"
+    if [ "$gpus" -ge 4 ]; then step "suite in domains of two GPUs, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes --over mesh "$@"; fi
     step "example all-to-all" 120 "$here/all_to_all" --device cuda --ranks "$gpus"
     ;;
   bench)
