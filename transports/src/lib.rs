@@ -22,4 +22,6 @@ pub mod ops {
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub mod peers;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub use {host::Transport, nvl::Nvl, shm::Shm};

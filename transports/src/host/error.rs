@@ -30,6 +30,9 @@ pub enum Error {
     /// The CUDA driver refused something.
     #[error(transparent)]
     Cuda(#[from] fusewire_driver::Error),
+    /// Peers or windows were not used as they can be.
+    #[error(transparent)]
+    Peers(#[from] crate::peers::PeersError),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {
