@@ -4,14 +4,19 @@
 //! |---|---|---|---|
 //! | [`shm`] | threads and processes of one host | stores into mapped memory | memfd, passed over Unix sockets |
 //! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
+//! | [`ibgda`] | any with an adapter | mlx5 work queue entries written by kernels | queue pairs over a NIC, so far the emulated one |
 //! | [`template`] | nobody's | documented blanks | documented blanks |
 //!
 //! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
+pub mod ibgda;
 pub mod nvl;
 pub mod shm;
 pub mod template;
+
+// By this name so that a test can compile device halves over words of its own.
+use fusewire_device as device;
 
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
