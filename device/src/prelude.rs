@@ -8,4 +8,4 @@ pub use crate::ops::{Get, Ops, Put};
 pub use crate::pack::Pack;
 pub use crate::schedule::{Kernel, Tile};
 pub use crate::wait::{Flow, Stopped};
-pub use crate::window::{AllMapped, Cmp, DeviceWindow, LinkKind, SignalOp, Window};
+pub use crate::window::{AllMapped, Cmp, DevicePeers, DeviceWindow, LinkKind, SignalOp, Window};

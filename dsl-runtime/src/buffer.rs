@@ -6,6 +6,7 @@ use crate::{Device, Error, Result, Stream};
 use fusewire_device::element::Element;
 use fusewire_driver::{self as cuda, memory::DeviceRegion};
 use fusewire_transports::host::Machine;
+use fusewire_transports::peers::{Allocation, Sharable};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,6 +29,8 @@ enum Store {
     Empty,
     Host(NonNull<u8>, Layout),
     Cuda(cuda::memory::DeviceMemory),
+    /// That peers can map.
+    Shared(Arc<Sharable>),
 }
 
 // SAFETY: the bytes are reached only by operations of one stream at a time (`use_on`).
@@ -58,12 +61,103 @@ impl Memory {
         Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
     }
 
+    /// Zeroed memory that peers can map.
+    pub(crate) fn shared(device: &Device, bytes: usize) -> Result<Self> {
+        let store = Store::Shared(Arc::new(Sharable::create(&device.0, bytes)?));
+        Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
+    }
+
     pub(crate) fn address(&self) -> u64 {
         match &self.store {
             Store::Empty => 0,
             Store::Host(start, _) => start.as_ptr() as u64,
             Store::Cuda(memory) => memory.ptr().as_u64(),
+            Store::Shared(memory) => memory.address(),
         }
+    }
+
+    /// The whole allocation.
+    pub(crate) fn allocation(&self) -> Allocation {
+        let bytes = match &self.store {
+            Store::Empty => 0,
+            Store::Host(_, layout) => layout.size(),
+            Store::Cuda(memory) => memory.bytes(),
+            Store::Shared(memory) => memory.bytes(),
+        };
+        Allocation { base: self.address(), bytes: bytes as u64 }
+    }
+
+    /// The memory, if peers can map it.
+    pub(crate) fn sharable(&self) -> Option<&Arc<Sharable>> {
+        match &self.store {
+            Store::Shared(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// Copies bytes out from the start on; no stream uses the memory.
+    fn read(&self, to: &mut [u8]) -> Result<()> {
+        match &self.store {
+            Store::Cuda(memory) => memory.read(0, to)?,
+            Store::Shared(memory) if let Sharable::Cuda(memory) = &**memory => memory.read(0, to)?,
+            _ if to.is_empty() => {}
+            // SAFETY: memory of the host that holds the buffer's elements, which are as many bytes; nobody writes it.
+            _ => unsafe {
+                std::ptr::copy_nonoverlapping(self.address() as *const u8, to.as_mut_ptr(), to.len());
+            },
+        }
+        Ok(())
+    }
+
+    /// Copies bytes in from the start on; no stream uses the memory.
+    fn write(&self, from: &[u8]) -> Result<()> {
+        match &self.store {
+            Store::Cuda(memory) => memory.write(0, from)?,
+            Store::Shared(memory) if let Sharable::Cuda(memory) = &**memory => memory.write(0, from)?,
+            _ if from.is_empty() => {}
+            // SAFETY: memory of the host that holds the buffer's elements, which are as many bytes; nobody uses it.
+            _ => unsafe {
+                std::ptr::copy_nonoverlapping(from.as_ptr(), self.address() as *mut u8, from.len());
+            },
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream that used the memory last.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        match &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(stream) if !stream.is_capturing() => stream.wait_idle(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues setting `bytes` bytes at `offset` to `value` on `stream`.
+    pub(crate) fn fill(
+        self: &Arc<Self>,
+        stream: &Stream,
+        offset: usize,
+        value: u8,
+        bytes: usize,
+    ) -> Result<()> {
+        stream.device().check_same(self.machine(), "a buffer")?;
+        self.use_on(stream)?;
+        stream.captured(|c| c.memory.push(Arc::clone(self)));
+        let at = self.address() + offset as u64;
+        match &stream.0.kind {
+            // SAFETY: the callers' ranges lie within the memory, which drops only after the stream is idle.
+            Kind::Cuda(s) => unsafe {
+                cuda::copy::memset_u8_async(s, cuda::DevicePtr::new(at), value, bytes)?;
+            },
+            Kind::Host(_) => {
+                let memory = Arc::clone(self);
+                stream.push(Arc::new(move |_| {
+                    let _held = &memory;
+                    // SAFETY: as above; held by this operation, and one stream at a time uses it.
+                    unsafe { (at as *mut u8).write_bytes(value, bytes) };
+                }));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn machine(&self) -> &Machine {
@@ -94,7 +188,7 @@ impl Drop for Memory {
             Store::Empty => {}
             // SAFETY: allocated with this layout; every queued operation holds the memory, so none is left.
             Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
-            Store::Cuda(_) => {
+            Store::Cuda(_) | Store::Shared(_) => {
                 // Launches do not hold the memory: wait for them.
                 if let Some(stream) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take()
                     && !stream.is_capturing()
@@ -119,6 +213,17 @@ impl<T: Element> Buffer<T> {
             .checked_mul(T::SIZE)
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
         Ok(Buffer { memory: Arc::new(Memory::new(device, bytes)?), len, element: PhantomData })
+    }
+
+    pub(crate) fn shared(device: &Device, len: usize) -> Result<Self> {
+        let bytes = len
+            .checked_mul(T::SIZE)
+            .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
+        Ok(Buffer { memory: Arc::new(Memory::shared(device, bytes)?), len, element: PhantomData })
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// Elements.
@@ -151,14 +256,7 @@ impl<T: Element> Buffer<T> {
         self.memory.use_on(stream)?;
         stream.synchronize()?;
         let mut values = vec![T::default(); self.len];
-        match &self.memory.store {
-            Store::Empty => {}
-            // SAFETY: `len` elements; the only stream that used the memory is idle.
-            Store::Host(start, _) => unsafe {
-                std::ptr::copy_nonoverlapping(start.as_ptr(), values.as_mut_ptr().cast(), self.len * T::SIZE);
-            },
-            Store::Cuda(memory) => memory.read(0, bytes_of_mut(&mut values))?,
-        }
+        self.memory.read(bytes_of_mut(&mut values))?;
         Ok(values)
     }
 
@@ -178,15 +276,7 @@ impl<T: Element> Buffer<T> {
             stream.not_capturing("Buffer::fill_from")?;
             stream.wait_idle()?;
         }
-        match &self.memory.store {
-            Store::Empty => {}
-            // SAFETY: `len` elements; no stream uses the memory.
-            Store::Host(start, _) => unsafe {
-                std::ptr::copy_nonoverlapping(values.as_ptr().cast(), start.as_ptr(), self.len * T::SIZE);
-            },
-            Store::Cuda(memory) => memory.write(0, bytes_of(values))?,
-        }
-        Ok(())
+        self.memory.write(bytes_of(values))
     }
 
     /// Queues a copy of `from` on `stream`: capturable, nothing waits.
@@ -203,12 +293,14 @@ impl<T: Element> Buffer<T> {
             stream.captured(|c| c.memory.push(Arc::clone(memory)));
         }
         let bytes = self.len * T::SIZE;
-        match (&stream.0.kind, &from.memory.store, &self.memory.store) {
-            (Kind::Cuda(s), Store::Cuda(a), Store::Cuda(b)) => {
+        match &stream.0.kind {
+            _ if bytes == 0 => {}
+            Kind::Cuda(s) => {
+                let address = |memory: &Memory| cuda::DevicePtr::new(memory.address());
                 // SAFETY: both hold `bytes`, are distinct (one is borrowed mutably), and drop only after the stream is idle.
-                unsafe { cuda::copy::d2d_async(s, b.ptr(), a.ptr(), bytes)? };
+                unsafe { cuda::copy::d2d_async(s, address(&self.memory), address(&from.memory), bytes)? };
             }
-            (Kind::Host(_), Store::Host(..), Store::Host(..)) => {
+            Kind::Host(_) => {
                 let (from, to) = (Arc::clone(&from.memory), Arc::clone(&self.memory));
                 stream.push(Arc::new(move |_| {
                     // SAFETY: both are held by this operation, hold `bytes` and are distinct; one stream at a time uses them.
@@ -221,7 +313,6 @@ impl<T: Element> Buffer<T> {
                     };
                 }));
             }
-            _ => {}
         }
         Ok(())
     }
@@ -231,25 +322,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::Misuse`] on a stream of another device.
     pub fn fill_bytes(&mut self, stream: &Stream, value: u8) -> Result<()> {
-        stream.device().check_same(self.memory.machine(), "a buffer")?;
-        self.memory.use_on(stream)?;
-        stream.captured(|c| c.memory.push(Arc::clone(&self.memory)));
-        let bytes = self.len * T::SIZE;
-        match (&stream.0.kind, &self.memory.store) {
-            // SAFETY: holds `bytes`, and drops only after the stream is idle.
-            (Kind::Cuda(s), Store::Cuda(m)) => unsafe {
-                cuda::copy::memset_u8_async(s, m.ptr(), value, bytes)?
-            },
-            (Kind::Host(_), Store::Host(..)) => {
-                let memory = Arc::clone(&self.memory);
-                // SAFETY: held by this operation, holds `bytes`; one stream at a time uses it.
-                stream.push(Arc::new(move |_| unsafe {
-                    (memory.address() as *mut u8).write_bytes(value, bytes)
-                }));
-            }
-            _ => {}
-        }
-        Ok(())
+        self.memory.fill(stream, 0, value, self.len * T::SIZE)
     }
 }
 

@@ -45,6 +45,7 @@ pub mod kernel;
 mod machine;
 pub mod schedule;
 mod stream;
+pub mod window;
 
 pub use buffer::{Buffer, View, ViewMut};
 pub use error::{Error, Result};
@@ -52,14 +53,15 @@ pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
 pub use fusewire_transports::host::{Fault, Operation, Options, Place, Refusal};
-pub use fusewire_transports::peers::{self, MultiPeerTransport, PeersConfig, PeersError};
-pub use fusewire_transports::{Nvl, Shm, Transport};
+pub use fusewire_transports::peers::{self, PeersConfig, PeersError};
+pub use fusewire_transports::{MultiPeerTransport, Nvl, Shm, Transport};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
 pub use graph::Graph;
 pub use machine::Device;
 pub use schedule::{LaunchOptions, Protocol};
 pub use stream::Stream;
+pub use window::{HostWindow, WindowConfig};
 
 /// The device side, as it is on the host.
 pub mod device {
@@ -75,7 +77,8 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Event, Graph, LaunchOptions, Nvl, Options, Shm, Stream, Transport, UniqueId, View,
-        ViewMut, World, comm_kernel,
+        Buffer, Device, Event, Graph, HostWindow, LaunchOptions, MultiPeerTransport, Nvl, Options,
+        PeersConfig, Shm, Stream, Transport, UniqueId, View, ViewMut, WindowConfig, World, comm_kernel,
     };
+    pub use fusewire_transports::prelude::*;
 }

@@ -11,12 +11,18 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub mod ibgda;
+pub mod mixed;
 pub mod nvl;
 pub mod shm;
 pub mod template;
 
 // By this name so that a test can compile device halves over words of its own.
 use fusewire_device as device;
+
+/// What schedule functions see of this crate, beside the device crate's prelude.
+pub mod prelude {
+    pub use crate::mixed::{AllRdma, Mixed};
+}
 
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
@@ -29,4 +35,4 @@ pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod peers;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-pub use {host::Transport, nvl::Nvl, shm::Shm};
+pub use {host::Transport, nvl::Nvl, peers::MultiPeerTransport, shm::Shm};
