@@ -53,7 +53,7 @@ pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
 pub use fusewire_transports::host::{Fault, Operation, Options, Place, Refusal};
-pub use fusewire_transports::peers::{self, PeersConfig, PeersError};
+pub use fusewire_transports::peers::{PeersConfig, PeersError};
 pub use fusewire_transports::{MultiPeerTransport, Nvl, Shm, Transport};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
@@ -66,6 +66,12 @@ pub use window::{HostWindow, WindowConfig};
 /// The device side, as it is on the host.
 pub mod device {
     pub use fusewire_device::*;
+}
+
+/// Peers of a rank, for those who exchange memory themselves.
+pub mod peers {
+    pub use fusewire_transports::host::{Error as TransportError, Machine};
+    pub use fusewire_transports::peers::*;
 }
 
 /// Device operations of every transport.

@@ -1,6 +1,6 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
-use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, wires::*};
+use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
 use fusewire::device::prelude::*;
 use fusewire::kernel::{HookSet, Supports};
 use fusewire::schedule::*;
@@ -80,4 +80,6 @@ subject! {
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,
+    CustomOf<script::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
+    CustomOf<misdirected_window::Hooks>,
 }
