@@ -41,7 +41,7 @@ impl WindowMemory {
             registered.push(registration);
         }
         let (mut data, mut remote, mut data_key) = (None, vec![None; world.size()], 0);
-        if let Some(memory) = &self.data {
+        if let Some((memory, _)) = &self.data {
             data = Some(peers.exchange_mapped(memory.sharable().ok_or_else(missing)?)?);
             let whole = memory.allocation();
             let registration = peers.register(whole, whole.base, whole.bytes)?;
@@ -49,11 +49,7 @@ impl WindowMemory {
             remote = peers.exchange_registration(&registration)?;
             registered.push(registration);
         }
-        let bytes_of = |rank| match &data {
-            Some(data) => data.bytes(rank).map_err(Error::from),
-            None => Ok(0),
-        };
-        let data_bytes = (0..world.size()).map(bytes_of).collect::<Result<Vec<u64>>>()?;
+        let data_bytes: Vec<u64> = world.all_gather_as(&self.data.as_ref().map_or(0, |(_, bytes)| *bytes))?;
         let rdma = peers.topology().rdma_peers();
         let entry = |rank: usize| -> Result<WindowPeer> {
             let kind = peers.topology().kind(rank).unwrap_or(LinkKind::Own);

@@ -72,7 +72,7 @@ impl WindowMemory {
             data_key: exchanged.data_key,
             peers: exchanged.peers.address(),
             epochs: self.epochs.address(),
-            data: self.data.as_ref().map_or(0, |m| m.address()),
+            data: self.data.as_ref().map_or(0, |(m, _)| m.address()),
             data_bytes: exchanged.data_bytes[rank],
             sources,
             sources_len,
@@ -88,7 +88,7 @@ impl<L: HostLinks> Handle for DeviceWindow<L> {
         let memory = &window.memory;
         binder.hold(name, &memory.peers, Arc::clone(memory) as _)?;
         binder.use_memory(&memory.inbox);
-        if let Some(data) = &memory.data {
+        if let Some((data, _)) = &memory.data {
             binder.use_memory(data);
         }
         let sources = memory.sources.lock().unwrap_or_else(PoisonError::into_inner);

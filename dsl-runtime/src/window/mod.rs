@@ -108,7 +108,8 @@ pub(crate) struct WindowMemory {
     /// Where adapters write them: nothing that a processor writes is in this allocation.
     adapter_inbox: Option<Arc<Memory>>,
     epochs: Arc<Memory>,
-    data: Option<Arc<Memory>>,
+    /// Memory and bytes.
+    data: Option<(Arc<Memory>, u64)>,
     exchanged: OnceLock<Exchanged>,
     sources: Mutex<Sources>,
 }
@@ -142,8 +143,8 @@ impl HostWindow {
                 return Err(PeersError::Configuration { what }.into());
             }
         }
-        let data = buffer.into().map(|b| Arc::clone(b.memory()));
-        if let Some(memory) = &data {
+        let data = buffer.into().map(|b| (Arc::clone(b.memory()), (b.len() * T::SIZE) as u64));
+        if let Some((memory, _)) = &data {
             check_data(&peers, memory)?;
         }
         let device = Device(peers.machine().clone());
