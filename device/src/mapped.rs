@@ -331,7 +331,7 @@ impl Mapped {
 /// # Safety
 /// Both ranges are valid, do not overlap, and nobody else accesses them meanwhile.
 #[inline(always)]
-unsafe fn copy<G: Group>(group: &G, to: *mut u8, from: *const u8, bytes: u64) {
+pub unsafe fn copy<G: Group>(group: &G, to: *mut u8, from: *const u8, bytes: u64) {
     let (lane, lanes) = (u64::from(group.lane()), u64::from(group.lanes()));
     let wide = if (to as u64 | from as u64).is_multiple_of(16) { bytes / 16 } else { 0 };
     let mut i = lane;

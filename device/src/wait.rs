@@ -32,18 +32,18 @@ pub mod kind {
     pub const LOST: u32 = 4;
     /// An argument of a raw operation was out of range.
     pub const RANGE: u32 = 5;
+    /// An adapter ended a work queue entry with an error: `expected` is its syndrome, `seen` the entry's index.
+    pub const ADAPTER: u32 = 7;
     /// A window's operation named a rank that does not exist.
-    pub const NO_RANK: u32 = 6;
+    pub const NO_RANK: u32 = 8;
     /// A window's operation named a signal, barrier or counter that does not exist.
-    pub const NO_ID: u32 = 7;
+    pub const NO_ID: u32 = 9;
     /// A window's operation named this rank itself.
-    pub const SELF: u32 = 8;
+    pub const SELF: u32 = 10;
     /// A window's operation that the link to the peer does not have.
-    pub const LINK: u32 = 9;
+    pub const LINK: u32 = 11;
     /// A window's operation was given memory that is not registered.
-    pub const UNREGISTERED: u32 = 10;
-    /// An adapter completed an operation with an error.
-    pub const ADAPTER: u32 = 11;
+    pub const UNREGISTERED: u32 = 12;
 }
 
 /// What a thread was doing, as a number in an [`AbortRecord`].
@@ -409,6 +409,15 @@ impl Watch {
         let about = About { peer, channel: line.number(), operation: op };
         // SAFETY: `Ops::line` gives live lines.
         unsafe { self.until(group, ops, ops.line(peer, line), target, about) }
+    }
+}
+
+/// Ends the kernel that this thread runs from inside an operation of its transport: as [`Watch::give_up`], where no [`Watch`] is at hand.
+#[inline(always)]
+pub fn give_up_here<O: Ops>(ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
+    if let Some((Control { abort, record, .. }, rank, block)) = arch::armed() {
+        let About { peer, channel, operation } = about;
+        give_up(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns);
     }
 }
 

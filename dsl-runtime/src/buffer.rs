@@ -77,14 +77,14 @@ impl Memory {
     }
 
     /// The whole allocation.
-    pub(crate) fn allocation(&self) -> Allocation {
+    pub(crate) fn allocation(&self) -> Allocation<'_> {
         let bytes = match &self.store {
             Store::Empty => 0,
             Store::Host(_, layout) => layout.size(),
             Store::Cuda(memory) => memory.bytes(),
-            Store::Shared(memory) => memory.bytes(),
+            Store::Shared(memory) => return memory.allocation(),
         };
-        Allocation { base: self.address(), bytes: bytes as u64 }
+        Allocation { base: self.address(), bytes: bytes as u64, file: None }
     }
 
     /// The memory, if peers can map it.

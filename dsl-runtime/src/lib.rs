@@ -53,8 +53,9 @@ pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
 pub use fusewire_transports::host::{Fault, Operation, Options, Place, Refusal};
+pub use fusewire_transports::ibgda;
 pub use fusewire_transports::peers::{PeersConfig, PeersError};
-pub use fusewire_transports::{MultiPeerTransport, Nvl, Shm, Transport};
+pub use fusewire_transports::{Ibgda, MultiPeerTransport, Nvl, Shm, Transport};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
 pub use graph::Graph;
@@ -83,7 +84,7 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Event, Graph, HostWindow, LaunchOptions, MultiPeerTransport, Nvl, Options,
+        Buffer, Device, Event, Graph, HostWindow, Ibgda, LaunchOptions, MultiPeerTransport, Nvl, Options,
         PeersConfig, Shm, Stream, Transport, UniqueId, View, ViewMut, WindowConfig, World, comm_kernel,
     };
     pub use fusewire_transports::prelude::*;

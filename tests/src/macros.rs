@@ -98,6 +98,7 @@ macro_rules! for_each_case {
                 waits_that_expire: 2..=8,
                 within_a_tile: 2..=4,
                 poisoned_until_renewed: 2..=8,
+                over_an_adapter: 2..=8,
             }
             random {
                 calls: 1..=8,

@@ -158,7 +158,7 @@ impl<X: Meet> Rank<X> {
             deadline: options.deadline.max(Duration::from_secs(self.scale.pick(40, 15))),
             ..options
         };
-        let transport = X::meet(&self.world, options)?;
+        let transport = X::meet(&self.world, options, self.scale)?;
         let device = Device::of(&transport);
         let stream = device.stream()?;
         Ok(Ground { stream, device, transport })

@@ -1,10 +1,14 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
+use crate::Scale;
 use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
 use fusewire::device::prelude::*;
+use fusewire::driver::{Context, Driver};
 use fusewire::kernel::{HookSet, Supports};
+use fusewire::peers::IbgdaAdapter;
 use fusewire::schedule::*;
-use fusewire::{Nvl, Options, Result, Shm, Transport, World};
+use fusewire::{Ibgda, MultiPeerTransport, Nvl, Options, PeersConfig, Result, Shm, Transport, World};
+use std::sync::Arc;
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
@@ -12,19 +16,59 @@ pub trait Meet: Transport + Sized {
     ///
     /// # Errors
     /// Those of the transport's `rendezvous`.
-    fn meet(world: &World, options: Options) -> Result<Self>;
+    fn meet(world: &World, options: Options, scale: Scale) -> Result<Self>;
+
+    /// The peers of windows on it, not yet exchanged. Collective.
+    ///
+    /// # Errors
+    /// Ranks that cannot reach each other.
+    fn peers(&self, _scale: Scale) -> Result<MultiPeerTransport> {
+        Ok(MultiPeerTransport::new(self, &PeersConfig::default())?)
+    }
 }
 
 impl Meet for Shm {
-    fn meet(world: &World, options: Options) -> Result<Self> {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Shm::rendezvous(world, options)?)
     }
 }
 
 impl Meet for Nvl {
-    fn meet(world: &World, options: Options) -> Result<Self> {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Nvl::rendezvous(world, options)?)
     }
+}
+
+/// Over emulated adapters; a rank's GPU is that of its place on its host.
+impl Meet for Ibgda {
+    fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
+        match scale {
+            Scale::Host => Ok(Ibgda::emulated(world, options)?),
+            Scale::Gpu => Ok(Ibgda::emulated_on(world, &gpu(world)?, options)?),
+        }
+    }
+
+    /// On CPU threads an adapter reaches every peer: 4 ranks and more, if even, are pairs that share memory.
+    /// On GPUs the emulated adapter cannot reach a window's memory.
+    fn peers(&self, scale: Scale) -> Result<MultiPeerTransport> {
+        if scale == Scale::Gpu {
+            return Ok(MultiPeerTransport::new(self, &PeersConfig::default())?);
+        }
+        let world = self.link().world();
+        let ibgda = Arc::new(Ibgda::emulated(world, Options::per_peer(1024).channels(1))?);
+        let ranks: Vec<usize> = (0..world.size()).collect();
+        let pairs: Vec<&[usize]> =
+            if ranks.len() >= 4 && ranks.len() % 2 == 0 { ranks.chunks(2).collect() } else { vec![] };
+        let config = PeersConfig::default().domains(&pairs);
+        Ok(MultiPeerTransport::with_adapter(self, &config, Some(IbgdaAdapter::new(&ibgda)))?)
+    }
+}
+
+/// The GPU of this rank's place on its host.
+fn gpu(world: &World) -> Result<Context> {
+    let driver = Driver::load()?;
+    let count = driver.device_count()?.max(1);
+    Ok(Context::new(&driver.device(world.local_rank() % count)?)?)
 }
 
 macro_rules! launchers {
@@ -80,6 +124,6 @@ subject! {
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,
-    CustomOf<script::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
+    CustomOf<script::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<linked_ring_mixed::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
     CustomOf<misdirected_window::Hooks>,
 }

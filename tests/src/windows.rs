@@ -3,8 +3,9 @@
 use crate::kernels::windows::{STEP, script};
 use crate::run::Ground;
 use crate::{CustomOf, Rank, Subject};
+use fusewire::peers::Machine;
 use fusewire::schedule::CustomLauncher;
-use fusewire::{Buffer, HostWindow, LaunchOptions, MultiPeerTransport, PeersConfig, Result, WindowConfig};
+use fusewire::{Buffer, HostWindow, LaunchOptions, MultiPeerTransport, Result, WindowConfig};
 
 /// Threads of a block where a test counts them; on the host a block has one.
 pub const THREADS: u32 = 96;
@@ -40,7 +41,7 @@ impl<X: Subject> Rank<X> {
     /// # Errors
     /// Those of making them.
     pub fn peers(&self, ground: &Ground<X>) -> Result<MultiPeerTransport> {
-        let peers = MultiPeerTransport::new(&ground.transport, &PeersConfig::default())?;
+        let peers = ground.transport.peers(self.scale)?;
         peers.exchange()?;
         Ok(peers)
     }
@@ -191,8 +192,10 @@ impl<'w, X: Subject> Player<'w, X> {
             rounds,
         };
         let options = LaunchOptions::default();
-        let options =
-            if ground.transport.link().name() == "Shm" { options } else { options.threads(THREADS) };
+        let options = match ground.transport.link().machine() {
+            Machine::Host => options,
+            Machine::Cuda(_) => options.threads(THREADS),
+        };
         self.launcher.launch_with(&ground.stream, blocks.len() as u32, args, &options)?;
         let values = seen.read(&ground.stream)?;
         window.deregister(&input)?;

@@ -26,6 +26,7 @@ pub mod prelude {
 
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
+    pub use crate::ibgda::IbgdaOps;
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
 }
@@ -35,4 +36,4 @@ pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod peers;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-pub use {host::Transport, nvl::Nvl, peers::MultiPeerTransport, shm::Shm};
+pub use {host::Transport, ibgda::Ibgda, nvl::Nvl, peers::MultiPeerTransport, shm::Shm};

@@ -65,7 +65,9 @@ fn said(posted: Result<Work, Broken>) -> Result<(), Refused> {
         Ok(_) => Ok(()),
         Err(Broken::Expired) => Err(Refused::Expired),
         Err(Broken::Aborted | Broken::Elsewhere) => Err(Refused::Stopped),
-        Err(Broken::Adapter { syndrome, .. }) => Err(Refused::Adapter(u64::from(syndrome))),
+        Err(Broken::Adapter { syndrome, entry }) => {
+            Err(Refused::Adapter { syndrome: u64::from(syndrome), entry })
+        }
     }
 }
 
@@ -98,6 +100,12 @@ unsafe impl Rdma for QueuePairs {
             let endpoint = self.endpoint(&route);
             endpoint.put_signal_group(group, local(t.from), remote(t.to), t.from.bytes, word, signal.value)
         })
+    }
+
+    #[inline(always)]
+    unsafe fn complete<G: Group>(&self, group: &G, route: Route) -> Result<(), Refused> {
+        // SAFETY: as above.
+        said(unsafe { self.endpoint(&route).fence_group(group) }.map(|()| Work { index: 0 }))
     }
 
     #[inline(always)]

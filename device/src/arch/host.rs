@@ -203,6 +203,11 @@ pub fn take_armed() -> Option<(crate::wait::Control, u32, u32)> {
     ARMED.take()
 }
 
+/// Control words, rank and block of the kernel that this thread began last and has not left.
+pub fn armed() -> Option<(crate::wait::Control, u32, u32)> {
+    ARMED.get()
+}
+
 /// A panic on the host unwinds past every later operation, so whoever asks has not panicked.
 pub fn block_panicked() -> bool {
     false

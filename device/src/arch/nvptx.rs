@@ -418,8 +418,18 @@ pub fn arm_panic<G: crate::group::Group>(group: &G, control: &crate::wait::Contr
             shared_store_u64(8, u64::from(rank) | u64::from(block) << 32);
             shared_store_u64(16, control.abort);
             shared_store_u64(24, control.record);
+            shared_store_u64(32, control.deadline_ns);
         }
     }
+}
+
+/// Control words, rank and block of the running kernel; after the group sync that follows the block's start.
+#[inline(always)]
+pub fn armed() -> Option<(crate::wait::Control, u32, u32)> {
+    // SAFETY: written by `arm_panic`.
+    let (who, abort, record, deadline_ns) =
+        unsafe { (shared_load_u64(8), shared_load_u64(16), shared_load_u64(24), shared_load_u64(32)) };
+    Some((crate::wait::Control { abort, record, deadline_ns }, who as u32, (who >> 32) as u32))
 }
 
 /// Whether a thread of this block has panicked; meaningful after a group sync.

@@ -75,13 +75,24 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     }
 
     /// Waits until every block of the grid on every rank is here: called by all threads of all blocks, which a launch has made
-    /// resident together. One block of each rank then goes on to the other ranks; an id is of the grid or of groups, not of both at once.
+    /// resident together. What every block did before is visible to every block afterwards. An id is of the grid or of groups, not of both.
     #[inline(always)]
     #[track_caller]
     pub fn barrier_grid(&self, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER_GRID, self.rank(), id, Location::caller());
         self.id(call, id, self.device.layout.barriers)?;
         self.ready(&Block)?;
+        if L::RDMA {
+            // What this block posted has a queue of its own, and another block will arrive for it.
+            for peer in (0..self.device.layout.world).filter(|peer| *peer != self.device.rank) {
+                let entry = self.entry(peer);
+                if self.far(entry) {
+                    // SAFETY: a peer of the table.
+                    let outcome = unsafe { self.device.adapter.complete(&Block, self.route(entry)) };
+                    self.posted(&Block, Call { peer, ..call }, outcome)?;
+                }
+            }
+        }
         let count = (self.device.epochs + self.device.layout.grid_gate(call.id)) as *mut u64;
         let gate = count.wrapping_add(1);
         let (mut passed, mut last) = (0, false);

@@ -175,7 +175,9 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
             Ok(()) => Fault::NONE,
             Err(Refused::Stopped) => Fault { kind: ABORTED, ..Fault::NONE },
             Err(Refused::Expired) => Fault { kind: kind::EXPIRED, ..Fault::NONE },
-            Err(Refused::Adapter(code)) => Fault { kind: kind::ADAPTER, seen: code, ..Fault::NONE },
+            Err(Refused::Adapter { syndrome, entry }) => {
+                Fault { kind: kind::ADAPTER, expected: syndrome, seen: entry, ..Fault::NONE }
+            }
         };
         self.settle(group, call, fault)
     }

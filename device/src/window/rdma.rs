@@ -34,8 +34,13 @@ pub enum Refused {
     Expired,
     /// The kernel was aborted meanwhile, or another thread of the group knows why.
     Stopped,
-    /// The adapter ended an operation with an error: its own code for why.
-    Adapter(u64),
+    /// The adapter ended an entry with an error.
+    Adapter {
+        /// Its own code for why.
+        syndrome: u64,
+        /// Index of the entry in its queue.
+        entry: u64,
+    },
 }
 
 /// What a put moves.
@@ -108,6 +113,15 @@ pub unsafe trait Rdma: Copy + Send + Sync + 'static {
         signal: Add,
     ) -> Result<(), Refused>;
 
+    /// Waits until everything posted on the route is complete, at the peer too: what other routes post afterwards comes after it.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    ///
+    /// # Safety
+    /// None beyond that of the trait.
+    unsafe fn complete<G: Group>(&self, group: &G, route: Route) -> Result<(), Refused>;
+
     /// [`Rdma::put_signal`]; when both are complete, 1 is added to this rank's own word at `counter`.
     ///
     /// # Errors
@@ -142,6 +156,10 @@ unsafe impl Rdma for NoRdma {
     }
     #[inline(always)]
     unsafe fn put_signal<G: Group>(&self, _: &G, _: Route, _: Transfer, _: Add) -> Result<(), Refused> {
+        Err(Refused::Stopped)
+    }
+    #[inline(always)]
+    unsafe fn complete<G: Group>(&self, _: &G, _: Route) -> Result<(), Refused> {
         Err(Refused::Stopped)
     }
     #[inline(always)]

@@ -15,12 +15,39 @@ pub struct Transport {
     pub host: bool,
     /// Whether peers' memory can be stored to line by line.
     pub direct: bool,
+    /// Whether an attribute that names no transports means this one too.
+    pub implied: bool,
 }
 
 /// Every transport.
 pub const TRANSPORTS: &[Transport] = &[
-    Transport { name: "Shm", ops: "ShmOps", label: "shm", cuda: false, host: true, direct: true },
-    Transport { name: "Nvl", ops: "NvlOps", label: "nvl", cuda: true, host: false, direct: true },
+    Transport {
+        name: "Shm",
+        ops: "ShmOps",
+        label: "shm",
+        cuda: false,
+        host: true,
+        direct: true,
+        implied: true,
+    },
+    Transport {
+        name: "Nvl",
+        ops: "NvlOps",
+        label: "nvl",
+        cuda: true,
+        host: false,
+        direct: true,
+        implied: true,
+    },
+    Transport {
+        name: "Ibgda",
+        ops: "IbgdaOps",
+        label: "ibgda",
+        cuda: true,
+        host: true,
+        direct: false,
+        implied: false,
+    },
 ];
 
 /// A shipped schedule.

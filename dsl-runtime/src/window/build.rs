@@ -35,7 +35,8 @@ impl WindowMemory {
         let mut own_key = 0;
         if let Some(memory) = &self.adapter_inbox {
             let whole = memory.allocation();
-            let registration = peers.register(whole, whole.base, whole.bytes)?;
+            // SAFETY: the window holds the memory, which goes after its registrations.
+            let registration = unsafe { peers.register(whole, whole.base, whole.bytes)? };
             own_key = registration.keys().map_or(0, |k| k.local);
             adapters = peers.exchange_registration(&registration)?;
             registered.push(registration);
@@ -44,7 +45,8 @@ impl WindowMemory {
         if let Some((memory, _)) = &self.data {
             data = Some(peers.exchange_mapped(memory.sharable().ok_or_else(missing)?)?);
             let whole = memory.allocation();
-            let registration = peers.register(whole, whole.base, whole.bytes)?;
+            // SAFETY: the window holds the memory, which goes after its registrations.
+            let registration = unsafe { peers.register(whole, whole.base, whole.bytes)? };
             data_key = registration.keys().map_or(0, |k| k.local);
             remote = peers.exchange_registration(&registration)?;
             registered.push(registration);

@@ -92,7 +92,7 @@ impl<L: HostLinks> Handle for DeviceWindow<L> {
             binder.use_memory(data);
         }
         let sources = memory.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.memory.iter().for_each(|(memory, _)| binder.use_memory(memory));
+        sources.memory.iter().for_each(|(_, memory)| binder.use_memory(memory));
         drop(sources);
         memory.device()
     }

@@ -101,6 +101,9 @@ pub struct HostWindow {
 
 /// What launches hold.
 pub(crate) struct WindowMemory {
+    // What refers to memory goes before the memory.
+    exchanged: OnceLock<Exchanged>,
+    sources: Mutex<Sources>,
     peers: PeersRef,
     layout: WindowLayout,
     /// Where peers store signals and barriers; also hands the window from stream to stream.
@@ -110,14 +113,12 @@ pub(crate) struct WindowMemory {
     epochs: Arc<Memory>,
     /// Memory and bytes.
     data: Option<(Arc<Memory>, u64)>,
-    exchanged: OnceLock<Exchanged>,
-    sources: Mutex<Sources>,
 }
 
 /// Registered memory that is not the window's own data.
 #[derive(Default)]
 struct Sources {
-    memory: Vec<(Arc<Memory>, Registration)>,
+    memory: Vec<(Registration, Arc<Memory>)>,
     /// The newest last; captured launches may use the older ones.
     tables: Vec<(Table<LocalMemory>, u64)>,
 }
@@ -233,6 +234,7 @@ impl HostWindow {
     pub fn renew(&self) -> Result<()> {
         let WindowMemory { peers, inbox, adapter_inbox, epochs, .. } = &*self.memory;
         inbox.wait_idle()?;
+        peers.quiesce()?;
         peers.world().barrier()?;
         for memory in [Some(inbox), adapter_inbox.as_ref(), Some(epochs)].into_iter().flatten() {
             if let Some(memory) = memory.sharable() {
@@ -290,16 +292,22 @@ impl WindowMemory {
             let what = "a buffer to register is on another device than the transport".into();
             return Err(PeersError::Foreign { what }.into());
         }
-        let registration = self.peers.register(memory.allocation(), memory.address(), bytes)?;
+        // An empty buffer has no address; there is nothing to register.
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the memory is held beside its registration, and goes after it.
+        let registration = unsafe { self.peers.register(memory.allocation(), memory.address(), bytes)? };
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.memory.push((Arc::clone(memory), registration));
+        sources.memory.push((registration, Arc::clone(memory)));
         sources.table(&self.peers)
     }
 
     fn deregister(&self, memory: &Arc<Memory>) -> Result<()> {
         self.inbox.wait_idle()?;
+        self.peers.quiesce()?;
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(place) = sources.memory.iter().position(|(m, _)| Arc::ptr_eq(m, memory)) else {
+        let Some(place) = sources.memory.iter().position(|(_, m)| Arc::ptr_eq(m, memory)) else {
             return Err(PeersError::NotRegistered { address: memory.address() }.into());
         };
         drop(sources.memory.remove(place));
@@ -310,7 +318,7 @@ impl WindowMemory {
 impl Sources {
     /// Makes the table anew.
     fn table(&mut self, peers: &PeersRef) -> Result<()> {
-        let entries = self.memory.iter().filter_map(|(_, registration)| {
+        let entries = self.memory.iter().filter_map(|(registration, _)| {
             let (address, bytes, keys) = (registration.address(), registration.bytes(), registration.keys()?);
             Some(LocalMemory { address, bytes, key: keys.local, reserved: 0 })
         });
@@ -325,6 +333,7 @@ impl Drop for WindowMemory {
     fn drop(&mut self) {
         // First this rank's kernels end, then every rank's: nobody unmaps or deregisters before.
         let _ = self.inbox.wait_idle();
+        let _ = self.peers.quiesce();
         let _ = self.peers.world().teardown_barrier();
     }
 }

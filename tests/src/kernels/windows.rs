@@ -9,7 +9,7 @@ pub const STEP: usize = 10;
 /// operation, group, peer, id, how, value, to, from, count, counter. What a step reads goes to `seen`, one word a step.
 ///
 /// Operations are those of [`op`]. Groups: 0 the block, 1 its first warp, 2 its first thread, 3 each warp, 4 each thread.
-#[comm_kernel(transports(Shm, Nvl))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda))]
 pub fn script<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -148,7 +148,7 @@ pub mod op {
 
 /// Every block puts its share of `input` into the next rank's buffer, waits for the previous rank's, links it to what `output` has, and
 /// meets the other ranks before anything is put again. Specialised on mapped peers.
-#[comm_kernel(transports(Shm, Nvl))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda))]
 pub fn linked_ring<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow,
@@ -171,8 +171,34 @@ pub fn linked_ring<O: Ops>(
     window.barrier(&Block, block)
 }
 
+/// [`linked_ring`] for any mix of links.
+#[comm_kernel(transports(Shm, Nvl, Ibgda))]
+pub fn linked_ring_mixed<O: Ops>(
+    kernel: &Kernel<O>,
+    window: DeviceWindow<Mixed>,
+    input: &[u32],
+    output: Out<'_, u32>,
+) -> Flow {
+    let (window, share, block) = (kernel.window(&window), kernel.share(input.len()), kernel.block());
+    let (next, previous) = (kernel.next(1), kernel.previous(1));
+    let own = &input[share.start..share.start + share.len];
+    // SAFETY: as above; and the last put has read the input before its counter says so.
+    unsafe { window.put_signal_counter(&Block, next, share.start, own, block, 1, block)? };
+    window.wait_next_from(&Block, previous, block, 1)?;
+    // SAFETY: as above.
+    unsafe {
+        kernel.local_tile(share, |ctx| {
+            let came = window.get::<u32>(ctx.index());
+            output.at(ctx).update(|old| old.wrapping_mul(0x0100_0193).wrapping_add(came));
+        });
+    }
+    window.barrier(&Block, block)?;
+    window.wait_counter(&Block, next, block, Cmp::Ge, 1)?;
+    window.reset_counter(&Block, next, block)
+}
+
 /// Sends `input` around a ring by `send` and `recv`, one hop, block by block.
-#[comm_kernel(transports(Shm, Nvl))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda))]
 pub fn sent_ring<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -187,7 +213,7 @@ pub fn sent_ring<O: Ops>(
 
 /// Writes what kernels know of the peers: for each rank its kind, its two numbers and its peer index, then the inverse of each, then
 /// the counts.
-#[comm_kernel(transports(Shm, Nvl))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda))]
 pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, u64>) -> Flow {
     let world = kernel.world();
     let number = |n: Option<usize>| n.map_or(u64::MAX, |n| n as u64);
@@ -225,7 +251,7 @@ pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, 
 pub const FIRST_CALL: u32 = line!() + 13;
 
 /// Calls something that cannot be, as `what` says.
-#[comm_kernel(transports(Shm, Nvl))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda))]
 pub fn misdirected_window<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,

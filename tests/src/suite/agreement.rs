@@ -48,7 +48,7 @@ pub fn options_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     ];
     for (options, [field, bad, good]) in odd {
         let options = if rank.me() == 1 { options } else { usual() };
-        disagreement(X::meet(&rank.world, options), &[field, bad, good, "rank 1 has"]);
+        disagreement(X::meet(&rank.world, options, rank.scale), &[field, bad, good, "rank 1 has"]);
     }
     works(rank, &rank.small()?)
 }
@@ -64,7 +64,7 @@ pub fn options_that_cannot_be<X: Subject>(rank: &Rank<X>) -> Outcome {
         (Options::per_peer(1 << 20).deadline(Duration::ZERO), "deadline"),
     ];
     for (options, part) in cannot {
-        says(misuse(X::meet(&rank.world, options)), &[part]);
+        says(misuse(X::meet(&rank.world, options, rank.scale)), &[part]);
     }
     works(rank, &rank.small()?)
 }

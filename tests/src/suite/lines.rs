@@ -17,8 +17,12 @@ const CHANNELS: u32 = 4;
 /// Bytes that a line channel carries in one call.
 const ROOM: usize = 512 * 16;
 
-fn ground<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
-    rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))
+fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {
+    let ground = rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))?;
+    match ground.transport.link().layout().line_channels {
+        0 => Err(Stop::LeftOut(format!("{} has no lines", X::NAME))),
+        _ => Ok(ground),
+    }
 }
 
 fn lines() -> LaunchOptions {

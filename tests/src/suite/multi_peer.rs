@@ -22,7 +22,7 @@ use crate::kernels::windows::peers_seen;
 use crate::windows::windowed;
 use crate::{CustomOf, Outcome, Rank, Subject};
 use fusewire::device::window::LinkKind;
-use fusewire::peers::{Allocation, Sharable};
+use fusewire::peers::Sharable;
 use fusewire::{Error, HostWindow, MultiPeerTransport, PeersConfig, PeersError, WindowConfig};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -100,13 +100,14 @@ pub fn stages<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (size, config) = (rank.size(), WindowConfig::default());
     let peers = MultiPeerTransport::new(&ground.transport, &PeersConfig::default())?;
     let shared = Arc::new(Sharable::create(ground.transport.link().machine(), 64)?);
-    let all = Allocation { base: shared.address(), bytes: shared.bytes() as u64 };
+    let all = shared.allocation();
     let early = |error: PeersError| assert!(matches!(error, PeersError::NotExchanged { .. }), "{error}");
     early(peers_error(peers.device_handle()));
     early(peers_error(peers.exchange_mapped(&shared)));
     early(peers_error(HostWindow::without_data(&peers, config)));
     // Registering needs nobody else.
-    let registration = peers.register(all, all.base, 8)?;
+    // SAFETY: the memory lives until the end.
+    let registration = unsafe { peers.register(all, all.base, 8)? };
     early(peers_error(peers.exchange_registration(&registration)));
     peers.exchange()?;
     assert!(matches!(peers_error(peers.exchange()), PeersError::AlreadyExchanged { .. }));
@@ -129,7 +130,8 @@ pub fn stages<X: Subject>(rank: &Rank<X>) -> Outcome {
     late(peers_error(peers.device_handle()));
     late(peers_error(peers.exchange_mapped(&shared)));
     late(peers_error(peers.exchange_registration(&registration)));
-    late(peers_error(peers.register(all, all.base, 8)));
+    // SAFETY: as above.
+    late(peers_error(unsafe { peers.register(all, all.base, 8) }));
     late(peers_error(HostWindow::without_data(&peers, config)));
     Ok(())
 }
@@ -203,8 +205,9 @@ pub fn registration<X: Subject>(rank: &Rank<X>) -> Outcome {
     assert!(matches!(peers_error(on.window.deregister(&buffer)), PeersError::NotRegistered { .. }));
     assert_eq!(on.peers.registered(), before);
     let shared = Sharable::create(on.ground.transport.link().machine(), 64)?;
-    let all = Allocation { base: shared.address(), bytes: 64 };
-    let own = on.peers.register(all, all.base + 8, 16)?;
+    let all = shared.allocation();
+    // SAFETY: the memory lives until the end.
+    let own = unsafe { on.peers.register(all, all.base + 8, 16)? };
     assert_eq!((own.keys().is_some(), own.bytes()), (on.peers.has_rdma(), 16));
     let exchanged = on.peers.exchange_registration(&own)?;
     assert_eq!(exchanged.len(), rank.size());
@@ -234,7 +237,7 @@ pub fn foreign_memory<X: Subject>(rank: &Rank<X>) -> Outcome {
     says(error, &["5000 signals", "at most 4096"]);
     // A window of other peers than the kernel's.
     let single = fusewire::World::single()?;
-    let alone = X::meet(&single, fusewire::Options::per_peer(1024).channels(1))?;
+    let alone = X::meet(&single, fusewire::Options::per_peer(1024).channels(1), rank.scale)?;
     if rank.size() > 1 && X::NAME == "Shm" {
         let few = MultiPeerTransport::new(&alone, &PeersConfig::default())?;
         few.exchange()?;

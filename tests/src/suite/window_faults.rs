@@ -6,7 +6,8 @@ use super::support::{operation, works};
 use crate::check::{same, says};
 use crate::kernels::windows::{FIRST_CALL, misdirected_window, op};
 use crate::windows::{Player, Windowed, step, windowed};
-use crate::{CustomOf, Outcome, Rank, Subject};
+use crate::{CustomOf, Outcome, Rank, Stop, Subject};
+use fusewire::device::window::LinkKind;
 use fusewire::{Error, Fault, LaunchOptions, Operation, Refusal, WindowConfig};
 use std::time::{Duration, Instant};
 
@@ -167,4 +168,27 @@ pub fn poisoned_until_renewed<X: Subject>(rank: &Rank<X>) -> Outcome {
     assert!(start.elapsed() < KNOWN);
     rank.world.barrier()?;
     unharmed(rank, &on)
+}
+
+/// What only an adapter refuses: a signal that is set, a source that is not registered.
+pub fn over_an_adapter<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let on = small(rank)?;
+    let far = on.window.topology().kind((rank.me() + 1) % rank.size()) == Some(LinkKind::Rdma);
+    let far = rank.world.all_gather_as(&far)?;
+    let Some(caller) = far.iter().position(|far| *far) else {
+        return Err(Stop::LeftOut("no rank's next rank is reached by an adapter here".into()));
+    };
+    for (call, name) in [(27, "signal_peer"), (28, "put")] {
+        let fault = misdirect(rank, &on, call, Some(caller))?;
+        let Operation::Refused { what, why, .. } = operation(&fault) else { panic!("refused: {fault}") };
+        let expected = match why {
+            Refusal::Link => call == 27,
+            Refusal::Unregistered { bytes: 32, .. } => call == 28,
+            _ => false,
+        };
+        assert!(expected && (*what, fault.rank) == (name, caller), "{fault}");
+        at_line(&fault, call);
+        unharmed(rank, &on)?;
+    }
+    Ok(())
 }

@@ -20,10 +20,10 @@
 //! | put, wait and barrier in replayed graphs | [`replays_with_changing_payload`] |
 
 use crate::check::same;
-use crate::kernels::windows::{linked_ring, op, sent_ring};
+use crate::kernels::windows::{linked_ring, linked_ring_mixed, op, sent_ring};
 use crate::windows::{Player, Step, Windowed, how, step, windowed};
 use crate::{CustomOf, Outcome, Rank, Subject, reference};
-use fusewire::{HostWindow, WindowConfig};
+use fusewire::{Buffer, HostWindow, WindowConfig};
 
 fn next<X: Subject>(rank: &Rank<X>) -> (usize, usize) {
     let (me, size) = (rank.me(), rank.size());
@@ -438,10 +438,23 @@ pub fn replays_with_changing_payload<X: Subject>(rank: &Rank<X>) -> Outcome {
     let source = |k: usize| ground.device.buffer_from(&rank.data(k).all::<u32>(rank.me(), n));
     let sources = (0..SOURCES).map(source).collect::<fusewire::Result<Vec<_>>>()?;
     let (mut input, mut output) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
-    let graph = stream.capture(|| {
-        let args = linked_ring::Launch { window: &window, input: input.view(), output: output.view_mut() };
-        kernel.launch(stream, 4, args)
-    })?;
+    window.register(&input)?;
+    let mixed = CustomOf::<linked_ring_mixed::Hooks>::custom(&ground.transport)?;
+    // Specialised where every peer's memory can be stored to.
+    let all_mapped = peers.topology().mapped_peers().len() + 1 == rank.size();
+    let launch = |input: &Buffer<u32>, output: &mut Buffer<u32>| match all_mapped {
+        true => {
+            let args =
+                linked_ring::Launch { window: &window, input: input.view(), output: output.view_mut() };
+            kernel.launch(stream, 4, args)
+        }
+        false => {
+            let args =
+                linked_ring_mixed::Launch { window: &window, input: input.view(), output: output.view_mut() };
+            mixed.launch(stream, 4, args)
+        }
+    };
+    let graph = stream.capture(|| launch(&input, &mut output))?;
     let replays = rank.scale.pick(if rank.size() > 3 { 60 } else { 200 }, 10_000);
     let (mut rng, mut taken) = (rank.rng(), Vec::with_capacity(replays));
     for replay in 0..replays {
@@ -449,19 +462,16 @@ pub fn replays_with_changing_payload<X: Subject>(rank: &Rank<X>) -> Outcome {
         taken.push(k);
         input.copy_from(stream, &sources[k])?;
         // Eager calls between replays go on where those left off.
-        if replay % 50 == 49 {
-            let args =
-                linked_ring::Launch { window: &window, input: input.view(), output: output.view_mut() };
-            kernel.launch(stream, 4, args)?;
-        } else {
-            graph.launch(stream)?;
+        match replay % 50 {
+            49 => launch(&input, &mut output)?,
+            _ => graph.launch(stream)?,
         }
     }
     same(format_args!("after {replays} replays"), &output.read(stream)?, |i| {
         taken.iter().fold(0, |old, k| reference::link(old, rank.data(*k).any(previous, i)))
     });
     // A graph keeps the window that it uses.
-    drop((window, peers, kernel));
+    drop((window, peers));
     graph.launch(stream)?;
     stream.synchronize()?;
     Ok(())

@@ -27,6 +27,9 @@ pub enum Error {
     /// Ranks disagree, are missing or are lost.
     #[error(transparent)]
     World(#[from] fusewire_world::Error),
+    /// The adapter refused something, or there is none.
+    #[error(transparent)]
+    Nic(#[from] fusewire_nic::Error),
     /// The CUDA driver refused something.
     #[error(transparent)]
     Cuda(#[from] fusewire_driver::Error),

@@ -82,6 +82,19 @@ pub enum Operation {
         /// The peer's.
         seen: u64,
     },
+    /// An adapter ended a work queue entry with an error.
+    Adapter {
+        /// The operation that found out.
+        what: &'static str,
+        /// Block in its grid.
+        block: usize,
+        /// Peer of the queue pair.
+        peer: usize,
+        /// Syndrome of the completion.
+        syndrome: u8,
+        /// Index of the entry.
+        entry: u64,
+    },
     /// A raw operation named a rank, signal or range that does not exist.
     OutOfRange {
         /// The operation.
@@ -137,11 +150,6 @@ pub enum Refusal {
         /// Its bytes.
         bytes: u64,
     },
-    /// The adapter ended an operation with an error.
-    Adapter {
-        /// Its own code.
-        code: u64,
-    },
 }
 
 impl fmt::Display for Refusal {
@@ -163,7 +171,6 @@ impl fmt::Display for Refusal {
                 "its source, {bytes} bytes at {address:#x}, is not registered: put from the window's own buffer, or register it with \
                  the window"
             ),
-            Refusal::Adapter { code } => write!(f, "the adapter ended an operation with error {code:#x}"),
         }
     }
 }
@@ -183,13 +190,19 @@ impl Fault {
             kind::SELF => refused(Refusal::OwnRank),
             kind::LINK => refused(Refusal::Link),
             kind::UNREGISTERED => refused(Refusal::Unregistered { address: given, bytes: limit }),
-            kind::ADAPTER => refused(Refusal::Adapter { code: given }),
             kind::MISMATCH => Operation::Mismatch {
                 peer,
                 channel,
                 bytes: r.operation == operation::HEADER,
                 expected: r.expected,
                 seen: r.seen,
+            },
+            kind::ADAPTER => Operation::Adapter {
+                what: name(r.operation),
+                block,
+                peer,
+                syndrome: r.expected as u8,
+                entry: r.seen,
             },
             kind::RANGE => Operation::OutOfRange {
                 what: name(r.operation),
@@ -242,6 +255,22 @@ fn awaited(op: u32) -> &'static str {
     }
 }
 
+/// A completion's syndrome in words (`mlx5dv.h`, `MLX5_CQE_SYNDROME_*`).
+fn syndrome_text(syndrome: u8) -> &'static str {
+    match syndrome {
+        0x01 => "a wrong local length",
+        0x02 => "a malformed entry",
+        0x04 => "local memory that is not registered",
+        0x05 => "the queue pair in error",
+        0x12 => "a request that the peer refuses",
+        0x13 => "peer's memory that is not registered, or no longer",
+        0x14 => "a failure at the peer",
+        0x15 => "no answer from the peer: is its link up, is its process alive?",
+        0x16 => "a peer that is not ready",
+        _ => "an error of the adapter's",
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { transport, reader, rank, .. } = self;
@@ -267,6 +296,12 @@ impl fmt::Display for Fault {
                 f,
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}): \
                  all ranks must launch the same kernels in the same order"
+            )?,
+            Some(Operation::Adapter { what, block, peer, syndrome, entry }) => write!(
+                f,
+                "the adapter of rank {rank} ended entry {entry} towards rank {peer} with {} (syndrome {syndrome:#04x}); `{what}` in block \
+                 {block} found out",
+                syndrome_text(*syndrome)
             )?,
             Some(Operation::OutOfRange { what, block, peer, given, limit }) => write!(
                 f,

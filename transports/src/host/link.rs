@@ -48,6 +48,15 @@ pub trait Region: Send + Sync {
     /// # Errors
     /// If it cannot be written.
     fn raise_abort(&self, code: u64) -> Result<()>;
+    /// Waits until nothing that this rank's kernels started is under way to a peer any more.
+    ///
+    /// # Errors
+    /// If something still is.
+    fn quiesce(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Waits a moment for what kernels told the peers when they ended, where that takes its own way.
+    fn pass_on(&self) {}
     /// Zeroes control words, lines and state of this rank's region, and the kernels' record if it is not on the board.
     ///
     /// # Errors
@@ -203,6 +212,7 @@ impl Link {
     pub fn check(&self) -> Result<()> {
         let Some((rank, why)) = read_abort_code(self.region.abort_word()?) else { return Ok(()) };
         let (rank, me) = (rank as usize, self.world.rank());
+        self.region.pass_on();
         if let Some(record) = self.region.record() {
             self.board.post(&record);
         }
@@ -223,6 +233,7 @@ impl Link {
     /// # Errors
     /// If a rank is lost or does not come.
     pub fn renew(&self) -> Result<()> {
+        self.region.quiesce()?;
         self.world.barrier()?;
         self.region.clear()?;
         self.board.clear();

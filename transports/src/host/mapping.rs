@@ -60,6 +60,11 @@ impl Mapping {
         self.start.as_ptr() as u64
     }
 
+    /// The first byte.
+    pub fn host(&self) -> NonNull<u8> {
+        self.start
+    }
+
     /// Bytes.
     pub fn bytes(&self) -> usize {
         self.bytes

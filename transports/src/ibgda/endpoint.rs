@@ -207,6 +207,14 @@ impl Endpoint {
         Ok(Work { index: unsafe { self.main().post::<1>(&self.control, true, make)? } })
     }
 
+    /// Puts `code` into the 8 bytes at `word` if they are 0.
+    #[inline(always)]
+    pub(super) unsafe fn raise(&self, word: RemoteBuffer, code: u64) -> Posted {
+        let make = |_, head: Head| head.compare_swap(word, code, 0, self.sink);
+        // SAFETY: the caller's contract.
+        Ok(Work { index: unsafe { self.main().post::<1>(&self.control, true, make)? } })
+    }
+
     /// As [`Endpoint::put`]; then adds `value` to `signal`, never seen before the data.
     ///
     /// # Errors

@@ -25,11 +25,18 @@
 
 mod buffer;
 mod endpoint;
+mod ops;
 mod queue;
 mod wait;
 pub mod wqe;
 
 pub use buffer::{Key, LocalBuffer, RemoteBuffer};
 pub use endpoint::{Endpoint, IbgdaPeer, Pair, Work};
+pub use ops::{IbgdaOps, PeerRegion, heap_copy_offset, outgoing_offset, region_bytes};
 pub use queue::{Queue, QueueState, state_bytes};
 pub use wait::{Broken, Compare, read_signal, wait_signal};
+
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+mod host;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub use host::{Ibgda, IbgdaOptions, Memory};

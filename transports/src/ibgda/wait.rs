@@ -79,8 +79,10 @@ impl Patience {
             return Ok(());
         }
         self.look = now;
-        // SAFETY: a live word, by the contract of whoever made the control words.
-        if unsafe { atomic::load::<System, Relaxed, u64>(control.abort as *const u64) } != 0 {
+        // SAFETY: a live word if there is one, by the contract of whoever made the control words.
+        if control.abort != 0
+            && unsafe { atomic::load::<System, Relaxed, u64>(control.abort as *const u64) } != 0
+        {
             return Err(Broken::Aborted);
         }
         if now.wrapping_sub(self.start) >= control.deadline_ns {

@@ -1,5 +1,6 @@
 //! Memory that peers map, and tables that kernels read.
 
+use super::Allocation;
 use crate::host::{Error, Machine, Mapping, Result};
 use bytemuck::Pod;
 use fusewire_driver::memory::{DeviceMemory, DeviceRegion, SharedMemory};
@@ -61,6 +62,15 @@ impl Sharable {
             Sharable::Host(mapping) => mapping.bytes(),
             Sharable::Cuda(memory) => memory.bytes(),
         }
+    }
+
+    /// The whole of it, to be registered.
+    pub fn allocation(&self) -> Allocation<'_> {
+        let file = match self {
+            Sharable::Host(mapping) => Some(mapping.fd()),
+            Sharable::Cuda(_) => None,
+        };
+        Allocation { base: self.address(), bytes: self.bytes() as u64, file }
     }
 
     /// Zeroes it. No kernel may be using it.

@@ -7,11 +7,13 @@
 //! Source for what there is: torchcomms' `MultiPeerTransport`.
 
 mod error;
+mod ibgda;
 mod memory;
 mod registry;
 mod topology;
 
 pub use error::PeersError;
+pub use ibgda::IbgdaAdapter;
 pub use memory::{Sharable, Table};
 pub use registry::{Allocation, MemoryKeys, Registrar, Registration};
 pub use topology::{PeersConfig, Topology};
@@ -36,6 +38,16 @@ pub trait Adapter: Registrar {
     fn connect(&self, world: &World, peers: &[usize]) -> Result<()>;
     /// Address, for kernels, of a table of the peers' endpoints in the order of [`Adapter::connect`].
     fn endpoints(&self) -> u64;
+    /// Makes a region reachable by the peers' adapters, and theirs by this one. Collective.
+    ///
+    /// # Errors
+    /// If one cannot be reached.
+    fn share(&self, keys: MemoryKeys) -> Result<()>;
+    /// Waits until nothing that this rank's kernels posted is under way any more.
+    ///
+    /// # Errors
+    /// If something still is.
+    fn quiesce(&self) -> Result<()>;
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -213,8 +225,17 @@ impl MultiPeerTransport {
     ///
     /// # Errors
     /// [`PeersError::Foreign`] if they do not lie there; [`PeersError::Closed`]; an adapter that refuses.
-    pub fn register(&self, allocation: Allocation, start: u64, bytes: u64) -> Result<Registration> {
-        self.inner.register(allocation, start, bytes)
+    ///
+    /// # Safety
+    /// The allocation stays valid until the registration is dropped, on this rank and on peers that put there.
+    pub unsafe fn register(
+        &self,
+        allocation: Allocation<'_>,
+        start: u64,
+        bytes: u64,
+    ) -> Result<Registration> {
+        // SAFETY: the caller's contract.
+        unsafe { self.inner.register(allocation, start, bytes) }
     }
 
     /// Allocations that are registered with the adapter now.
@@ -290,12 +311,29 @@ impl PeersRef {
         self.0.ready(what)
     }
 
+    /// Waits until nothing that this rank's kernels posted to an adapter is under way any more.
+    ///
+    /// # Errors
+    /// If something still is.
+    pub fn quiesce(&self) -> Result<()> {
+        self.0.adapter.as_ref().map_or(Ok(()), |(adapter, _)| adapter.quiesce())
+    }
+
     /// See [`MultiPeerTransport::register`].
     ///
     /// # Errors
     /// As there.
-    pub fn register(&self, allocation: Allocation, start: u64, bytes: u64) -> Result<Registration> {
-        self.0.register(allocation, start, bytes)
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn register(
+        &self,
+        allocation: Allocation<'_>,
+        start: u64,
+        bytes: u64,
+    ) -> Result<Registration> {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.register(allocation, start, bytes) }
     }
 
     /// See [`MultiPeerTransport::exchange_registration`].
@@ -324,18 +362,24 @@ impl Inner {
         }
     }
 
-    fn register(&self, allocation: Allocation, start: u64, bytes: u64) -> Result<Registration> {
+    /// # Safety
+    /// As for [`MultiPeerTransport::register`].
+    unsafe fn register(&self, allocation: Allocation<'_>, start: u64, bytes: u64) -> Result<Registration> {
         if *self.stage.lock().unwrap_or_else(PoisonError::into_inner) == Stage::Closed {
             return Err(PeersError::Closed { what: "`register`" }.into());
         }
         match &self.adapter {
-            Some((_, cache)) => cache.register(allocation, start, bytes),
+            // SAFETY: the caller's contract.
+            Some((_, cache)) => unsafe { cache.register(allocation, start, bytes) },
             None => Ok(Registration::unneeded(start, bytes)),
         }
     }
 
     fn exchange_registration(&self, own: &Registration) -> Result<Vec<Option<RemoteRegion>>> {
         self.ready("`exchange_registration`")?;
+        if let (Some((adapter, _)), Some(keys)) = (&self.adapter, own.keys()) {
+            adapter.share(keys)?;
+        }
         let own = own.keys().map(|keys| (own.address(), own.bytes(), keys.remote));
         let all: Vec<Option<(u64, u64, u32)>> = self.world.all_gather_as(&own)?;
         let region = |(address, bytes, key)| RemoteRegion { address, bytes, key };

@@ -4,6 +4,7 @@ use super::PeersError;
 use crate::host::Result;
 use std::collections::HashMap;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What an adapter gives out for registered memory.
@@ -11,19 +12,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct MemoryKeys {
     /// For this rank's own operations.
     pub local: u32,
-    /// For the peers'.
+    /// For the peers'; no two regions have the same.
     pub remote: u32,
-    /// The adapter's own number of the region.
-    pub region: u64,
 }
 
 /// A whole allocation: what adapters register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Allocation {
+#[derive(Clone, Copy, Debug)]
+pub struct Allocation<'a> {
     /// Address of its first byte.
     pub base: u64,
     /// Bytes.
     pub bytes: u64,
+    /// The file that it is a mapping of, if it is one: what another process's emulated adapter maps.
+    pub file: Option<BorrowedFd<'a>>,
 }
 
 /// The part of an adapter that registers memory. A call takes long (it pins pages): the cache makes few.
@@ -32,7 +33,10 @@ pub trait Registrar: Send + Sync {
     ///
     /// # Errors
     /// If the adapter refuses.
-    fn register(&self, allocation: Allocation) -> Result<MemoryKeys>;
+    ///
+    /// # Safety
+    /// The memory stays valid until [`Registrar::deregister`] has returned.
+    unsafe fn register(&self, allocation: Allocation<'_>) -> Result<MemoryKeys>;
     /// Takes a registration back.
     fn deregister(&self, keys: MemoryKeys);
 }
@@ -55,13 +59,16 @@ impl Cache {
     }
 
     /// Counts a use of the allocation; the adapter is asked only for the first.
-    pub fn register(
+    ///
+    /// # Safety
+    /// The allocation stays valid until the registration is dropped.
+    pub unsafe fn register(
         self: &Arc<Self>,
-        allocation: Allocation,
+        allocation: Allocation<'_>,
         start: u64,
         bytes: u64,
     ) -> Result<Registration> {
-        let Allocation { base, bytes: size } = allocation;
+        let Allocation { base, bytes: size, .. } = allocation;
         let end = start.checked_add(bytes);
         if start < base || end.is_none_or(|end| end - base > size) {
             let what = format!(
@@ -83,7 +90,8 @@ impl Cache {
                 return Err(PeersError::Foreign { what }.into());
             }
             None => {
-                let keys = self.registrar.register(allocation)?;
+                // SAFETY: the caller's contract; the last registration of it takes it back.
+                let keys = unsafe { self.registrar.register(allocation)? };
                 entries.insert(base, Entry { bytes: size, keys, users: 1 });
                 keys
             }
@@ -155,7 +163,7 @@ impl fmt::Debug for Registration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Allocation, Cache, MemoryKeys, Registrar};
+    use super::{Allocation, Cache, MemoryKeys, Registrar, Registration};
     use crate::host::{Error, Result};
     use std::sync::{Arc, Mutex};
 
@@ -164,34 +172,44 @@ mod tests {
     struct Noted(Mutex<Vec<String>>);
 
     impl Registrar for Noted {
-        fn register(&self, allocation: Allocation) -> Result<MemoryKeys> {
+        unsafe fn register(&self, allocation: Allocation<'_>) -> Result<MemoryKeys> {
             self.0.lock().unwrap().push(format!("register {:#x}+{}", allocation.base, allocation.bytes));
             if allocation.bytes == 13 {
                 return Err(Error::Misuse { what: "thirteen".into() });
             }
-            Ok(MemoryKeys { local: allocation.base as u32, remote: 7, region: allocation.base })
+            Ok(MemoryKeys { local: 7, remote: allocation.base as u32 })
         }
         fn deregister(&self, keys: MemoryKeys) {
-            self.0.lock().unwrap().push(format!("deregister {:#x}", keys.region));
+            self.0.lock().unwrap().push(format!("deregister {:#x}", keys.remote));
         }
+    }
+
+    fn whole(base: u64, bytes: u64) -> Allocation<'static> {
+        Allocation { base, bytes, file: None }
+    }
+
+    /// Of memory that is not there: `Noted` only notes.
+    fn register(cache: &Arc<Cache>, of: Allocation<'_>, start: u64, bytes: u64) -> Result<Registration> {
+        // SAFETY: nobody looks at the memory.
+        unsafe { cache.register(of, start, bytes) }
     }
 
     #[test]
     fn an_allocation_is_registered_once_from_its_base() {
         let noted = Arc::new(Noted::default());
         let cache = Cache::new(noted.clone());
-        let whole = Allocation { base: 0x1000, bytes: 4096 };
-        let other = Allocation { base: 0x9000, bytes: 64 };
-        let a = cache.register(whole, 0x1000, 4096).unwrap();
-        let b = cache.register(whole, 0x1800, 16).unwrap();
-        let c = cache.register(other, 0x9000, 64).unwrap();
+        let page = whole(0x1000, 4096);
+        let other = whole(0x9000, 64);
+        let a = register(&cache, page, 0x1000, 4096).unwrap();
+        let b = register(&cache, page, 0x1800, 16).unwrap();
+        let c = register(&cache, other, 0x9000, 64).unwrap();
         assert_eq!((a.keys(), cache.len()), (b.keys(), 2));
         assert_eq!((b.address(), b.bytes()), (0x1800, 16));
         drop(a);
         assert_eq!(cache.len(), 2);
         drop((c, b));
         assert_eq!(cache.len(), 0);
-        let again = cache.register(whole, 0x1001, 1).unwrap();
+        let again = register(&cache, page, 0x1001, 1).unwrap();
         drop(again);
         let want = [
             "register 0x1000+4096",
@@ -208,15 +226,15 @@ mod tests {
     fn what_does_not_fit_is_refused_and_leaves_nothing() {
         let noted = Arc::new(Noted::default());
         let cache = Cache::new(noted.clone());
-        let whole = Allocation { base: 0x1000, bytes: 4096 };
+        let page = whole(0x1000, 4096);
         for (start, bytes) in [(0xfff, 2), (0x1001, 4096), (0x2000, 1), (0x1000, u64::MAX), (u64::MAX, 2)] {
-            let error = cache.register(whole, start, bytes).unwrap_err().to_string();
+            let error = register(&cache, page, start, bytes).unwrap_err().to_string();
             assert!(error.contains("do not lie within"), "{error}");
         }
         assert!(noted.0.lock().unwrap().is_empty());
-        assert!(cache.register(Allocation { base: 1, bytes: 13 }, 1, 13).is_err());
-        let held = cache.register(whole, 0x1000, 1).unwrap();
-        let grown = cache.register(Allocation { base: 0x1000, bytes: 8192 }, 0x1000, 1).unwrap_err();
+        assert!(register(&cache, whole(1, 13), 1, 13).is_err());
+        let held = register(&cache, page, 0x1000, 1).unwrap();
+        let grown = register(&cache, whole(0x1000, 8192), 0x1000, 1).unwrap_err();
         assert!(grown.to_string().contains("registered with 4096 bytes"), "{grown}");
         drop(held);
         assert_eq!(cache.len(), 0);

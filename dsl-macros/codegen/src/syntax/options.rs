@@ -42,7 +42,7 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
     let given = |name: &str| options.given.iter().any(|(n, _)| n == name);
     let (transports, schedules) = (given("transports"), given("schedules"));
     if !transports {
-        options.transports = TRANSPORTS.iter().map(|t| (*t, span)).collect();
+        options.transports = TRANSPORTS.iter().filter(|t| t.implied).map(|t| (*t, span)).collect();
     }
     if !schedules {
         options.schedules = SCHEDULES.to_vec();

@@ -9,12 +9,14 @@
 mod align;
 mod device;
 mod pinned;
+mod registered;
 mod shared;
 mod vmm;
 
 pub use align::round_up;
 pub use device::DeviceMemory;
 pub use pinned::PinnedMemory;
+pub use registered::RegisteredMemory;
 pub use shared::SharedMemory;
 pub use vmm::{Access, Granularity, Mapping, PhysicalMemory, Reservation};
 

@@ -8,7 +8,7 @@ mod launched;
 mod report;
 
 use clap::{Parser, ValueEnum};
-use fusewire::{Nvl, Shm};
+use fusewire::{Ibgda, Nvl, Shm};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
@@ -34,6 +34,14 @@ enum Mode {
     Both,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Over {
+    /// NVLink, or shared memory on CPU threads.
+    Memory,
+    /// GPU-initiated InfiniBand, over emulated adapters.
+    Ibgda,
+}
+
 /// Runs the conformance suite of fusewire's transports.
 #[derive(Debug, Parser)]
 #[command(name = "gpu-suite")]
@@ -47,6 +55,9 @@ struct Arguments {
     /// Where kernels run.
     #[arg(long, value_enum, default_value_t = On::Cuda)]
     device: On,
+    /// Over what.
+    #[arg(long, value_enum, default_value_t = Over::Memory)]
+    over: Over,
     /// Only cases whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
@@ -76,8 +87,8 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.device {
-        On::Host => on::<Shm>(&arguments, Scale::Host),
-        On::Cuda if arguments.list => on::<Nvl>(&arguments, Scale::Gpu),
+        On::Host => over(&arguments, Scale::Host),
+        On::Cuda if arguments.list => over(&arguments, Scale::Gpu),
         On::Cuda => match gpus() {
             Err(error) => {
                 eprintln!("gpu-suite: {error}");
@@ -99,8 +110,16 @@ fn main() -> ExitCode {
                 eprintln!("gpu-suite: --share-gpus is for --mode threads");
                 ExitCode::from(2)
             }
-            Ok(_) => on::<Nvl>(&arguments, Scale::Gpu),
+            Ok(_) => over(&arguments, Scale::Gpu),
         },
+    }
+}
+
+fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
+    match (arguments.over, scale) {
+        (Over::Memory, Scale::Host) => on::<Shm>(arguments, scale),
+        (Over::Memory, Scale::Gpu) => on::<Nvl>(arguments, scale),
+        (Over::Ibgda, _) => on::<Ibgda>(arguments, scale),
     }
 }
 
@@ -173,7 +192,11 @@ fn in_processes<X: Subject>(arguments: &Arguments, cases: &[Case<X>], seed: u64,
         On::Host => "host",
         On::Cuda => "cuda",
     };
-    let worker = [fleet::ENTRY, "--device", device].map(str::to_owned);
+    let over = match arguments.over {
+        Over::Memory => "memory",
+        Over::Ibgda => "ibgda",
+    };
+    let worker = [fleet::ENTRY, "--device", device, "--over", over].map(str::to_owned);
     let mut fleet = Fleet::new(program, &worker, arguments.ranks);
     for case in cases {
         let _ = report.case("processes", case.name, || match unfit(case, arguments.ranks) {
