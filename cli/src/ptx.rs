@@ -6,8 +6,8 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use find::Kernel;
 use fusewire_codegen::{
-    CompileOptions, ELEMENTS, Entry, Item, Model, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport,
-    compile, nearest,
+    CompileOptions, ELEMENTS, Entry, Item, Model, SCHEDULES, Schedule, TRANSPORTS, Transport, compile,
+    nearest,
 };
 use fusewire_toolchain::{Arch, Toolchain, ptxas::Ptxas};
 
@@ -38,8 +38,9 @@ pub struct Args {
     /// Packs in flight: 1, 2, 4 or 8. Default: as the attribute says.
     #[arg(long, value_parser = ["1", "2", "4", "8"])]
     pub unroll: Option<String>,
-    /// How bytes travel: `staged` through rings, or small chunks in `lines` that carry their flags.
-    #[arg(long, value_parser = ["staged", "lines"], default_value = "staged")]
+    /// How bytes travel: `staged` through rings, small chunks in `lines` that carry their flags, `direct` into symmetric outputs, or by
+    /// the engine that makes a `copy`.
+    #[arg(long, value_parser = ["staged", "lines", "direct", "copy"], default_value = "staged")]
     pub protocol: String,
     /// Name lines of the source in the PTX.
     #[arg(long)]
@@ -173,13 +174,15 @@ fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
         (Some(text), _) => text.parse().unwrap_or(own[0]),
         (None, _) => own[0],
     };
-    let protocol = match args.protocol.as_str() {
-        "lines" if transport.direct && schedule.is_some_and(|s| s.lines) => Protocol::Lines,
-        "lines" => {
-            let with: Vec<_> = SCHEDULES.iter().filter(|s| s.lines).map(|s| s.name).collect();
-            return refuse(format!("small chunks travel in lines in {} alone", with.join(", ")));
-        }
-        _ => Protocol::Staged,
+    let protocols = model.protocols(schedule.as_ref(), &transport);
+    let Some(&protocol) = protocols.iter().find(|p| p.name().eq_ignore_ascii_case(&args.protocol)) else {
+        let names: Vec<_> = protocols.iter().map(|p| p.name().to_lowercase()).collect();
+        return refuse(format!(
+            "`{}` is not compiled to travel by `{}` here: there is {}",
+            model.ident(),
+            args.protocol,
+            names.join(", ")
+        ));
     };
     Ok(Entry { schedule, transport, element, protocol, unroll, default_variant: unroll == own[0] })
 }

@@ -63,6 +63,7 @@ pub trait Packs<T: Element> {
     ///
     /// # Panics
     /// If the slice ends before `ctx.index() + ctx.valid`, or does not start at a multiple of 16 bytes, as a part of one may.
+    #[track_caller]
     fn pack(&self, ctx: &Ctx) -> Pack<T>;
 
     /// The `Pack::LANES` elements from `first` on.
@@ -74,8 +75,13 @@ pub trait Packs<T: Element> {
 
 impl<T: Element> Packs<T> for [T] {
     #[inline(always)]
+    #[track_caller]
     fn pack(&self, ctx: &Ctx) -> Pack<T> {
-        let own = &self[ctx.index()..ctx.index() + ctx.valid];
+        let first = ctx.index();
+        // One comparison with what does not change in a loop; and no numbers in the message, which would cost stack on the device.
+        assert!(ctx.valid <= self.len() && first <= self.len() - ctx.valid, "input ends before this element");
+        // SAFETY: in bounds by the assertion.
+        let own = unsafe { self.get_unchecked(first..first + ctx.valid) };
         if ctx.whole && Pack::<T>::LANES == ctx.valid {
             // The index is a multiple of a pack. A launch's slice is aligned; a part of one, that a hook made, may not be.
             assert!(
@@ -108,6 +114,18 @@ fn gather<T: Element>(own: &[T]) -> Pack<T> {
         pack = pack.with::<K>(own[K]);
     });
     pack
+}
+
+/// Stores the first `valid` elements of a pack, one by one.
+///
+/// # Safety
+/// `at` is valid for writing them, and nobody else accesses them.
+#[inline(always)]
+pub(crate) unsafe fn store_pack<T: Element>(at: *mut T, valid: usize, pack: Pack<T>) {
+    unroll!(Pack::<T>::LANES, |K| if K < valid {
+        // SAFETY: the caller's contract.
+        unsafe { at.add(K).write(pack.get(K)) };
+    });
 }
 
 /// An output of which each `consume` call owns one element, or one pack.
@@ -249,11 +267,8 @@ impl<T: Element> Place<'_, T> {
             // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`.
             unsafe { arch::store_16(self.at.cast(), value.words()) };
         } else {
-            let valid = self.ctx.valid;
-            unroll!(Pack::<T>::LANES, |K| if K < valid {
-                // SAFETY: `K < valid` elements are in bounds, and only this call reaches them.
-                unsafe { self.at.add(K).write(value.get(K)) };
-            });
+            // SAFETY: `ctx.valid` elements are in bounds, and only this call reaches them.
+            unsafe { store_pack(self.at, self.ctx.valid, value) };
         }
     }
 

@@ -9,7 +9,8 @@
 //!
 //! and travels in chunks. The sender waits until the ring has room for a chunk, stores it, and raises `Ready` to the chunk's end; the
 //! receiver waits for that, consumes, and raises `Free`. The header names the call, so that a receiver with another kernel or size
-//! ends at once with both values instead of waiting for bytes that never come.
+//! ends at once with both values instead of waiting for bytes that never come. It is bound to its position, so that what an older
+//! call left in the ring is never taken for it.
 
 use crate::arch;
 use crate::group::Group;
@@ -42,10 +43,33 @@ pub struct Call {
 }
 
 impl Call {
-    /// The first 16 bytes of the stream; the other 112 of the header are not used.
+    /// The kernel as it stands in headers of the stream position `at`.
     #[inline(always)]
-    const fn header(&self) -> [u32; 4] {
-        [self.kernel as u32, (self.kernel >> 32) as u32, self.payload as u32, (self.payload >> 32) as u32]
+    pub(crate) const fn kernel_at(&self, at: u64) -> u64 {
+        self.kernel.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// What differs in a header of position `at` that names `kernel` and `payload`.
+    #[inline(always)]
+    pub(crate) fn compare(&self, at: u64, kernel: u64, payload: u64) -> Fault {
+        let mismatch =
+            |operation, expected, seen| Fault { kind: kind::MISMATCH, operation, expected, seen, age_ns: 0 };
+        let own = self.kernel_at(at);
+        if kernel != own {
+            // The kernel that a peer at the same position names.
+            mismatch(operation::RECEIVE, self.kernel, kernel.wrapping_sub(own).wrapping_add(self.kernel))
+        } else if payload != self.payload {
+            mismatch(operation::HEADER, self.payload, payload)
+        } else {
+            Fault::NONE
+        }
+    }
+
+    /// The first 16 bytes of a stream that begins at `at`; the other 112 of the header are not used.
+    #[inline(always)]
+    const fn header(&self, at: u64) -> [u32; 4] {
+        let kernel = self.kernel_at(at);
+        [kernel as u32, (kernel >> 32) as u32, self.payload as u32, (self.payload >> 32) as u32]
     }
 }
 
@@ -97,7 +121,7 @@ impl<'k, O: Ops> Sending<'k, O> {
         )?;
         if from == 0 && group.leads() {
             // SAFETY: the header's place in the ring, reserved above, aligned since streams are multiples of 128.
-            unsafe { arch::store_16(self.at(0), self.call.header()) };
+            unsafe { arch::store_16(self.at(0), self.call.header(self.start)) };
         }
         Ok(())
     }
@@ -208,16 +232,7 @@ impl<'k, O: Ops> Receiving<'k, O> {
         let w = unsafe { arch::load_16_once(self.at(0)) };
         let kernel = u64::from(w[0]) | u64::from(w[1]) << 32;
         let payload = u64::from(w[2]) | u64::from(w[3]) << 32;
-        let Call { kernel: own_kernel, payload: own_payload } = self.call;
-        let mismatch =
-            |operation, expected, seen| Fault { kind: kind::MISMATCH, operation, expected, seen, age_ns: 0 };
-        if kernel != own_kernel {
-            mismatch(operation::RECEIVE, own_kernel, kernel)
-        } else if payload != own_payload {
-            mismatch(operation::HEADER, own_payload, payload)
-        } else {
-            Fault::NONE
-        }
+        self.call.compare(self.start, kernel, payload)
     }
 
     /// Where stream byte `offset` of this call has arrived.

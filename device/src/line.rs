@@ -7,28 +7,50 @@
 //! A flag is the channel's call number in the low 48 bits and a digest of kernel and size above. Numbers never return within the life
 //! of a transport (2^48 calls), so a stale line is never taken for a fresh one, however long it was not written.
 //!
-//! There are two buffers for each (writer, channel), used in turn. No credit is needed **in an all-to-all**: a rank that writes call
-//! `e + 2` has finished call `e + 1`, hence has received what the peer sent in `e + 1`, hence the peer had finished `e`, which last
-//! read this buffer.
+//! There are two buffers for each (writer, channel), used in turn, and two sets of channels:
+//!
+//! - All-to-alls need no credit: a rank that writes call `e + 2` has finished call `e + 1`, hence has received what the peer sent in
+//!   `e + 1`, hence the peer had finished `e`, which last read this buffer.
+//! - `sendrecv` may go one way, so its receivers write the number of the last call they are done with into the sender's memory (behind
+//!   the header of the buffer that goes the other way), and a sender waits for call `e` before it writes call `e + 2`.
 
 use crate::arch;
+use crate::atomic::{self, Acquire, Release, System};
 use crate::channel::Call;
-use crate::ctx::{Consume, Ctx, Produce};
+use crate::ctx::{Consume, Ctx};
 use crate::element::Element;
-use crate::group::Group;
 use crate::hooks::Hooks;
 use crate::ops::Direct;
-use crate::pack::Pack;
-use crate::wait::{About, Flow, LOOK_NS, Stopped, Watch, kind, operation};
+use crate::pack::{Pack, unroll};
+use crate::schedule::span::{self, Sink, Team, WARP};
+use crate::wait::{About, LOOK_NS, Watch, kind, operation};
 
 /// Most packs of one channel in one call.
-pub const PACKS: u64 = 512;
+pub const PACKS: u64 = 2048;
 /// Offset of a buffer's header line: the chunk's bytes, and the kernel in its flag. Read only to say what differs.
 const HEADER: u64 = PACKS * 32;
+/// Offset of the number of the last `sendrecv` call that the writer is done with; in the first buffer alone.
+const DONE: u64 = HEADER + 64;
 /// Bytes of one buffer: two lines for each pack, and the header.
 pub const BUFFER: u64 = HEADER + 128;
 /// Bytes of both buffers of a channel.
 pub const BUFFERS: u64 = 2 * BUFFER;
+
+/// Offset of a pack's first line; the second stands [`HALF`] behind it. 32 packs, a warp's, have their first lines side by side, then
+/// their second ones, so that one access of a warp covers 512 bytes without gaps.
+#[inline(always)]
+const fn pack_at(s: usize) -> usize {
+    16 * ((s & !31) * 2 + (s & 31))
+}
+
+/// Offset of the pack `k` warps behind `s`: at a constant distance where a warp has 32 threads.
+#[inline(always)]
+const fn ahead(s: usize, k: usize) -> usize {
+    if WARP == 32 { pack_at(s) + k * 1024 } else { pack_at(s + k * WARP) }
+}
+
+/// From a pack's first line to its second.
+const HALF: usize = 512;
 
 /// The flag of call number `number`: a digest of `kernel` and `payload` above it.
 #[inline(always)]
@@ -37,101 +59,236 @@ const fn flag(number: u64, kernel: u64, payload: u64) -> u64 {
     (number & 0xffff_ffff_ffff) | (mix >> 48) << 48
 }
 
-/// One block's part of an all-to-all: packs `first .. first + packs` of the chunk at `to` go out, as many for the chunk at `from` come
-/// in. Both contexts carry the channel.
-///
-/// # Safety
-/// This group alone works both ends of the channel; all its threads call.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)] // one block's whole work
-pub unsafe fn exchange<O: Direct, H: Hooks, G: Group>(
-    group: &G,
-    ops: &O,
-    watch: &Watch,
-    call: Call,
-    to: &Ctx,
-    from: &Ctx,
-    first: usize,
-    packs: usize,
-    args: &H::Args<'_>,
-) -> Flow {
-    let channel = to.channel as u32;
-    let (to_state, from_state) =
-        (ops.line_state(to.peer as u32, channel), ops.line_state(from.peer as u32, channel));
-    // SAFETY: live state, written last by the previous kernel on this channel.
-    let (sent, received) = unsafe {
-        (
-            (&raw const (*to_state).sent).read_volatile() + 1,
-            (&raw const (*from_state).received).read_volatile() + 1,
-        )
-    };
-    if watch.poisoned() {
-        return Err(Stopped);
-    }
-    let lanes = Pack::<H::Wire>::LANES;
-    let (lane, step) = (group.lane() as usize, group.lanes() as usize);
-    // SAFETY: the two buffers of the channel.
-    let out = unsafe { ops.lines_out(to.peer as u32, channel).add(((sent & 1) * BUFFER) as usize) };
-    let fresh = flag(sent, call.kernel, call.payload);
-    if group.leads() {
-        let size = [call.payload as u32, (call.payload >> 32) as u32];
-        // SAFETY: the buffer's header, free as the module says.
-        unsafe { arch::store_line(out.add(HEADER as usize), size, flag(sent, call.kernel, 0)) };
-    }
-    let mut s = lane;
-    while s < packs {
-        let words = H::produce(&Produce(at(to, lanes, first + s)), args).words();
-        // SAFETY: pack `s` of the buffer, free as the module says; each pack is one thread's.
-        unsafe {
-            arch::store_line(out.add(32 * s), [words[0], words[1]], fresh);
-            arch::store_line(out.add(32 * s + 16), [words[2], words[3]], fresh);
-        }
-        s += step;
-    }
-    // SAFETY: the two buffers of the channel.
-    let input = unsafe { ops.lines_in(from.peer as u32, channel).add(((received & 1) * BUFFER) as usize) };
-    let fresh = flag(received, call.kernel, call.payload);
-    let about = About { peer: from.peer as u32, channel, operation: operation::RECEIVE };
-    let mut whole = true;
-    let mut s = lane;
-    while s < packs {
-        // SAFETY: pack `s` of the buffer.
-        let Some(pack) = (unsafe { take::<O, H::Wire>(ops, watch, input.add(32 * s), fresh, about) }) else {
-            whole = false;
-            // SAFETY: the buffer's header.
-            unsafe { compare::<O>(ops, watch, input.add(HEADER as usize), received, call, about) };
-            break;
-        };
-        H::consume(&Consume(at(from, lanes, first + s)), args, pack);
-        s += step;
-    }
-    let stopped = group.any(!whole);
-    // First: the lanes that left may have done so because of a panic of this block, which the peers do not know of.
-    watch.check_panic(ops)?;
-    if stopped {
-        return Err(Stopped);
-    }
-    if group.leads() {
-        // SAFETY: live state, this block's own; all threads have read it before the sync above.
-        unsafe {
-            (&raw mut (*to_state).sent).write_volatile(sent);
-            (&raw mut (*from_state).received).write_volatile(received);
-        }
-    }
-    Ok(())
+/// A team's work with one peer in one call: packs `first .. first + packs` of the chunk at `place`, by the line channel `channel`.
+pub(crate) struct Line<'k, O> {
+    pub ops: &'k O,
+    pub watch: &'k Watch,
+    pub team: Team,
+    pub place: Ctx,
+    pub first: usize,
+    pub packs: usize,
+    pub channel: u32,
+    /// Number of the call.
+    pub number: u64,
+    pub call: Call,
 }
 
-#[inline(always)]
-fn at(place: &Ctx, lanes: usize, pack: usize) -> Ctx {
-    let pos = pack * lanes;
-    let valid = lanes.min(place.chunk_len - pos);
-    place.at(pos, valid, valid == lanes && place.chunk_start.is_multiple_of(lanes))
+impl<O: Direct> Line<'_, O> {
+    fn peer(&self) -> u32 {
+        self.place.peer as u32
+    }
+
+    /// Stores what `produce` gives.
+    ///
+    /// # Safety
+    /// The peer is done with the call before the last; this block alone sends on the channel.
+    #[inline(always)]
+    pub unsafe fn send<H: Hooks>(&self, args: &H::Args<'_>) {
+        let Call { kernel, payload } = self.call;
+        // SAFETY: the two buffers of the channel.
+        let out = unsafe {
+            self.ops.lines_out(self.peer(), self.channel).add(((self.number & 1) * BUFFER) as usize)
+        };
+        if self.team.lane == 0 {
+            let size = [payload as u32, (payload >> 32) as u32];
+            // SAFETY: the buffer's header, free by the caller's contract.
+            unsafe { arch::store_line(out.add(HEADER as usize), size, flag(self.number, kernel, 0)) };
+        }
+        let fresh = flag(self.number, kernel, payload);
+        let hooks = span::Module::<H>(args);
+        span::produce::<span::FourOrOne<H>, _>(
+            self.team,
+            &self.place,
+            self.first,
+            0,
+            self.packs,
+            &hooks,
+            |s, _, pack| {
+                let words = pack.words();
+                // SAFETY: pack `s` of the buffer, free by the caller's contract; each pack is one thread's.
+                unsafe {
+                    arch::store_line(out.add(pack_at(s)), [words[0], words[1]], fresh);
+                    arch::store_line(out.add(pack_at(s) + HALF), [words[2], words[3]], fresh);
+                }
+            },
+        );
+    }
+
+    /// Hands what arrives to `consume`; whether all of it came.
+    ///
+    /// # Safety
+    /// This block alone receives on the channel.
+    #[inline(always)]
+    pub unsafe fn receive<H: Hooks>(&self, args: &H::Args<'_>) -> bool {
+        let lanes = Pack::<H::Wire>::LANES;
+        let whole = span::whole_until(&self.place, lanes, self.first, 0, self.packs);
+        // SAFETY: the two buffers of the channel.
+        let input = unsafe {
+            self.ops.lines_in(self.peer(), self.channel).add(((self.number & 1) * BUFFER) as usize)
+        };
+        let hooks = span::Module::<H>(args);
+        let mut end = Some(0);
+        // SAFETY: the buffer above.
+        unsafe {
+            if <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
+                end = self.take_unrolled::<4, H::Wire>(whole, input, &hooks);
+            }
+        }
+        let Some(mut s) = end else { return false };
+        s += self.team.lane;
+        while s < self.packs {
+            // SAFETY: pack `s` of the buffer.
+            let Some([pack]) = (unsafe { self.poll::<1, H::Wire>(input, s) }) else { return false };
+            let ctx = span::any(&self.place, lanes, self.first + s, s < whole);
+            hooks.take(&Consume(ctx), pack);
+            s += self.team.lanes;
+        }
+        true
+    }
+
+    /// Takes whole packs, `U` at a time; the next pack after them, unless the wait ended.
+    ///
+    /// # Safety
+    /// `input` is the channel's buffer of this call.
+    #[inline(always)]
+    unsafe fn take_unrolled<const U: usize, W: Element>(
+        &self,
+        whole: usize,
+        input: *const u8,
+        sink: &impl Sink<W>,
+    ) -> Option<usize> {
+        self.team.bundles::<U>(0, whole, |s| {
+            // SAFETY: packs of the buffer.
+            let Some(packs) = (unsafe { self.poll::<U, W>(input, s) }) else { return false };
+            unroll!(U, |K| {
+                let ctx = span::whole(&self.place, Pack::<W>::LANES, self.first + s + K * WARP);
+                sink.take(&Consume(ctx), packs[K]);
+            });
+            true
+        })
+    }
+
+    /// Waits for `U` packs from `s` on, a warp's width apart.
+    ///
+    /// # Safety
+    /// They lie in the buffer `input`.
+    #[inline(always)]
+    unsafe fn poll<const U: usize, W: Element>(&self, input: *const u8, s: usize) -> Option<[Pack<W>; U]> {
+        let fresh = flag(self.number, self.call.kernel, self.call.payload);
+        let (mut start, mut look, mut turn) = (0, 0, 0u32);
+        loop {
+            let mut packs = [Pack::<W>::ZERO; U];
+            let (mut whole, mut odd) = (true, fresh);
+            unroll!(U, |K| {
+                // SAFETY: the caller's contract.
+                let ((a, f), (b, g)) = unsafe {
+                    let at = input.add(ahead(s, K));
+                    (arch::load_line(at), arch::load_line(at.add(HALF)))
+                };
+                whole &= f == fresh && g == fresh;
+                odd = if f == fresh { odd } else { f };
+                packs[K] = Pack::from_words([a[0], a[1], b[0], b[1]]);
+            });
+            if whole {
+                return Some(packs);
+            }
+            arch::relax(turn);
+            turn = turn.saturating_add(1);
+            if !turn.is_multiple_of(64) {
+                continue;
+            }
+            let now = arch::now_ns();
+            if start == 0 {
+                (start, look) = (now, now);
+            }
+            if now.wrapping_sub(look) >= LOOK_NS {
+                look = now;
+                // SAFETY: the buffer's header.
+                if unsafe { self.gives_up(input.add(HEADER as usize), odd, now.wrapping_sub(start)) } {
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Whether a wait that found the flag `odd` ends: aborted, expired, or another call's line. Says why, unless somebody has.
+    ///
+    /// # Safety
+    /// `header` is the header line of a live buffer.
+    #[inline(always)]
+    unsafe fn gives_up(&self, header: *const u8, odd: u64, age: u64) -> bool {
+        if self.watch.aborted() {
+            return true;
+        }
+        let fresh = flag(self.number, self.call.kernel, self.call.payload);
+        let about = About { peer: self.peer(), channel: self.channel, operation: operation::RECEIVE };
+        if (odd ^ fresh) << 16 == 0 && odd != fresh {
+            // SAFETY: the caller's contract.
+            unsafe { compare(self.ops, self.watch, header, self.number, self.call, about) };
+            return true;
+        }
+        let expired = age >= self.watch.deadline_ns();
+        if expired {
+            let (expected, seen) = (fresh & 0xffff_ffff_ffff, odd & 0xffff_ffff_ffff);
+            self.watch.give_up(self.ops, kind::EXPIRED, about, expected, seen, age);
+        }
+        expired
+    }
+
+    /// Waits until the peer is done with the call before the last one; whether it is.
+    ///
+    /// # Safety
+    /// The channel is one of `sendrecv`.
+    #[inline(always)]
+    pub unsafe fn credit(&self) -> bool {
+        let needed = self.number.wrapping_sub(2);
+        // SAFETY: the credit's word in the first buffer of the other direction.
+        let at = unsafe { self.ops.lines_in(self.peer(), self.channel).add(DONE as usize) }.cast::<u64>();
+        let (mut start, mut turn) = (0, 0u32);
+        loop {
+            // SAFETY: a live word that the peer writes by atomics alone.
+            let seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
+            if seen.wrapping_sub(needed) as i64 >= 0 {
+                return true;
+            }
+            arch::relax(turn);
+            turn = turn.saturating_add(1);
+            if !turn.is_multiple_of(64) {
+                continue;
+            }
+            let now = arch::now_ns();
+            start = if start == 0 { now } else { start };
+            if self.watch.aborted() {
+                return false;
+            }
+            let age = now.wrapping_sub(start);
+            if age >= self.watch.deadline_ns() {
+                let about = About { peer: self.peer(), channel: self.channel, operation: operation::SEND };
+                self.watch.give_up(self.ops, kind::EXPIRED, about, needed, seen, age);
+                return false;
+            }
+        }
+    }
+
+    /// Tells the peer that this call's lines have been read. Called by one thread, after the block's sync.
+    ///
+    /// # Safety
+    /// The channel is one of `sendrecv`.
+    #[inline(always)]
+    pub unsafe fn give_credit(&self) {
+        // SAFETY: the credit's word; this rank alone writes it.
+        unsafe {
+            let at = self.ops.lines_out(self.peer(), self.channel).add(DONE as usize).cast::<u64>();
+            atomic::store::<System, Release, u64>(at, self.number);
+        }
+    }
 }
 
 /// A lane that found another call's flag: says what differs, unless somebody else has said something before.
 ///
 /// # Safety
 /// `header` is the header line of a live buffer.
+#[cold]
 #[inline(always)]
 unsafe fn compare<O: Direct>(
     ops: &O,
@@ -145,58 +302,10 @@ unsafe fn compare<O: Direct>(
     let (size, seen) = unsafe { arch::load_line(header) };
     let expected = flag(number, call.kernel, 0);
     let payload = u64::from(size[0]) | u64::from(size[1]) << 32;
-    if (seen ^ expected) << 16 != 0 {
-        return; // the peer's call has not begun: the wait expired
-    }
     if seen != expected {
         watch.give_up(ops, kind::MISMATCH, about, expected >> 48, seen >> 48, 0);
-    } else if payload != call.payload {
+    } else {
         let about = About { operation: operation::HEADER, ..about };
         watch.give_up(ops, kind::MISMATCH, about, call.payload, payload, 0);
-    }
-}
-
-/// Waits for both lines of a pack.
-///
-/// # Safety
-/// `at` is 32 bytes of a live buffer, aligned.
-#[inline(always)]
-unsafe fn take<O: Direct, W: Element>(
-    ops: &O,
-    watch: &Watch,
-    at: *const u8,
-    fresh: u64,
-    about: About,
-) -> Option<Pack<W>> {
-    let (mut start, mut look, mut turn) = (0, 0, 0u32);
-    loop {
-        // SAFETY: the caller's contract.
-        let ((a, f), (b, g)) = unsafe { (arch::load_line(at), arch::load_line(at.add(16))) };
-        if f == fresh && g == fresh {
-            return Some(Pack::from_words([a[0], a[1], b[0], b[1]]));
-        }
-        arch::relax(turn);
-        turn = turn.saturating_add(1);
-        if !turn.is_multiple_of(64) {
-            continue;
-        }
-        let now = arch::now_ns();
-        if start == 0 {
-            (start, look) = (now, now);
-        }
-        if now.wrapping_sub(look) >= LOOK_NS {
-            look = now;
-            if watch.aborted() {
-                return None;
-            }
-            if (f ^ fresh) << 16 == 0 && f != fresh {
-                return None; // another kernel's, or another size's
-            }
-            let age = now.wrapping_sub(start);
-            if age >= watch.deadline_ns() {
-                watch.give_up(ops, kind::EXPIRED, about, fresh & 0xffff_ffff_ffff, f & 0xffff_ffff_ffff, age);
-                return None;
-            }
-        }
     }
 }

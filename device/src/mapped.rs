@@ -23,7 +23,7 @@ pub struct Layout {
     pub channels: u32,
     /// User signals from each peer.
     pub signals: u32,
-    /// Channels that have line buffers.
+    /// Channels that have line buffers; there are twice as many buffers, see [`crate::ops::Direct::line_channels`].
     pub line_channels: u32,
     /// Bytes of staging of one channel; a power of two, 1 KiB to 2 GiB.
     pub window: u64,
@@ -72,14 +72,14 @@ impl Layout {
     /// Offset of the line channels' state towards `peer`.
     #[inline(always)]
     pub const fn line_state(&self, peer: u32, channel: u32) -> u64 {
-        self.state(self.world, 0) + 16 * (peer as u64 * self.line_channels as u64 + channel as u64)
+        self.state(self.world, 0) + 16 * (peer as u64 * 2 * self.line_channels as u64 + channel as u64)
     }
 
     /// Offset of the line buffers that `writer` fills.
     #[inline(always)]
     pub const fn lines(&self, writer: u32, channel: u32) -> u64 {
         self.line_state(self.world, 0).next_multiple_of(4096)
-            + BUFFERS * (writer as u64 * self.line_channels as u64 + channel as u64)
+            + BUFFERS * (writer as u64 * 2 * self.line_channels as u64 + channel as u64)
     }
 
     /// Offset of a ring of staging; the first is the first byte that a reset need not clear.
@@ -222,6 +222,25 @@ macro_rules! mapped_ops {
             fn line_state(&self, peer: u32, channel: u32) -> *mut $crate::ops::ChannelState {
                 self.0.line_state(peer, channel)
             }
+            #[inline(always)]
+            unsafe fn announce(
+                &self,
+                peer: u32,
+                line: $crate::ops::Line,
+                value: u64,
+                digest: u64,
+                words: [u64; 3],
+            ) {
+                self.0.announce(peer, line, value, digest, words);
+            }
+            #[inline(always)]
+            fn heard(&self, peer: u32, line: $crate::ops::Line) -> (u64, u64) {
+                self.0.heard(peer, line)
+            }
+            #[inline(always)]
+            fn heard_words(&self, peer: u32, line: $crate::ops::Line) -> [u64; 3] {
+                self.0.heard_words(peer, line)
+            }
         }
 
         impl $crate::ops::Put for $name {
@@ -301,6 +320,34 @@ impl Mapped {
             // SAFETY: a line of the peer's region; this rank is its only writer.
             unsafe { atomic::store::<System, Release, u64>(at, value) };
         }
+    }
+    // A line's 128 bytes: the value; at 16 a pair of digest and value; at 32 the words.
+    #[inline(always)]
+    pub fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]) {
+        let at = (self.base(peer) + self.layout.line(self.rank, line)) as *mut u64;
+        // SAFETY: the line's 128 bytes in the peer's mapped region; this rank alone writes them.
+        unsafe {
+            atomic::store::<System, Relaxed, u64>(at.add(4), words[0]);
+            atomic::store::<System, Relaxed, u64>(at.add(5), words[1]);
+            atomic::store::<System, Relaxed, u64>(at.add(6), words[2]);
+            arch::store_line(at.add(2).cast(), [digest as u32, (digest >> 32) as u32], value);
+            atomic::store::<System, Relaxed, u64>(at, value);
+        }
+    }
+    #[inline(always)]
+    pub fn heard(&self, peer: u32, line: Line) -> (u64, u64) {
+        // SAFETY: the pair in a live line of this rank, written by `announce` alone.
+        let (digest, value) = unsafe { arch::load_line(self.line(peer, line).add(2).cast()) };
+        (value, u64::from(digest[0]) | u64::from(digest[1]) << 32)
+    }
+    #[inline(always)]
+    pub fn heard_words(&self, peer: u32, line: Line) -> [u64; 3] {
+        let at = self.line(peer, line);
+        let word = |k: usize| {
+            // SAFETY: the words in a live line of this rank, written by atomics alone.
+            unsafe { atomic::load::<System, Relaxed, u64>(at.add(4 + k)) }
+        };
+        [word(0), word(1), word(2)]
     }
     #[inline(never)]
     pub fn raise_abort(&self, peer: u32, code: u64) {

@@ -148,12 +148,22 @@ pub trait Get: Ops {
     note = "use the staged protocol"
 )]
 pub unsafe trait Direct: Ops {
-    /// Channels that have line buffers.
+    /// Channels that have line buffers, for all-to-alls and as many again for `sendrecv`: those are numbered behind the others.
     fn line_channels(&self) -> u32;
     /// Where this rank stores lines for `peer`.
     fn lines_out(&self, peer: u32, channel: u32) -> *mut u8;
     /// Where lines of `peer` arrive.
     fn lines_in(&self, peer: u32, channel: u32) -> *const u8;
-    /// Calls so far on this rank's end.
+    /// Calls so far on this rank's end. All-to-alls count in the state towards this rank itself.
     fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
+    /// Raises this rank's `line` at `peer` to `value`, with a `digest` in the same 16-byte store and `words` beside it; after nothing:
+    /// who needs an order fences before. Called by one thread.
+    ///
+    /// # Safety
+    /// As for [`Ops::signal`].
+    unsafe fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]);
+    /// Value and digest that `peer` announced last, of one announcement.
+    fn heard(&self, peer: u32, line: Line) -> (u64, u64);
+    /// The words of the announcement, once they have arrived.
+    fn heard_words(&self, peer: u32, line: Line) -> [u64; 3];
 }

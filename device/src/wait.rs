@@ -64,6 +64,8 @@ pub mod operation {
     pub const GET: u32 = 7;
     /// A raw `signal`.
     pub const SIGNAL: u32 = 8;
+    /// Comparing where the peer's output stands in its symmetric allocation.
+    pub const OUTPUT: u32 = 20;
     /// The first of a window's operations; see [`crate::window::operation`].
     pub const WINDOW: u32 = 64;
 }
@@ -292,7 +294,13 @@ impl Watch {
     #[inline(always)]
     pub(crate) unsafe fn poll(&self, at: *const u64, target: u64, operation: u32) -> (u64, Fault) {
         // SAFETY: the caller's contract.
-        let mut seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
+        self.poll_by(|| unsafe { atomic::load::<System, Acquire, u64>(at) }, target, operation)
+    }
+
+    /// As [`Watch::poll`], of what `load` gives.
+    #[inline(always)]
+    pub(crate) fn poll_by(&self, mut load: impl FnMut() -> u64, target: u64, operation: u32) -> (u64, Fault) {
+        let mut seen = load();
         if self.poison != 0 {
             return (seen, Fault { kind: ABORTED, operation, expected: target, seen, age_ns: 0 });
         }
@@ -303,8 +311,7 @@ impl Watch {
         let mut look = start;
         let mut turn = 0u32;
         loop {
-            // SAFETY: the caller's contract.
-            seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
+            seen = load();
             if seen.wrapping_sub(target) as i64 >= 0 {
                 return (seen, Fault::NONE);
             }

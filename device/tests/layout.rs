@@ -18,7 +18,7 @@ proptest! {
                 parts.push((layout.state(peer, c), 128, 128, true));
                 parts.push((layout.staging(peer, c), layout.window, 1024, false));
             }
-            for c in 0..line_channels {
+            for c in 0..2 * line_channels {
                 parts.push((layout.line_state(peer, c), 16, 16, true));
                 parts.push((layout.lines(peer, c), BUFFERS, 128, true));
             }

@@ -10,7 +10,10 @@ use fusewire_device::{
     hooks::{Hooks, consume_each, produce_each},
     ops::{Line, Ops},
     pack::Pack,
-    schedule::{Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, custom, sendrecv},
+    schedule::{
+        Grid, Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, all_to_all_direct, all_to_all_lines,
+        custom, sendrecv, share_packs,
+    },
     wait::Flow,
 };
 use std::marker::PhantomData;
@@ -111,16 +114,33 @@ struct Launch {
 
 const DEADLINE_MS: u64 = 30_000;
 
-fn shape(elements: usize, launch: Launch) -> Shape {
+fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
     let Launch { channels, diagonal, chunk } = launch;
-    let n = elements as u64;
+    let (n, packs) = (elements as u64, elements.div_ceil(lanes) as u64);
     let (send_peer, recv_peer) = (NOBODY, NOBODY);
-    Shape { elements: n, rows: 1, cols: n, chunk, kernel: 42, channels, diagonal, send_peer, recv_peer }
+    Shape {
+        elements: n,
+        rows: 1,
+        cols: n,
+        chunk,
+        kernel: 42,
+        share: share_packs(packs, channels),
+        own_share: share_packs(packs, diagonal),
+        outputs: 0,
+        output_offset: 0,
+        channels,
+        diagonal,
+        send_peer,
+        recv_peer,
+        phase: 0,
+        allocation: 0,
+    }
 }
 
 /// One `all_to_all` on every rank: inputs and outputs by rank.
 fn exchange<H, I, O>(
     world: &World,
+    way: Way,
     launch: Launch,
     n: usize,
     inputs: &mut [Aligned<I>],
@@ -132,33 +152,62 @@ fn exchange<H, I, O>(
 {
     let raws: Vec<Raw> =
         inputs.iter_mut().zip(outputs).map(|(i, o)| Raw { input: i.raw(), output: o.raw() }).collect();
-    let blocks = 2 * launch.channels * (world.layout.world - 1) + launch.diagonal;
-    let flows = world.run(blocks, |rank, grid| {
-        let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
-        let params = Params { ops, control, shape: shape(n, launch), raw: raws[rank as usize] };
-        // SAFETY: every block of the grid runs it with slices checked above.
-        unsafe { all_to_all::<Peers, H>(grid, &params) }
-    });
-    assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{:?}", world.record(0));
+    let ends = if world.layout.world == 1 { 0 } else { launch.channels };
+    let lanes = Pack::<H::Wire>::LANES;
+    let run = |blocks: u32, kernel: &(dyn Fn(Grid, &Params<Peers, Raw>) -> Flow + Sync), outputs: u64| {
+        let flows = world.run(blocks, |rank, grid| {
+            let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
+            let shape = Shape { outputs, ..shape(n, lanes, launch) };
+            kernel(grid, &Params { ops, control, shape, raw: raws[rank as usize] })
+        });
+        assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{:?}", world.record(0));
+    };
+    // SAFETY: every block of the grid runs it with slices made above, and outputs that hold every chunk.
+    unsafe {
+        match way {
+            Way::Staged => run(2 * ends + launch.diagonal, &|g, p| all_to_all::<Peers, H>(g, p), 0),
+            Way::Lines => run(launch.channels, &|g, p| all_to_all_lines::<Peers, H>(g, p), 0),
+            Way::Direct => {
+                let table: Vec<u64> = raws.iter().map(|raw| raw.output.address).collect();
+                let direct = |g: Grid, p: &Params<Peers, Raw>| all_to_all_direct::<Peers, H>(g, p);
+                run(ends + launch.diagonal, &direct, table.as_ptr() as u64);
+            }
+        }
+    }
 }
 
+/// How the bytes of a test travel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Staged,
+    Lines,
+    Direct,
+}
+
+const WAYS: [Way; 3] = [Way::Staged, Way::Direct, Way::Lines];
 const SIZES: [usize; 8] = [0, 1, 3, 16, 127, 128, 1000, 2501];
 
 fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launch: Launch) {
     let world = World::new(ranks, launch.channels, 2048);
     let mut noise = Noise(u64::from(ranks) << 8 | u64::from(T::CODE));
-    for n in SIZES {
+    // In turn on one world: each leaves lines and positions from which the others go on.
+    for (way, n) in SIZES.into_iter().flat_map(|n| WAYS.map(|way| (way, n))) {
         let total = ranks as usize * n;
         let make = |noise: &mut Noise| Aligned::new(total, |_| T::from_bits64(noise.next()));
         let mut inputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
         let mut outputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
-        exchange::<H, T, T>(&world, launch, n, &mut inputs, &mut outputs);
+        exchange::<H, T, T>(&world, way, launch, n, &mut inputs, &mut outputs);
         for (to, output) in outputs.iter().enumerate() {
             for (from, input) in inputs.iter().enumerate() {
                 for k in 0..n {
                     let (got, want) = (output.all()[from * n + k], input.all()[to * n + k]);
                     let (got, want) = (got.to_bits64(), want.to_bits64());
-                    assert_eq!(got, want, "{} ranks, {n} x {}: {from} to {to}, element {k}", ranks, T::NAME);
+                    assert_eq!(
+                        got,
+                        want,
+                        "{way:?}, {ranks} ranks, {n} x {}: {from} to {to}, element {k}",
+                        T::NAME
+                    );
                 }
             }
         }
@@ -199,7 +248,7 @@ fn narrow_wires_accumulate() {
     let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::<f32>::new(ranks * n, |k| value(r, k))).collect();
     let mut outputs: Vec<_> = (0..ranks).map(|_| Aligned::<f32>::new(ranks * n, |k| k as f32)).collect();
     for calls in 1..=5 {
-        exchange::<Narrow<f32>, f32, f32>(&world, launch, n, &mut inputs, &mut outputs);
+        exchange::<Narrow<f32>, f32, f32>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
         for (to, output) in outputs.iter().enumerate() {
             for from in 0..ranks {
                 for k in 0..n {
@@ -229,7 +278,7 @@ fn sendrecv_goes_round_the_ring_and_to_nobody() {
             let last = |rank: u32| open && rank == ranks - 1;
             world
                 .run(4, |rank, grid| {
-                    let mut shape = shape(n, launch);
+                    let mut shape = shape(n, Pack::<u16>::LANES, launch);
                     // An open ring: the last rank sends to nobody, the first receives from nobody.
                     shape.send_peer = if last(rank) { NOBODY } else { (rank + 1) % ranks };
                     let previous = (rank + ranks - 1) % ranks;
@@ -263,7 +312,7 @@ fn schedule(world: &World, body: impl Fn(&Kernel<Peers>) -> Flow + Sync) -> Vec<
     world.run(1, |rank, grid| {
         let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
         // SAFETY: the world's words; every block runs it.
-        unsafe { custom(grid, ops, control, shape(0, launch), &body) }
+        unsafe { custom(grid, ops, control, shape(0, 16, launch), &body) }
     })
 }
 
@@ -333,7 +382,7 @@ fn raw_operations_out_of_range_end_the_kernel() {
 fn a_hook_cannot_send_on_the_channel_it_is_sent_on() {
     let world = World::new(1, 1, 1024);
     let launch = Launch { channels: 1, diagonal: 0, chunk: 512 };
-    let grid = fusewire_device::schedule::Grid { block: 0, blocks: 1 };
+    let grid = Grid { block: 0, blocks: 1 };
     let tile = Tile { start: 0, len: 4 };
     let nested = |kernel: &Kernel<Peers>| {
         kernel.send_tile(0, tile, |_| {
@@ -342,7 +391,7 @@ fn a_hook_cannot_send_on_the_channel_it_is_sent_on() {
         })
     };
     // SAFETY: the world's words; the one block runs it.
-    let _ = unsafe { custom(grid, world.ops(0), world.control(0, 100), shape(0, launch), nested) };
+    let _ = unsafe { custom(grid, world.ops(0), world.control(0, 100), shape(0, 16, launch), nested) };
 }
 
 /// A hook that asks for eight bytes' worth of witnesses with an element's context gets one.
@@ -373,6 +422,6 @@ fn witnesses_do_not_multiply() {
     let mut inputs = [Aligned::<f32>::new(64, |_| 0.0)];
     let mut outputs = [Aligned::<u8>::new(64, |_| 0)];
     let launch = Launch { channels: 1, diagonal: 1, chunk: 512 };
-    exchange::<Greedy, f32, u8>(&world, launch, 64, &mut inputs, &mut outputs);
+    exchange::<Greedy, f32, u8>(&world, Way::Staged, launch, 64, &mut inputs, &mut outputs);
     assert!(outputs[0].all().iter().all(|&count| count == 1), "{:?}", outputs[0].all());
 }

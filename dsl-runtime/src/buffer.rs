@@ -1,11 +1,12 @@
 //! Buffers: memory of a device, and views of it that launches take.
 
+use crate::kernel::Place;
 use crate::machine::{bytes_of, bytes_of_mut};
 use crate::stream::Kind;
-use crate::{Device, Error, Result, Stream};
+use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
-use fusewire_driver::{self as cuda, memory::DeviceRegion};
-use fusewire_transports::host::Machine;
+use fusewire_driver::{self as cuda, DevicePtr, memory::DeviceRegion};
+use fusewire_transports::host::{Machine, Symmetric};
 use fusewire_transports::peers::{Allocation, Sharable};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
@@ -29,8 +30,16 @@ enum Store {
     Empty,
     Host(NonNull<u8>, Layout),
     Cuda(cuda::memory::DeviceMemory),
-    /// That peers can map.
+    Symmetric(Arc<Symmetric>),
+    /// That peers can map, one by one.
     Shared(Arc<Sharable>),
+}
+
+/// Where the bytes of a store are.
+enum At {
+    Nowhere,
+    Host(*mut u8),
+    Cuda(DevicePtr),
 }
 
 // SAFETY: the bytes are reached only by operations of one stream at a time (`use_on`).
@@ -67,26 +76,6 @@ impl Memory {
         Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
     }
 
-    pub(crate) fn address(&self) -> u64 {
-        match &self.store {
-            Store::Empty => 0,
-            Store::Host(start, _) => start.as_ptr() as u64,
-            Store::Cuda(memory) => memory.ptr().as_u64(),
-            Store::Shared(memory) => memory.address(),
-        }
-    }
-
-    /// The whole allocation.
-    pub(crate) fn allocation(&self) -> Allocation<'_> {
-        let bytes = match &self.store {
-            Store::Empty => 0,
-            Store::Host(_, layout) => layout.size(),
-            Store::Cuda(memory) => memory.bytes(),
-            Store::Shared(memory) => return memory.allocation(),
-        };
-        Allocation { base: self.address(), bytes: bytes as u64, file: None }
-    }
-
     /// The memory, if peers can map it.
     pub(crate) fn sharable(&self) -> Option<&Arc<Sharable>> {
         match &self.store {
@@ -95,32 +84,12 @@ impl Memory {
         }
     }
 
-    /// Copies bytes out from the start on; no stream uses the memory.
-    fn read(&self, to: &mut [u8]) -> Result<()> {
+    /// What an adapter registers: the whole allocation that holds a buffer of so many bytes.
+    pub(crate) fn allocation(&self, bytes: u64) -> Allocation<'_> {
         match &self.store {
-            Store::Cuda(memory) => memory.read(0, to)?,
-            Store::Shared(memory) if let Sharable::Cuda(memory) = &**memory => memory.read(0, to)?,
-            _ if to.is_empty() => {}
-            // SAFETY: memory of the host that holds the buffer's elements, which are as many bytes; nobody writes it.
-            _ => unsafe {
-                std::ptr::copy_nonoverlapping(self.address() as *const u8, to.as_mut_ptr(), to.len());
-            },
+            Store::Shared(memory) => memory.allocation(),
+            _ => Allocation { base: self.address(), bytes, file: None },
         }
-        Ok(())
-    }
-
-    /// Copies bytes in from the start on; no stream uses the memory.
-    fn write(&self, from: &[u8]) -> Result<()> {
-        match &self.store {
-            Store::Cuda(memory) => memory.write(0, from)?,
-            Store::Shared(memory) if let Sharable::Cuda(memory) = &**memory => memory.write(0, from)?,
-            _ if from.is_empty() => {}
-            // SAFETY: memory of the host that holds the buffer's elements, which are as many bytes; nobody uses it.
-            _ => unsafe {
-                std::ptr::copy_nonoverlapping(from.as_ptr(), self.address() as *mut u8, from.len());
-            },
-        }
-        Ok(())
     }
 
     /// Waits for the stream that used the memory last.
@@ -142,22 +111,48 @@ impl Memory {
         stream.device().check_same(self.machine(), "a buffer")?;
         self.use_on(stream)?;
         stream.captured(|c| c.memory.push(Arc::clone(self)));
-        let at = self.address() + offset as u64;
-        match &stream.0.kind {
+        match (&stream.0.kind, self.at()) {
             // SAFETY: the callers' ranges lie within the memory, which drops only after the stream is idle.
-            Kind::Cuda(s) => unsafe {
-                cuda::copy::memset_u8_async(s, cuda::DevicePtr::new(at), value, bytes)?;
+            (Kind::Cuda(s), At::Cuda(start)) => unsafe {
+                cuda::copy::memset_u8_async(s, start.offset(offset), value, bytes)?;
             },
-            Kind::Host(_) => {
+            (Kind::Host(_), At::Host(_)) => {
                 let memory = Arc::clone(self);
-                stream.push(Arc::new(move |_| {
-                    let _held = &memory;
-                    // SAFETY: as above; held by this operation, and one stream at a time uses it.
-                    unsafe { (at as *mut u8).write_bytes(value, bytes) };
+                // SAFETY: as above; held by this operation, and one stream at a time uses it.
+                stream.push(Arc::new(move |_| unsafe {
+                    (memory.address() as *mut u8).add(offset).write_bytes(value, bytes)
                 }));
             }
+            _ => {}
         }
         Ok(())
+    }
+
+    fn at(&self) -> At {
+        match (&self.store, &self.device.0) {
+            (Store::Empty, _) => At::Nowhere,
+            (Store::Host(start, _), _) => At::Host(start.as_ptr()),
+            (Store::Cuda(memory), _) => At::Cuda(memory.ptr()),
+            (Store::Symmetric(memory), Machine::Host) => At::Host(memory.own() as *mut u8),
+            (Store::Symmetric(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.own())),
+            (Store::Shared(memory), Machine::Host) => At::Host(memory.address() as *mut u8),
+            (Store::Shared(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.address())),
+        }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        match self.at() {
+            At::Nowhere => 0,
+            At::Host(start) => start as u64,
+            At::Cuda(start) => start.as_u64(),
+        }
+    }
+
+    pub(crate) fn symmetric(&self) -> Option<&Arc<Symmetric>> {
+        match &self.store {
+            Store::Symmetric(memory) => Some(memory),
+            _ => None,
+        }
     }
 
     pub(crate) fn machine(&self) -> &Machine {
@@ -188,7 +183,7 @@ impl Drop for Memory {
             Store::Empty => {}
             // SAFETY: allocated with this layout; every queued operation holds the memory, so none is left.
             Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
-            Store::Cuda(_) | Store::Shared(_) => {
+            Store::Cuda(_) | Store::Symmetric(_) | Store::Shared(_) => {
                 // Launches do not hold the memory: wait for them.
                 if let Some(stream) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take()
                     && !stream.is_capturing()
@@ -226,6 +221,23 @@ impl<T: Element> Buffer<T> {
         &self.memory
     }
 
+    /// Allocates a buffer of zeros on every rank of a transport, which all ranks map: symmetric memory. Collective: all ranks call it,
+    /// with equal lengths. An ordinary buffer in every respect, and as an output one that peers may store to: hooks without a
+    /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Copy`]).
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::World`] if a rank
+    /// does not come; the driver's if there is no memory.
+    pub fn symmetric<X: Transport>(transport: &X, len: usize) -> Result<Self> {
+        let bytes = len
+            .checked_mul(T::SIZE)
+            .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
+        let device = Device::of(transport);
+        let store = Store::Symmetric(transport.link().symmetric(bytes)?);
+        let memory = Arc::new(Memory { store, device, last: Mutex::new(None) });
+        Ok(Buffer { memory, len, element: PhantomData })
+    }
+
     /// Elements.
     pub fn len(&self) -> usize {
         self.len
@@ -256,7 +268,17 @@ impl<T: Element> Buffer<T> {
         self.memory.use_on(stream)?;
         stream.synchronize()?;
         let mut values = vec![T::default(); self.len];
-        self.memory.read(bytes_of_mut(&mut values))?;
+        match (self.memory.at(), self.memory.machine()) {
+            // SAFETY: `len` elements; the only stream that used the memory is idle.
+            (At::Host(start), _) => unsafe {
+                std::ptr::copy_nonoverlapping(start, values.as_mut_ptr().cast(), self.len * T::SIZE);
+            },
+            // SAFETY: as above.
+            (At::Cuda(start), Machine::Cuda(context)) => unsafe {
+                cuda::copy::d2h(context, bytes_of_mut(&mut values), start)?;
+            },
+            _ => {}
+        }
         Ok(values)
     }
 
@@ -276,7 +298,18 @@ impl<T: Element> Buffer<T> {
             stream.not_capturing("Buffer::fill_from")?;
             stream.wait_idle()?;
         }
-        self.memory.write(bytes_of(values))
+        match (self.memory.at(), self.memory.machine()) {
+            // SAFETY: `len` elements; no stream uses the memory.
+            (At::Host(start), _) => unsafe {
+                std::ptr::copy_nonoverlapping(values.as_ptr().cast(), start, self.len * T::SIZE);
+            },
+            // SAFETY: as above.
+            (At::Cuda(start), Machine::Cuda(context)) => unsafe {
+                cuda::copy::h2d(context, start, bytes_of(values))?;
+            },
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Queues a copy of `from` on `stream`: capturable, nothing waits.
@@ -293,14 +326,12 @@ impl<T: Element> Buffer<T> {
             stream.captured(|c| c.memory.push(Arc::clone(memory)));
         }
         let bytes = self.len * T::SIZE;
-        match &stream.0.kind {
-            _ if bytes == 0 => {}
-            Kind::Cuda(s) => {
-                let address = |memory: &Memory| cuda::DevicePtr::new(memory.address());
+        match (&stream.0.kind, from.memory.at(), self.memory.at()) {
+            (Kind::Cuda(s), At::Cuda(a), At::Cuda(b)) => {
                 // SAFETY: both hold `bytes`, are distinct (one is borrowed mutably), and drop only after the stream is idle.
-                unsafe { cuda::copy::d2d_async(s, address(&self.memory), address(&from.memory), bytes)? };
+                unsafe { cuda::copy::d2d_async(s, b, a, bytes)? };
             }
-            Kind::Host(_) => {
+            (Kind::Host(_), At::Host(_), At::Host(_)) => {
                 let (from, to) = (Arc::clone(&from.memory), Arc::clone(&self.memory));
                 stream.push(Arc::new(move |_| {
                     // SAFETY: both are held by this operation, hold `bytes` and are distinct; one stream at a time uses them.
@@ -313,6 +344,7 @@ impl<T: Element> Buffer<T> {
                     };
                 }));
             }
+            _ => {}
         }
         Ok(())
     }
@@ -377,6 +409,11 @@ macro_rules! view {
 
             pub(crate) fn address(&self) -> u64 {
                 self.memory.address() + (self.start * T::SIZE) as u64
+            }
+
+            #[doc(hidden)]
+            pub fn place(&self) -> Place<'_> {
+                Place { len: self.len, address: self.address(), symmetric: self.memory.symmetric() }
             }
         }
 

@@ -8,7 +8,7 @@ use fusewire_device::element::Element;
 use fusewire_device::ops::{Direct, Ops};
 use fusewire_device::schedule::{self, Grid, Params, Unpack};
 use fusewire_device::wait::Flow;
-use fusewire_transports::host::Link;
+use fusewire_transports::host::{Link, Symmetric};
 use fusewire_transports::peers::PeersRef;
 use std::sync::Arc;
 
@@ -73,10 +73,21 @@ pub trait Arguments {
     /// # Errors
     /// [`Error::Misuse`] naming the field.
     fn bind(&self, binder: &mut Binder) -> Result<Self::Raw>;
-    /// Elements of the field `input`, if there is one.
-    fn input_len(&self) -> Option<usize>;
-    /// Elements of the output, if there is one.
-    fn output_len(&self) -> Option<usize>;
+    /// The field `input`, if there is one.
+    fn input(&self) -> Option<Place<'_>>;
+    /// The output, if there is one.
+    fn output(&self) -> Option<Place<'_>>;
+}
+
+/// Where an argument stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Elements.
+    pub len: usize,
+    /// Address of the first.
+    pub address: u64,
+    /// The symmetric memory that it is in.
+    pub symmetric: Option<&'a Arc<Symmetric>>,
 }
 
 struct Bound {
@@ -201,31 +212,25 @@ impl Binder {
     }
 }
 
-/// `all_to_all` on a CPU thread.
-///
-/// # Safety
-/// `params` points to `Params<O, H::Raw>` made by a checked launch.
-pub unsafe fn host_all_to_all<O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
-    // SAFETY: the caller's contract.
-    unsafe { schedule::all_to_all::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+macro_rules! host_entries {
+    ($($name:ident = $schedule:ident on $ops:ident;)*) => {$(
+        /// The schedule's function of the same name, on a CPU thread.
+        ///
+        /// # Safety
+        /// `params` points to `Params<O, H::Raw>` made by a checked launch.
+        pub unsafe fn $name<O: $ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
+            // SAFETY: the caller's contract.
+            unsafe { schedule::$schedule::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+        }
+    )*};
 }
-
-/// `all_to_all_lines` on a CPU thread.
-///
-/// # Safety
-/// As for [`host_all_to_all`].
-pub unsafe fn host_all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
-    // SAFETY: the caller's contract.
-    unsafe { schedule::all_to_all_lines::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
-}
-
-/// `sendrecv` on a CPU thread.
-///
-/// # Safety
-/// As for [`host_all_to_all`].
-pub unsafe fn host_sendrecv<O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
-    // SAFETY: the caller's contract.
-    unsafe { schedule::sendrecv::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+host_entries! {
+    host_all_to_all = all_to_all on Ops;
+    host_all_to_all_lines = all_to_all_lines on Direct;
+    host_all_to_all_direct = all_to_all_direct on Direct;
+    host_sendrecv = sendrecv on Ops;
+    host_sendrecv_lines = sendrecv_lines on Direct;
+    host_sendrecv_direct = sendrecv_direct on Direct;
 }
 
 /// No transport: nothing is ever compiled for it. Generated code names two of them, so that rustc never takes the one transport in

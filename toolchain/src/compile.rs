@@ -301,6 +301,8 @@ impl Inner {
         command
             .args(["--crate-name", name, "--edition=2024", "--error-format=json"])
             .args(["--target", DEVICE_TARGET, "-Copt-level=3", "-Cpanic=abort"])
+            // rustc does not know that barriers are convergent: threading a jump past one copies it into both sides of a branch.
+            .arg("-Zmir-enable-passes=-JumpThreading")
             .arg(format!("-Ctarget-cpu={}", target.arch))
             .arg(format!("-Ctarget-feature=+ptx{}", target.ptx))
             .arg("--sysroot")

@@ -14,7 +14,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
 ];
 
 const RUN: &str = include_str!("../assets/run.sh");
-const NCCL: &str = include_str!("../assets/nccl_all_to_all.py");
+const NCCL: &str = include_str!("../assets/nccl.py");
 
 /// Builds everything and writes a folder with `run.sh`.
 pub fn package(folder: &Path) -> Outcome {
@@ -33,7 +33,7 @@ pub fn package(folder: &Path) -> Outcome {
         // Debug information stays here: the folder travels.
         let _ = Command::new("strip").arg("--strip-debug").arg(&to).status();
     }
-    for (name, content) in [("run.sh", RUN), ("nccl_all_to_all.py", NCCL)] {
+    for (name, content) in [("run.sh", RUN), ("nccl.py", NCCL)] {
         fs::write(folder.join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
     }
     #[cfg(unix)]

@@ -1,8 +1,9 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
-use super::{Grid, Shape, Share, span};
+use super::staged::Stream;
+use super::{Grid, Shape, Share, share_packs, span};
 use crate::atomic::{self, Device, Relaxed};
-use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use crate::channel::Call;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::{Block, Group};
@@ -81,7 +82,8 @@ impl<O: Ops> Kernel<O> {
     /// This block's part of `0..n`, in whole packs of 16 elements but for the end.
     #[inline(always)]
     pub fn share(&self, n: usize) -> Tile {
-        let share = Share::of(n as u64, 16, self.grid.block, self.grid.blocks);
+        let packs = (n as u64).div_ceil(16);
+        let share = Share::cut(packs, share_packs(packs, self.grid.blocks), self.grid.block);
         let start = (share.first * 16).min(n);
         Tile { start, len: (share.packs * 16).min(n - start) }
     }
@@ -142,35 +144,22 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::SEND)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::SEND)?;
         self.enter();
-        self.leave(self.send_packs(peer, channel, tile, &hook))
+        self.leave(self.send_packs(peer, tile, &hook))
     }
 
     #[inline(always)]
-    fn send_packs<W: Element>(
-        &self,
-        peer: usize,
-        channel: u32,
-        tile: Tile,
-        hook: &impl Fn(&Produce) -> W,
-    ) -> Flow {
-        let packs = tile.len.div_ceil(Pack::<W>::LANES);
-        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
+    fn send_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Produce) -> W) -> Flow {
+        let place = self.tile_place(peer, tile);
         // SAFETY: this block alone works the channel of its index; all its threads are here.
-        let out = unsafe { Sending::begin(&self.ops, &self.watch, peer as u32, channel, call) };
-        let (place, total, mut from) = (self.tile_place(peer, tile), stream_bytes(call.payload), 0);
-        while from < total {
-            let to = total.min(from + self.shape.chunk);
-            out.reserve(&Block, from, to)?;
-            let (s0, s1) = span::packs(from, to, packs);
-            let each = span::Each(hook);
-            span::produce::<span::Two, W, Block>(&Block, &place, 0, s0, s1, &each, |s| {
-                out.at(HEADER + 16 * s as u64)
-            });
-            out.publish(&Block, from, to)?;
-            from = to;
-        }
-        out.finish(&Block);
-        Ok(())
+        unsafe { self.stream::<W>(&place).send::<span::Two, W, Block>(&Block, &span::Each(hook)) }
+    }
+
+    /// The stream of a tile.
+    #[inline(always)]
+    fn stream<'k, W: Element>(&'k self, place: &'k Ctx) -> Stream<'k, O> {
+        let packs = place.chunk_len.div_ceil(Pack::<W>::LANES);
+        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
+        Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk: self.shape.chunk, call }
     }
 
     /// Receives a tile from `peer`: `hook` takes each element as it arrives.
@@ -188,35 +177,14 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::RECEIVE)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::RECEIVE)?;
         self.enter();
-        self.leave(self.receive_packs(peer, channel, tile, &hook))
+        self.leave(self.receive_packs(peer, tile, &hook))
     }
 
     #[inline(always)]
-    fn receive_packs<W: Element>(
-        &self,
-        peer: usize,
-        channel: u32,
-        tile: Tile,
-        hook: &impl Fn(&Consume, W),
-    ) -> Flow {
-        let packs = tile.len.div_ceil(Pack::<W>::LANES);
-        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
+    fn receive_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Consume, W)) -> Flow {
+        let place = self.tile_place(peer, tile);
         // SAFETY: this block alone works the channel of its index; all its threads are here.
-        let input = unsafe { Receiving::begin(&self.ops, &self.watch, peer as u32, channel, call) };
-        let (place, total, mut from) = (self.tile_place(peer, tile), stream_bytes(call.payload), 0);
-        while from < total {
-            let to = total.min(from + self.shape.chunk);
-            input.await_bytes(&Block, from, to)?;
-            let (s0, s1) = span::packs(from, to, packs);
-            let each = span::Each(hook);
-            span::consume::<span::Two, W, Block>(&Block, &place, 0, s0, s1, &each, |s| {
-                input.at(HEADER + 16 * s as u64)
-            });
-            input.free(&Block, to)?;
-            from = to;
-        }
-        input.finish(&Block);
-        Ok(())
+        unsafe { self.stream::<W>(&place).receive::<span::Two, W, Block>(&Block, &span::Each(hook)) }
     }
 
     /// Operations and control words, for what is built on a kernel.

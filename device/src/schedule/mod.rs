@@ -1,27 +1,41 @@
 //! Schedules: who sends what to whom, in which order.
 //!
-//! | schedule | grid | what it does |
-//! |---|---|---|
-//! | [`sendrecv`] | senders, then receivers | one chunk to `send_peer`, one from `recv_peer`; either may be left out |
-//! | [`all_to_all`] | (peer, channel, direction), then the diagonal | one chunk to and from every rank |
-//! | [`custom`] | the user's | a function over [`Kernel`], with tiles or raw operations |
+//! | schedule | what it does |
+//! |---|---|
+//! | `sendrecv` | one chunk to `send_peer`, one from `recv_peer`; either may be left out |
+//! | `all_to_all` | one chunk to and from every rank |
+//! | [`custom`] | a function over [`Kernel`], with tiles or raw operations |
 //!
-//! A block works one end of one channel, or copies a part of the diagonal. Blocks that wait for each other must be resident together:
-//! the host refuses a grid that the device cannot hold.
+//! The first two stand here once for each way in which bytes travel:
+//!
+//! | protocol | module | grid |
+//! |---|---|---|
+//! | staged | [`staged`] | `channels` senders, `channels` receivers, then the diagonal |
+//! | lines | [`lines`] | `all_to_all`: `channels` blocks; `sendrecv`: senders, then receivers |
+//! | direct | [`direct`] | `channels` blocks, then the diagonal |
+//! | copy | [`direct::all_to_all_copy`] | one block before the copy engine's work and one behind it |
+//!
+//! A chunk is cut into one share a channel. A block works its channel towards all peers in turn, each rank beginning with its next
+//! neighbour, so that at any time a rank's links carry one peer's data each way: few blocks then fill them. Blocks that wait for each
+//! other must be resident together: the host refuses a grid that the device cannot hold.
 
 mod custom;
-mod span;
+pub mod direct;
+pub mod lines;
+pub(crate) mod span;
+pub mod staged;
 
 pub use custom::{Kernel, Tile, custom};
+pub use direct::{all_to_all_copy, all_to_all_direct, sendrecv_direct};
+pub use lines::{all_to_all_lines, sendrecv_lines};
+pub use staged::{all_to_all, sendrecv};
 
-use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use crate::channel::Call;
 use crate::ctx::Ctx;
-use crate::group::{Block, Group};
 use crate::hooks::Hooks;
-use crate::line;
-use crate::ops::{Direct, Ops};
+use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::wait::{Control, Flow, Stopped, Watch};
+use crate::wait::Control;
 
 /// Geometry of one launch; equal on all ranks but for the peers of `sendrecv`.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +52,14 @@ pub struct Shape {
     pub chunk: u64,
     /// Agreed number of this kernel.
     pub kernel: u64,
+    /// Packs of one channel's share: [`share_packs`].
+    pub share: u64,
+    /// Packs of one diagonal block's share.
+    pub own_share: u64,
+    /// Direct: address of a table of `world` addresses, where the output's symmetric allocation is mapped, by rank; else 0.
+    pub outputs: u64,
+    /// Direct: bytes from there to the output's first element; equal on all ranks.
+    pub output_offset: u64,
     /// Channels used to each peer.
     pub channels: u32,
     /// `all_to_all`: blocks of the diagonal.
@@ -46,6 +68,15 @@ pub struct Shape {
     pub send_peer: u32,
     /// `sendrecv`: from whom to receive, or [`NOBODY`].
     pub recv_peer: u32,
+    /// Copy: 0 before the copies, 1 behind them.
+    pub phase: u32,
+    /// Direct: number of the output's symmetric allocation; equal on all ranks.
+    pub allocation: u32,
+}
+
+/// Packs of each of `parts` shares of a chunk of `packs`: whole 128-byte lines, so that two blocks never share one.
+pub const fn share_packs(packs: u64, parts: u32) -> u64 {
+    packs.div_ceil(if parts == 0 { 1 } else { parts as u64 }).next_multiple_of(8)
 }
 
 /// No peer.
@@ -97,7 +128,7 @@ pub unsafe trait Unpack: Hooks {
     unsafe fn unpack<'a>(raw: &Self::Raw) -> Self::Args<'a>;
 }
 
-/// The share of one channel in a chunk: packs `first .. first + packs`, `payload` bytes on the wire.
+/// The share of one block in a chunk: packs `first .. first + packs`.
 #[derive(Clone, Copy)]
 struct Share {
     first: usize,
@@ -105,11 +136,14 @@ struct Share {
 }
 
 impl Share {
-    /// Cuts `elements` into packs of `lanes` and those into `parts` runs of whole 128-byte lines.
+    /// Share number `part` of `each` packs, of a chunk of `elements`.
     #[inline(always)]
-    fn of(elements: u64, lanes: usize, part: u32, parts: u32) -> Self {
-        let packs = elements.div_ceil(lanes as u64);
-        let each = packs.div_ceil(u64::from(parts)).next_multiple_of(8);
+    fn of<H: Hooks>(elements: u64, each: u64, part: u32) -> Self {
+        Self::cut(packs_of::<H>(elements), each, part)
+    }
+
+    #[inline(always)]
+    fn cut(packs: u64, each: u64, part: u32) -> Self {
         let first = (each * u64::from(part)).min(packs);
         Share { first: first as usize, packs: (packs - first).min(each) as usize }
     }
@@ -117,6 +151,37 @@ impl Share {
     #[inline(always)]
     fn call(&self, kernel: u64) -> Call {
         Call { kernel, payload: 16 * self.packs as u64 }
+    }
+}
+
+/// Packs of a chunk.
+#[inline(always)]
+fn packs_of<H: Hooks>(elements: u64) -> u64 {
+    elements.div_ceil(Pack::<H::Wire>::LANES as u64)
+}
+
+/// The peers of an all-to-all, nearest first: in step `k` a rank sends to `to(k)` while it receives from `from(k)`.
+#[derive(Clone, Copy)]
+struct Ring {
+    rank: u32,
+    world: u32,
+}
+
+impl Ring {
+    #[inline(always)]
+    fn of<O: Ops>(ops: &O) -> Self {
+        Ring { rank: ops.rank(), world: ops.world() }
+    }
+
+    #[inline(always)]
+    fn to(self, step: u32) -> u32 {
+        let peer = self.rank + step;
+        if peer >= self.world { peer - self.world } else { peer }
+    }
+
+    #[inline(always)]
+    fn from(self, step: u32) -> u32 {
+        if step > self.rank { self.rank + self.world - step } else { self.rank - step }
     }
 }
 
@@ -139,186 +204,25 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
     }
 }
 
-/// Sends this channel's share of the chunk at `place` to `place.peer`.
-#[inline(always)]
-fn send_share<O: Ops, H: Hooks, G: Group>(
-    group: &G,
-    ops: &O,
-    watch: &Watch,
-    shape: &Shape,
-    place: &Ctx,
-    args: &H::Args<'_>,
-) -> Flow {
-    let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, place.channel as u32, shape.channels);
-    if share.packs == 0 {
-        return Ok(());
-    }
-    let call = share.call(shape.kernel);
-    // SAFETY: schedules give each block its own channel end.
-    let out = unsafe { Sending::begin(ops, watch, place.peer as u32, place.channel as u32, call) };
-    let total = stream_bytes(call.payload);
-    let mut from = 0;
-    while from < total {
-        let to = total.min(from + shape.chunk);
-        out.reserve(group, from, to)?;
-        let (s0, s1) = span::packs(from, to, share.packs);
-        let hooks = span::Module::<H>(args);
-        span::produce::<span::By<H>, _, G>(group, place, share.first, s0, s1, &hooks, |s| {
-            out.at(HEADER + 16 * s as u64)
-        });
-        out.publish(group, from, to)?;
-        from = to;
-    }
-    out.finish(group);
-    Ok(())
-}
-
-/// Receives this channel's share of the chunk at `place` from `place.peer`.
-#[inline(always)]
-fn recv_share<O: Ops, H: Hooks, G: Group>(
-    group: &G,
-    ops: &O,
-    watch: &Watch,
-    shape: &Shape,
-    place: &Ctx,
-    args: &H::Args<'_>,
-) -> Flow {
-    let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, place.channel as u32, shape.channels);
-    if share.packs == 0 {
-        return Ok(());
-    }
-    let call = share.call(shape.kernel);
-    // SAFETY: schedules give each block its own channel end.
-    let from_peer = unsafe { Receiving::begin(ops, watch, place.peer as u32, place.channel as u32, call) };
-    let total = stream_bytes(call.payload);
-    let mut from = 0;
-    while from < total {
-        let to = total.min(from + shape.chunk);
-        from_peer.await_bytes(group, from, to)?;
-        let (s0, s1) = span::packs(from, to, share.packs);
-        let hooks = span::Module::<H>(args);
-        span::consume::<span::By<H>, _, G>(group, place, share.first, s0, s1, &hooks, |s| {
-            from_peer.at(HEADER + 16 * s as u64)
-        });
-        from_peer.free(group, to)?;
-        from = to;
-    }
-    from_peer.finish(group);
-    Ok(())
-}
-
-/// One chunk to `shape.send_peer` and one from `shape.recv_peer`. Grid: `channels` senders if there is a send peer, then `channels`
-/// receivers if there is one to receive from.
-///
-/// # Safety
-/// `params` was made by a checked launch; called by all threads of every block of the grid.
-#[inline(always)]
-pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (group, ops, shape) = (Block, &params.ops, &params.shape);
-    // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-    let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
-    if grid.block < senders {
-        let place = place(ops, grid, shape, shape.send_peer, grid.block, 0);
-        send_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
-    } else {
-        let place = place(ops, grid, shape, shape.recv_peer, grid.block - senders, 0);
-        recv_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
-    }
-}
-
-/// One chunk to and from every rank; this rank's own goes from `produce` to `consume` in registers.
-/// Grid: `2 * channels * (world - 1) + diagonal` blocks.
-///
-/// # Safety
-/// As for [`sendrecv`].
-#[inline(always)]
-pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (group, ops, shape) = (Block, &params.ops, &params.shape);
-    // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-    let (rank, world) = (ops.rank(), ops.world());
-    let wired = 2 * shape.channels * (world - 1);
-    if grid.block >= wired {
-        watch.enter(&group)?;
-        let place = place(ops, grid, shape, rank, 0, u64::from(rank) * shape.elements);
-        let share = Share::of(shape.elements, Pack::<H::Wire>::LANES, grid.block - wired, shape.diagonal);
-        span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
-        group.sync();
-        return watch.check_panic(ops);
-    }
-    // Neighbours first, and for a receiver the mirror image of its senders' order.
-    let (sends, turn) = (grid.block & 1 == 0, grid.block >> 1);
-    let (step, channel) = (1 + turn % (world - 1), turn / (world - 1));
-    let peer = if sends { (rank + step) % world } else { (rank + world - step) % world };
-    let place = place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
-    if sends {
-        send_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
-    } else {
-        recv_share::<O, H, Block>(&group, ops, &watch, shape, &place, &args)
-    }
-}
-
-/// [`all_to_all`] for small chunks, by lines that carry their flags: no fence, no staging, no flag of its own.
-/// Grid: `channels * (world - 1) + diagonal` blocks; a channel carries at most [`line::PACKS`] packs.
-///
-/// # Safety
-/// As for [`sendrecv`].
-#[inline(always)]
-pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (group, ops, shape) = (Block, &params.ops, &params.shape);
-    // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin_all(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-    let (rank, world) = (ops.rank(), ops.world());
-    let wired = shape.channels * (world - 1);
-    let lanes = Pack::<H::Wire>::LANES;
-    if grid.block >= wired {
-        if watch.poisoned() {
-            return Err(Stopped);
-        }
-        let place = place(ops, grid, shape, rank, 0, u64::from(rank) * shape.elements);
-        let share = Share::of(shape.elements, lanes, grid.block - wired, shape.diagonal);
-        span::diagonal::<H, Block>(&group, &place, share.first, share.packs, &args);
-        group.sync();
-        return watch.check_panic(ops);
-    }
-    let (step, channel) = (1 + grid.block % (world - 1), grid.block / (world - 1));
-    let share = Share::of(shape.elements, lanes, channel, shape.channels);
-    if share.packs == 0 {
-        return Ok(());
-    }
-    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
-    let (to, from) = (at((rank + step) % world), at((rank + world - step) % world));
-    // All channels name the whole call: `payload` is the chunk's, not the share's.
-    let call = Call { kernel: shape.kernel, payload: 16 * shape.elements.div_ceil(lanes as u64) };
-    // SAFETY: each block works its own line channel.
-    unsafe {
-        line::exchange::<O, H, Block>(&group, ops, &watch, call, &to, &from, share.first, share.packs, &args)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Share, span};
+    use super::{Ring, Share, share_packs, span};
     use crate::channel::{HEADER, stream_bytes};
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn shares_cover_every_pack_once(elements in 0u64..100_000, shift in 1u32..5, parts in 1u32..40) {
-            let lanes = 1usize << shift;
-            let mut next = 0;
+            let packs = elements.div_ceil(1 << shift);
+            let (each, mut next) = (share_packs(packs, parts), 0);
             for part in 0..parts {
-                let share = Share::of(elements, lanes, part, parts);
+                let share = Share::cut(packs, each, part);
                 prop_assert!(share.packs == 0 || share.first == next);
                 // Whole 128-byte lines, so that two blocks never share one.
                 prop_assert!(share.packs == 0 || share.first.is_multiple_of(8));
                 next += share.packs;
             }
-            prop_assert_eq!(next as u64, elements.div_ceil(lanes as u64));
+            prop_assert_eq!(next as u64, packs);
         }
 
         #[test]
@@ -333,6 +237,19 @@ mod tests {
                 from = to;
             }
             prop_assert_eq!(next, packs);
+        }
+    }
+
+    #[test]
+    fn who_receives_in_a_step_is_who_is_sent_to() {
+        for world in 1..9 {
+            for rank in 0..world {
+                for step in 1..world {
+                    let to = Ring { rank, world }.to(step);
+                    assert!(to < world && to != rank);
+                    assert_eq!(Ring { rank: to, world }.from(step), rank);
+                }
+            }
         }
     }
 }

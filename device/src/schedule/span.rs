@@ -1,5 +1,7 @@
-//! Loops over the packs of a chunk. All threads of the group take part; the order of packs among threads is strided, so that
-//! neighbouring threads touch neighbouring 16 bytes.
+//! Loops over the packs of a chunk. All threads of a team take part; neighbouring threads touch neighbouring 16 bytes.
+//!
+//! A warp that has `U` packs in flight per thread takes `U * 32` neighbouring packs at once, so that a thread's packs lie at constant
+//! distances: one address serves all of them. What is left over goes one pack a thread.
 
 use crate::arch;
 use crate::channel::HEADER;
@@ -69,6 +71,13 @@ impl<H: Hooks> Unroll for By<H> {
     const PACKS: usize = H::UNROLL;
 }
 
+/// Four where the hooks ask for as many, else one: few hooks that work by element leave registers for more beside lines.
+pub struct FourOrOne<H>(PhantomData<H>);
+
+impl<H: Hooks> Unroll for FourOrOne<H> {
+    const PACKS: usize = if H::UNROLL >= 4 { 4 } else { 1 };
+}
+
 /// For element-wise closures.
 pub struct Two;
 
@@ -86,7 +95,7 @@ pub fn packs(from: u64, to: u64, packs: usize) -> (usize, usize) {
 
 /// The first stream pack in `s0..s1` that is not whole or whose index is not aligned.
 #[inline(always)]
-fn whole_until(place: &Ctx, lanes: usize, first: usize, s0: usize, s1: usize) -> usize {
+pub fn whole_until(place: &Ctx, lanes: usize, first: usize, s0: usize, s1: usize) -> usize {
     if place.chunk_start.is_multiple_of(lanes) {
         s1.min((place.chunk_len / lanes).saturating_sub(first)).max(s0)
     } else {
@@ -96,85 +105,121 @@ fn whole_until(place: &Ctx, lanes: usize, first: usize, s0: usize, s1: usize) ->
 
 /// The context of chunk pack `pack`, whole or not.
 #[inline(always)]
-fn any(place: &Ctx, lanes: usize, pack: usize, whole: bool) -> Ctx {
+pub fn any(place: &Ctx, lanes: usize, pack: usize, whole: bool) -> Ctx {
     let pos = pack * lanes;
     place.at(pos, lanes.min(place.chunk_len - pos), whole)
 }
 
 /// The context of chunk pack `pack`, which is whole.
 #[inline(always)]
-fn whole(place: &Ctx, lanes: usize, pack: usize) -> Ctx {
+pub fn whole(place: &Ctx, lanes: usize, pack: usize) -> Ctx {
     place.at(pack * lanes, lanes, true)
 }
 
-/// A loop over stream packs: lane and step applied.
+/// Threads of a warp; a team's width is a multiple of it.
+pub const WARP: usize = if cfg!(target_arch = "nvptx64") { 32 } else { 1 };
+
+/// Threads that share a loop.
+#[derive(Clone, Copy)]
+pub struct Team {
+    /// This thread.
+    pub lane: usize,
+    /// Threads.
+    pub lanes: usize,
+}
+
+impl Team {
+    /// All threads of a group.
+    #[inline(always)]
+    pub fn all<G: Group>(group: &G) -> Self {
+        Team { lane: group.lane() as usize, lanes: group.lanes() as usize }
+    }
+
+    /// Calls `f` with the first of this thread's `U` packs, `WARP` apart, for each such bundle in `s0..whole`; where the bundles end.
+    #[inline(always)]
+    pub fn bundles<const U: usize>(
+        &self,
+        s0: usize,
+        whole: usize,
+        mut f: impl FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        let end = s0 + (whole.max(s0) - s0) / (U * WARP) * (U * WARP);
+        let mut s = s0 + self.lane / WARP * (U * WARP) + self.lane % WARP;
+        while s < end {
+            if !f(s) {
+                return None;
+            }
+            s += self.lanes / WARP * (U * WARP);
+        }
+        Some(end)
+    }
+}
+
+/// A loop over stream packs.
 #[derive(Clone, Copy)]
 struct Run<'k> {
     place: &'k Ctx,
     first: usize,
-    step: usize,
+    team: Team,
     /// Before it, packs are whole.
     whole: usize,
 }
 
-/// Produces stream packs `s0..s1` (chunk packs from `first + s0` on) and stores each at `to(s)`.
+/// Produces stream packs `s0..s1` (chunk packs from `first + s0` on) and hands each to `put` with its number and context.
 ///
 /// There are few copies of the hook, since one may be long: `U::PACKS` for whole packs, one for the rest.
 #[inline(always)]
-pub fn produce<U: Unroll, W: Element, G: Group>(
-    group: &G,
+pub fn produce<U: Unroll, W: Element>(
+    team: Team,
     place: &Ctx,
     first: usize,
     s0: usize,
     s1: usize,
     source: &impl Source<W>,
-    to: impl Fn(usize) -> *mut u8,
+    put: impl Fn(usize, &Ctx, Pack<W>),
 ) {
     let lanes = Pack::<W>::LANES;
-    let run =
-        Run { place, first, step: group.lanes() as usize, whole: whole_until(place, lanes, first, s0, s1) };
-    let mut s = s0 + group.lane() as usize;
+    let run = Run { place, first, team, whole: whole_until(place, lanes, first, s0, s1) };
+    let mut s = s0;
     if U::PACKS >= 8 {
-        s = produce_unrolled::<8, _>(s, run, source, &to);
+        s = produce_unrolled::<8, _>(s, run, source, &put);
     } else if U::PACKS >= 4 {
-        s = produce_unrolled::<4, _>(s, run, source, &to);
+        s = produce_unrolled::<4, _>(s, run, source, &put);
     } else if U::PACKS >= 2 {
-        s = produce_unrolled::<2, _>(s, run, source, &to);
+        s = produce_unrolled::<2, _>(s, run, source, &put);
     }
+    s += team.lane;
     while s < s1 {
-        let pack = source.pack(&Produce(any(place, lanes, first + s, s < run.whole)));
-        // SAFETY: the ring's place of pack `s`, reserved for this group; each pack is one thread's.
-        unsafe { arch::store_16(to(s), pack.words()) };
-        s += run.step;
+        let ctx = Produce(any(place, lanes, first + s, s < run.whole));
+        put(s, &ctx, source.pack(&ctx));
+        s += team.lanes;
     }
 }
 
 /// `U` packs in flight before the first store.
 #[inline(always)]
 fn produce_unrolled<const U: usize, W: Element>(
-    mut s: usize,
+    s0: usize,
     run: Run<'_>,
     source: &impl Source<W>,
-    to: &impl Fn(usize) -> *mut u8,
+    put: &impl Fn(usize, &Ctx, Pack<W>),
 ) -> usize {
-    while s + (U - 1) * run.step < run.whole {
-        // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
-        let mut packs = [Pack::<W>::ZERO; U];
-        unroll!(U, |K| {
-            let ctx = whole(run.place, Pack::<W>::LANES, run.first + s + K * run.step);
-            packs[K] = source.pack(&Produce(ctx));
-        });
-        // SAFETY: the ring's place of pack `s + K * step`, reserved for this group; each pack is one thread's.
-        unroll!(U, |K| unsafe { arch::store_16(to(s + K * run.step), packs[K].words()) });
-        s += U * run.step;
-    }
-    s
+    let ctx = |s: usize| whole(run.place, Pack::<W>::LANES, run.first + s);
+    run.team
+        .bundles::<U>(s0, run.whole, |s| {
+            // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
+            let mut packs = [Pack::<W>::ZERO; U];
+            unroll!(U, |K| packs[K] = source.pack(&Produce(ctx(s + K * WARP))));
+            unroll!(U, |K| put(s + K * WARP, &ctx(s + K * WARP), packs[K]));
+            true
+        })
+        .unwrap_or(s0)
 }
 
 /// Loads stream packs `s0..s1` from `at(s)` and consumes each.
 #[inline(always)]
-pub fn consume<U: Unroll, W: Element, G: Group>(
-    group: &G,
+pub fn consume<U: Unroll, W: Element>(
+    team: Team,
     place: &Ctx,
     first: usize,
     s0: usize,
@@ -183,9 +228,8 @@ pub fn consume<U: Unroll, W: Element, G: Group>(
     at: impl Fn(usize) -> *const u8,
 ) {
     let lanes = Pack::<W>::LANES;
-    let run =
-        Run { place, first, step: group.lanes() as usize, whole: whole_until(place, lanes, first, s0, s1) };
-    let mut s = s0 + group.lane() as usize;
+    let run = Run { place, first, team, whole: whole_until(place, lanes, first, s0, s1) };
+    let mut s = s0;
     if U::PACKS >= 8 {
         s = consume_unrolled::<8, _>(s, run, sink, &at);
     } else if U::PACKS >= 4 {
@@ -193,67 +237,68 @@ pub fn consume<U: Unroll, W: Element, G: Group>(
     } else if U::PACKS >= 2 {
         s = consume_unrolled::<2, _>(s, run, sink, &at);
     }
+    s += team.lane;
     while s < s1 {
         // SAFETY: pack `s` has arrived and is not overwritten before it is freed.
         let pack = Pack::from_words(unsafe { arch::load_16_once(at(s)) });
         sink.take(&Consume(any(place, lanes, first + s, s < run.whole)), pack);
-        s += run.step;
+        s += team.lanes;
     }
 }
 
 #[inline(always)]
 fn consume_unrolled<const U: usize, W: Element>(
-    mut s: usize,
+    s0: usize,
     run: Run<'_>,
     sink: &impl Sink<W>,
     at: &impl Fn(usize) -> *const u8,
 ) -> usize {
-    while s + (U - 1) * run.step < run.whole {
-        let mut packs = [Pack::<W>::ZERO; U];
-        // SAFETY: those packs have arrived and are not overwritten before they are freed.
-        unroll!(U, |K| packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(s + K * run.step)) }));
-        unroll!(U, |K| {
-            let ctx = whole(run.place, Pack::<W>::LANES, run.first + s + K * run.step);
-            sink.take(&Consume(ctx), packs[K]);
-        });
-        s += U * run.step;
-    }
-    s
+    run.team
+        .bundles::<U>(s0, run.whole, |s| {
+            let mut packs = [Pack::<W>::ZERO; U];
+            // SAFETY: those packs have arrived and are not overwritten before they are freed.
+            unroll!(U, |K| packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(s + K * WARP)) }));
+            unroll!(U, |K| {
+                let ctx = whole(run.place, Pack::<W>::LANES, run.first + s + K * WARP);
+                sink.take(&Consume(ctx), packs[K]);
+            });
+            true
+        })
+        .unwrap_or(s0)
 }
 
 /// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + packs` of the chunk.
 #[inline(always)]
 pub fn diagonal<H: Hooks, G: Group>(group: &G, place: &Ctx, first: usize, packs: usize, args: &H::Args<'_>) {
     let lanes = Pack::<H::Wire>::LANES;
+    let team = Team::all(group);
     let until = whole_until(place, lanes, first, 0, packs);
-    let run = Run { place, first, step: group.lanes() as usize, whole: until };
-    let mut s = group.lane() as usize;
+    let run = Run { place, first, team, whole: until };
+    let mut s = 0;
     if H::UNROLL >= 8 {
-        s = diagonal_unrolled::<8, H>(s, run, args);
+        s = diagonal_unrolled::<8, H>(run, args);
     } else if H::UNROLL >= 4 {
-        s = diagonal_unrolled::<4, H>(s, run, args);
+        s = diagonal_unrolled::<4, H>(run, args);
     } else if H::UNROLL >= 2 {
-        s = diagonal_unrolled::<2, H>(s, run, args);
+        s = diagonal_unrolled::<2, H>(run, args);
     }
+    s += team.lane;
     while s < packs {
         let pack = H::produce(&Produce(any(place, lanes, first + s, s < until)), args);
         H::consume(&Consume(any(place, lanes, first + s, s < until)), args, pack);
-        s += run.step;
+        s += team.lanes;
     }
 }
 
 #[inline(always)]
-fn diagonal_unrolled<const U: usize, H: Hooks>(mut s: usize, run: Run<'_>, args: &H::Args<'_>) -> usize {
-    let lanes = Pack::<H::Wire>::LANES;
-    while s + (U - 1) * run.step < run.whole {
-        let mut packs = [Pack::<H::Wire>::ZERO; U];
-        unroll!(U, |K| {
-            packs[K] = H::produce(&Produce(whole(run.place, lanes, run.first + s + K * run.step)), args);
-        });
-        unroll!(U, |K| {
-            H::consume(&Consume(whole(run.place, lanes, run.first + s + K * run.step)), args, packs[K]);
-        });
-        s += U * run.step;
-    }
-    s
+fn diagonal_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> usize {
+    let ctx = |s: usize| whole(run.place, Pack::<H::Wire>::LANES, run.first + s);
+    run.team
+        .bundles::<U>(0, run.whole, |s| {
+            let mut packs = [Pack::<H::Wire>::ZERO; U];
+            unroll!(U, |K| packs[K] = H::produce(&Produce(ctx(s + K * WARP)), args));
+            unroll!(U, |K| H::consume(&Consume(ctx(s + K * WARP)), args, packs[K]));
+            true
+        })
+        .unwrap_or(0)
 }

@@ -152,3 +152,13 @@ macro_rules! words {
 }
 words!(u32, atomic::AtomicU32, U32);
 words!(u64, atomic::AtomicU64, U64);
+
+/// Not part of the model: channels alone are.
+pub unsafe fn load_line(_: *const u8) -> ([u32; 2], u64) {
+    unimplemented!("lines are not modelled")
+}
+
+/// See [`load_line`].
+pub unsafe fn store_line(_: *mut u8, _: [u32; 2], _: u64) {
+    unimplemented!("lines are not modelled")
+}

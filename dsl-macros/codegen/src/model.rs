@@ -214,6 +214,30 @@ impl Model {
         })
     }
 
+    /// How bytes may travel.
+    pub fn protocols(&self, schedule: Option<&Schedule>, transport: &Transport) -> Vec<Protocol> {
+        let mut protocols = vec![Protocol::Staged];
+        let Some(schedule) = schedule.filter(|_| transport.direct) else { return protocols };
+        protocols.push(Protocol::Lines);
+        if self.stores() {
+            protocols.push(Protocol::Direct);
+        }
+        if self.copies() && schedule.copy && transport.cuda {
+            protocols.push(Protocol::Copy);
+        }
+        protocols
+    }
+
+    /// Whether what arrives is stored to `output` as it is, so that the sender may store it there.
+    fn stores(&self) -> bool {
+        matches!(&self.item, Item::Hooks(m) if m.consume.is_none())
+    }
+
+    /// Whether the elements of `input` go to `output` as they are.
+    fn copies(&self) -> bool {
+        matches!(&self.item, Item::Hooks(m) if m.consume.is_none() && m.produce.is_none())
+    }
+
     /// Packs in flight of each variant, the default first; `element` is that of a generic module.
     ///
     /// By pack many are in flight. By element each is many loads of its own: of narrow wire types one pack is as many as registers hold.
@@ -229,10 +253,9 @@ impl Model {
         let wire = if named(&wire) { Some(wire.as_str()) } else { element };
         let ends = |names: &[&str]| wire.is_some_and(|w| names.iter().any(|n| w.ends_with(n)));
         let (bytes, halves) = (ends(&["u8", "i8", "F8E4M3", "F8E5M2"]), ends(&["16"]));
-        let copies = m.produce.is_none() && m.consume.is_none();
         vec![match packs {
             // Eight packs of bytes, or with the user's own work on them, are more than sm_80's compiler has registers for.
-            true if copies && !bytes => 8,
+            true if self.copies() && !bytes => 8,
             true => 4,
             false if bytes || halves => 1,
             false => 2,
@@ -262,11 +285,12 @@ impl Model {
                         default_variant,
                     };
                     let unrolls = self.unrolls(element.as_ref().map(|e| e.0.as_str()));
-                    for (k, unroll) in unrolls.iter().enumerate() {
-                        entries.push(entry(Protocol::Staged, *unroll, k == 0));
-                    }
-                    if transport.direct && schedule.is_some_and(|s| s.lines) {
-                        entries.push(entry(Protocol::Lines, unrolls[0], true));
+                    for protocol in self.protocols(schedule.as_ref(), transport) {
+                        // Variants are of staging; the others have one.
+                        let made = if protocol == Protocol::Staged { unrolls.len() } else { 1 };
+                        for (k, unroll) in unrolls[..made].iter().enumerate() {
+                            entries.push(entry(protocol, *unroll, k == 0));
+                        }
                     }
                 }
             }
@@ -279,8 +303,7 @@ impl Entry {
     /// The function of `fusewire_device::schedule` (with `host_` before it, of `fusewire::kernel`).
     pub fn function(&self) -> String {
         let schedule = self.schedule.map_or("custom", |s| s.name);
-        let lines = if self.protocol == Protocol::Lines { "_lines" } else { "" };
-        format!("{schedule}{lines}")
+        format!("{schedule}{}", self.protocol.suffix())
     }
 
     /// The entry's symbol in PTX.

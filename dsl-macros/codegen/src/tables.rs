@@ -13,7 +13,7 @@ pub struct Transport {
     pub cuda: bool,
     /// Whether its kernels run on CPU threads.
     pub host: bool,
-    /// Whether peers' memory can be stored to line by line.
+    /// Whether peers' memory can be stored to.
     pub direct: bool,
     /// Whether an attribute that names no transports means this one too.
     pub implied: bool,
@@ -61,8 +61,8 @@ pub struct Schedule {
     pub launcher: &'static str,
     /// One line for the generated function's documentation.
     pub doc: &'static str,
-    /// Whether there is a flag-in-line form for small chunks.
-    pub lines: bool,
+    /// Whether the copy engine can do it.
+    pub copy: bool,
 }
 
 /// How bytes travel.
@@ -72,6 +72,10 @@ pub enum Protocol {
     Staged,
     /// In lines that carry their flags.
     Lines,
+    /// Straight into the peers' outputs.
+    Direct,
+    /// By the copy engine, straight into the peers' outputs.
+    Copy,
 }
 
 impl Protocol {
@@ -80,6 +84,18 @@ impl Protocol {
         match self {
             Protocol::Staged => "Staged",
             Protocol::Lines => "Lines",
+            Protocol::Direct => "Direct",
+            Protocol::Copy => "Copy",
+        }
+    }
+
+    /// What follows the schedule's name in functions and symbols.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Protocol::Staged => "",
+            Protocol::Lines => "_lines",
+            Protocol::Direct => "_direct",
+            Protocol::Copy => "_copy",
         }
     }
 }
@@ -91,14 +107,14 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "AllToAll",
         launcher: "AllToAllLauncher",
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
-        lines: true,
+        copy: true,
     },
     Schedule {
         name: "sendrecv",
         marker: "SendRecv",
         launcher: "SendRecvLauncher",
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
-        lines: false,
+        copy: false,
     },
 ];
 

@@ -1,6 +1,7 @@
 //! Every rank sends one chunk to every rank.
 
 use super::LaunchOptions;
+use super::plan::Pattern;
 use super::prepared::Prepared;
 use super::{Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
@@ -48,6 +49,9 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         if plan.elements == 0 {
             return Ok(());
         }
+        if plan.protocol == Protocol::Copy {
+            return self.prepared.copy::<H>(stream, &args, &plan, shape, options);
+        }
         self.prepared.launch(stream, &args, &plan, shape, options)
     }
 
@@ -61,7 +65,7 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
 
     fn cut(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
         let world = self.prepared.world();
-        let elements = match (options.elements, args.output_len().or(args.input_len())) {
+        let elements = match (options.elements, args.output().or(args.input()).map(|p| p.len)) {
             (Some(n), _) => n,
             (None, Some(len)) if len.is_multiple_of(world) => len / world,
             (None, Some(len)) => {
@@ -75,14 +79,10 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
                 ));
             }
         };
-        let peers = world as u32 - 1;
-        let diagonal = |channels: u32| if self.prepared.on_host() { 1 } else { channels };
-        let plan = self.prepared.plan::<H>(elements, options, |protocol, channels| {
-            let ends = if protocol == Protocol::Lines { 1 } else { 2 };
-            ends * peers * channels + diagonal(channels)
-        })?;
+        let symmetric = self.prepared.symmetric(args.output(), elements, world);
+        let plan = self.prepared.plan::<H>(elements, options, Pattern::AllToAll, symmetric)?;
         let mut shape = self.prepared.shape(&plan, options)?;
-        shape.diagonal = diagonal(plan.channels);
+        self.prepared.aim(&plan, &mut shape, args.output());
         Ok((plan, shape))
     }
 }

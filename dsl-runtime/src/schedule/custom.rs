@@ -1,6 +1,7 @@
 //! A schedule of the user's own.
 
 use super::LaunchOptions;
+use super::plan::Pattern;
 use super::prepared::Prepared;
 use crate::kernel::{HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};
@@ -49,7 +50,12 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
         if blocks == 0 {
             return Err(Error::misuse("0 blocks; a launch has at least one"));
         }
-        let plan = self.prepared.plan::<H>(options.elements.unwrap_or(0), options, |_, _| blocks)?;
+        let plan = self.prepared.plan::<H>(
+            options.elements.unwrap_or(0),
+            options,
+            Pattern::Custom(blocks),
+            false,
+        )?;
         let shape = self.prepared.shape(&plan, options)?;
         self.prepared.launch(stream, &args, &plan, shape, options)
     }

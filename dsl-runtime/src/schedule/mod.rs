@@ -1,6 +1,7 @@
 //! Launchers: a schedule, a hook set and a transport, ready to launch.
 
 mod all_to_all;
+mod copy;
 mod custom;
 mod plan;
 mod prepared;
@@ -21,6 +22,12 @@ pub enum Protocol {
     Staged,
     /// In 16-byte lines that carry their flags: small chunks, at twice the wire bytes and a fraction of the latency.
     Lines,
+    /// Straight into the peers' outputs: where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
+    /// hooks have no `consume`. Nothing is staged, and no block receives.
+    Direct,
+    /// By the copy engine, straight into the peers' outputs, with no multiprocessor busy: as `Direct`, for hooks that have no `produce`
+    /// either, on GPUs.
+    Copy,
 }
 
 /// What a launch may be told beside its arguments. Equal on all ranks.
@@ -34,6 +41,8 @@ pub struct LaunchOptions {
     pub protocol: Option<Protocol>,
     /// Channels to each peer; by default chosen from the size.
     pub channels: Option<u32>,
+    /// Blocks that copy the rank's own chunk of an all-to-all; by default chosen from the channels.
+    pub diagonal: Option<u32>,
     /// Threads of a block, a multiple of 32 up to 512; on the host always 1.
     pub threads: Option<u32>,
     /// Bytes that travel together on a channel; by default a quarter of its staging.
@@ -70,6 +79,13 @@ impl LaunchOptions {
     #[must_use]
     pub fn channels(mut self, channels: u32) -> Self {
         self.channels = Some(channels);
+        self
+    }
+
+    /// Sets the blocks that copy the rank's own chunk.
+    #[must_use]
+    pub fn diagonal(mut self, blocks: u32) -> Self {
+        self.diagonal = Some(blocks);
         self
     }
 

@@ -6,16 +6,14 @@ use crate::kernel::HookSet;
 use crate::{Error, Result, Transport};
 use fusewire_device::line;
 use fusewire_device::pack::Pack;
+use fusewire_device::schedule::share_packs;
 use std::fmt;
 
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// Blocks that lines are spread over at most: about one to each multiprocessor.
-const LINE_BLOCKS: u32 = 128;
-
-/// Packs of a line channel: few, since each waits for its own flags.
-const PACKS_PER_LINE_CHANNEL: usize = 64;
+/// Bytes of a rank's whole input from which on more multiprocessors are used.
+const LARGE: usize = 64 << 20;
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +26,8 @@ pub struct Plan {
     pub wire_bytes: usize,
     /// Channels to each peer.
     pub channels: u32,
+    /// Blocks that copy the rank's own chunk.
+    pub diagonal: u32,
     /// Blocks in the grid.
     pub blocks: u32,
     /// Threads of a block.
@@ -42,14 +42,15 @@ pub struct Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} elements ({} wire bytes) to each peer over {} channels",
-            self.elements, self.wire_bytes, self.channels
-        )?;
+        let Plan { elements, wire_bytes, channels, .. } = self;
+        write!(f, "{elements} elements ({wire_bytes} wire bytes) to each peer")?;
         match self.protocol {
-            Protocol::Staged => write!(f, " of staging in chunks of {} bytes", self.chunk)?,
-            Protocol::Lines => write!(f, " of lines that carry their flags")?,
+            Protocol::Staged => {
+                write!(f, " over {channels} channels of staging in chunks of {} bytes", self.chunk)?;
+            }
+            Protocol::Lines => write!(f, " over {channels} channels of lines that carry their flags")?,
+            Protocol::Direct => write!(f, " straight into its output over {channels} channels")?,
+            Protocol::Copy => return write!(f, " by the copy engine, between two kernels of one block"),
         }
         write!(
             f,
@@ -59,20 +60,120 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Channels to each peer that a GPU uses for so many wire bytes through staging, residency aside. From sweeps on 2 and 4 H200s
-/// (docs/performance.md).
-fn staged_channels(wire_bytes: usize) -> u32 {
-    let most = if wire_bytes >= 64 << 20 { 24 } else { 32 };
-    wire_bytes.div_ceil(8 << 10).clamp(1, most) as u32
+/// What a schedule does with its channels.
+#[derive(Clone, Copy)]
+pub(crate) enum Pattern {
+    /// A chunk to and from every rank.
+    AllToAll,
+    /// A chunk to a rank, from a rank, or both: so many ends.
+    Ends(u32),
+    /// So many blocks, whatever they do.
+    Custom(u32),
 }
 
+impl Pattern {
+    /// Ranks that one rank sends to.
+    fn peers(self, world: u32) -> u32 {
+        match self {
+            Pattern::AllToAll => world - 1,
+            _ => 1,
+        }
+    }
+
+    /// Blocks of a grid: see `fusewire_device::schedule`.
+    fn blocks(self, protocol: Protocol, cut: Cut, world: u32) -> u32 {
+        match (self, protocol) {
+            (Pattern::Custom(blocks), _) => blocks,
+            (_, Protocol::Copy) => 1,
+            (Pattern::AllToAll, Protocol::Lines) => cut.channels,
+            (Pattern::AllToAll, _) if world == 1 => cut.diagonal,
+            (Pattern::AllToAll, Protocol::Direct) => cut.channels + cut.diagonal,
+            (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels + cut.diagonal,
+            (Pattern::Ends(_), Protocol::Direct) => cut.channels,
+            (Pattern::Ends(ends), _) => ends * cut.channels,
+        }
+    }
+}
+
+/// Channels to each peer, and blocks for the rank's own chunk.
+#[derive(Clone, Copy)]
+struct Cut {
+    channels: u32,
+    diagonal: u32,
+}
+
+/// The numbers that decide.
+#[derive(Clone, Copy)]
+struct Work {
+    pattern: Pattern,
+    world: u32,
+    /// Payload bytes of one peer's chunk.
+    wire_bytes: usize,
+    /// Whether the output is symmetric memory of this transport.
+    symmetric: bool,
+    on_host: bool,
+}
+
+impl Work {
+    /// Bytes of a rank's whole input.
+    fn total(&self) -> usize {
+        match self.pattern {
+            Pattern::AllToAll => self.wire_bytes * self.world as usize,
+            _ => self.wire_bytes,
+        }
+    }
+
+    /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
+    fn protocol(&self, has: impl Fn(Protocol) -> bool, line_room: usize) -> Protocol {
+        let sent = self.wire_bytes * self.pattern.peers(self.world) as usize;
+        let direct = self.symmetric && has(Protocol::Direct);
+        if !self.on_host && has(Protocol::Lines) && self.wire_bytes <= line_room && sent <= LINES_MOST {
+            Protocol::Lines
+        } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST {
+            Protocol::Copy
+        } else if direct {
+            Protocol::Direct
+        } else {
+            Protocol::Staged
+        }
+    }
+
+    /// Channels and diagonal blocks where the caller does not say: at most 16 multiprocessors, from [`LARGE`] on 32.
+    fn cut(&self, protocol: Protocol) -> Cut {
+        let multiprocessors = if self.total() >= LARGE { 32 } else { 16 };
+        let packs = (self.wire_bytes / 16) as u32;
+        let all_to_all = matches!(self.pattern, Pattern::AllToAll);
+        match protocol {
+            _ if self.on_host => Cut { channels: 1, diagonal: 1 },
+            Protocol::Copy => Cut { channels: 1, diagonal: 0 },
+            Protocol::Lines => Cut { channels: packs.div_ceil(32).clamp(1, 16), diagonal: 0 },
+            Protocol::Direct => {
+                // Every block copies as many bytes.
+                let diagonal = if all_to_all { (multiprocessors / self.world).max(1) } else { 0 };
+                Cut { channels: packs.div_ceil(128).clamp(1, multiprocessors - diagonal), diagonal }
+            }
+            Protocol::Staged => {
+                let diagonal = if all_to_all { (multiprocessors / (2 * self.world)).max(1) } else { 0 };
+                Cut { channels: packs.div_ceil(128).clamp(1, (multiprocessors - diagonal) / 2), diagonal }
+            }
+        }
+    }
+}
+
+/// Bytes that a rank sends in all up to which lines are faster than anything that needs a fence.
+const LINES_MOST: usize = 1 << 20;
+
+/// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
+const COPY_LEAST: usize = 24 << 20;
+
 impl<X: Transport> Prepared<X> {
-    /// Cuts a chunk. `blocks(protocol, channels)` is the grid that so many channels need.
+    /// Cuts a chunk. `symmetric`: whether the output is symmetric memory of this transport that holds every chunk.
     pub(crate) fn plan<H: HookSet>(
         &self,
         elements: usize,
         options: &LaunchOptions,
-        blocks: impl Fn(Protocol, u32) -> u32,
+        pattern: Pattern,
+        symmetric: bool,
     ) -> Result<Plan> {
         let layout = self.link.layout();
         if options.deadline.is_some_and(|d| d.is_zero()) {
@@ -87,24 +188,22 @@ impl<X: Transport> Prepared<X> {
                 self.world()
             )));
         }
-        let wire_bytes = packs * 16;
-        // What lines carry in one call: by default as far as they are faster than staging, which is one block to a multiprocessor.
-        let spread =
-            (LINE_BLOCKS / layout.world).clamp(1, layout.line_channels.max(1)).min(layout.line_channels);
-        let most_lines = if options.protocol.is_some() { layout.line_channels } else { spread };
-        let room = most_lines as usize * line::PACKS as usize * 16;
+        let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
+        let work = Work { pattern, world, wire_bytes, symmetric, on_host };
+        let room = layout.line_channels as usize * line::PACKS as usize * 16;
         let protocol = match options.protocol {
             Some(protocol) => protocol,
-            // Channels, chunks and variants are of staging unless lines are asked for.
-            None if options.channels.is_some() || options.chunk.is_some() || options.unroll.is_some() => {
-                Protocol::Staged
-            }
-            None if self.has(Protocol::Lines) && !self.on_host() && wire_bytes <= room => Protocol::Lines,
-            None => Protocol::Staged,
+            // Chunks and variants are of staging unless something else is asked for.
+            None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
+            None => work.protocol(|p| self.has(p), room),
         };
         let lines = protocol == Protocol::Lines;
+        if matches!(protocol, Protocol::Direct | Protocol::Copy) && !symmetric {
+            return Err(Error::misuse(format!(
+                "`Protocol::{protocol:?}` stores into the peers' outputs: give it an output from `Buffer::symmetric` of this transport that holds every rank's chunk"
+            )));
+        }
         let unroll = self.unroll(protocol, options.unroll)?;
-        let packs = wire_bytes / 16;
         if lines && wire_bytes > room {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer, but lines carry at most {room} here: use `Protocol::Staged`, or more `Options::line_channels`"
@@ -112,49 +211,79 @@ impl<X: Transport> Prepared<X> {
         }
         // The fewest channels that hold the chunk.
         let least = if lines { packs.div_ceil(line::PACKS as usize).max(1) as u32 } else { 1 };
-        let most = if lines { most_lines } else { layout.channels };
-        let wanted = match options.channels {
-            Some(channels) => channels,
-            None if self.on_host() => least,
-            None if lines => (packs.div_ceil(PACKS_PER_LINE_CHANNEL) as u32).min(spread).max(least),
-            None => staged_channels(wire_bytes).min(most),
-        };
-        if wanted == 0 {
+        let most = if lines { layout.line_channels } else { layout.channels };
+        let mut cut = work.cut(protocol);
+        cut.channels = cut.channels.min(most).max(least);
+        if let Some(channels) = options.channels {
+            cut.channels = channels;
+            if !on_host && cut.diagonal > 0 {
+                cut.diagonal = (2 * channels / world).max(1);
+            }
+        }
+        if let (Some(diagonal), true) = (options.diagonal, cut.diagonal > 0) {
+            cut.diagonal = diagonal.max(1);
+        }
+        if cut.channels == 0 {
             return Err(Error::misuse("0 channels to each peer; a launch uses at least one"));
         }
-        if lines && (wanted < least || wanted > most) {
+        if lines && (cut.channels < least || cut.channels > most) {
             return Err(Error::misuse(format!(
-                "{wanted} line channels for {wire_bytes} wire bytes; a launch uses {least} to {most}"
+                "{} line channels for {wire_bytes} wire bytes; a launch uses {least} to {most}",
+                cut.channels
             )));
         }
         let threads = match options.threads {
-            _ if self.on_host() => 1,
+            _ if on_host => 1,
             Some(threads) if threads == 0 || threads > THREADS || !threads.is_multiple_of(32) => {
                 return Err(Error::misuse(format!(
                     "{threads} threads in a block; a block has a multiple of 32 up to {THREADS}"
                 )));
             }
             Some(threads) => threads,
+            None if protocol == Protocol::Copy => world.next_multiple_of(32).min(THREADS),
             None if lines => {
-                (packs.div_ceil(wanted.max(1) as usize).next_multiple_of(32) as u32).clamp(64, THREADS)
+                let each = (packs as u32).div_ceil(cut.channels).next_multiple_of(32);
+                (each.saturating_mul(pattern.peers(world).max(1))).clamp(64, THREADS)
             }
             None => THREADS,
         };
         let resident = self.resident(protocol, options.unroll, threads)?;
-        let mut channels = wanted;
-        while options.channels.is_none() && channels > least && blocks(protocol, channels) > resident {
-            channels -= 1;
+        while options.channels.is_none()
+            && cut.channels > least
+            && pattern.blocks(protocol, cut, world) > resident
+        {
+            cut.channels -= 1;
         }
         let chunk = options.chunk.map_or(layout.window / 4, |c| c as u64);
         if !lines {
-            self.link.check_transfer(channels, chunk)?;
+            self.link.check_transfer(cut.channels, chunk)?;
         }
-        let grid = blocks(protocol, channels);
-        if grid > resident {
+        let blocks = pattern.blocks(protocol, cut, world);
+        if blocks > resident {
             return Err(Error::misuse(format!(
-                "{grid} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
+                "{blocks} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
             )));
         }
-        Ok(Plan { protocol, elements, wire_bytes, channels, blocks: grid, threads, chunk, unroll, resident })
+        let Cut { channels, diagonal } = cut;
+        Ok(Plan {
+            protocol,
+            elements,
+            wire_bytes,
+            channels,
+            diagonal,
+            blocks,
+            threads,
+            chunk,
+            unroll,
+            resident,
+        })
+    }
+}
+
+impl Plan {
+    /// Packs of a channel's share, and of a diagonal block's.
+    pub(crate) fn shares(&self) -> (u64, u64) {
+        let packs = (self.wire_bytes / 16) as u64;
+        (share_packs(packs, self.channels), share_packs(packs, self.diagonal))
     }
 }

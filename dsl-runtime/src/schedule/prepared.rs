@@ -1,8 +1,9 @@
 //! What all launchers share: agreement, module loading, the checks before a launch, the launch.
 
+use super::copy::Aside;
 use super::plan::{Plan, THREADS};
 use super::{LaunchOptions, Protocol};
-use crate::kernel::{Arguments, Binder, Entry, Image, Supports};
+use crate::kernel::{Arguments, Binder, Entry, Image, Place, Supports};
 use crate::machine::Crew;
 use crate::stream::Kind;
 use crate::{Device, Error, Result, Stream, Transport};
@@ -20,6 +21,8 @@ pub(crate) struct Prepared<X: Transport> {
     pub(crate) kernel: u64,
     name: &'static str,
     variants: Vec<Variant>,
+    /// For the copy engine; made when it is first used.
+    pub(crate) aside: Mutex<Option<Aside>>,
 }
 
 struct Variant {
@@ -55,7 +58,14 @@ impl<X: Transport> Prepared<X> {
                 Ok(Variant { entry, function })
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Prepared { ops: transport.ops(), link: Arc::clone(link), kernel, name: H::NAME, variants })
+        Ok(Prepared {
+            ops: transport.ops(),
+            link: Arc::clone(link),
+            kernel,
+            name: H::NAME,
+            variants,
+            aside: Mutex::default(),
+        })
     }
 
     pub(crate) fn world(&self) -> usize {
@@ -117,17 +127,42 @@ impl<X: Transport> Prepared<X> {
                 )));
             }
         };
+        let (share, own_share) = plan.shares();
         Ok(Shape {
             elements: plan.elements as u64,
             rows: rows as u64,
             cols: cols as u64,
             chunk: plan.chunk,
             kernel: self.kernel,
+            share,
+            own_share,
+            outputs: 0,
+            output_offset: 0,
             channels: plan.channels,
-            diagonal: 0,
+            diagonal: plan.diagonal,
             send_peer: fusewire_device::schedule::NOBODY,
             recv_peer: fusewire_device::schedule::NOBODY,
+            phase: 0,
+            allocation: 0,
         })
+    }
+
+    /// Whether peers may store `chunks` chunks of `elements` into the output of a launch.
+    pub(crate) fn symmetric(&self, output: Option<Place<'_>>, elements: usize, chunks: usize) -> bool {
+        output.is_some_and(|o| {
+            let ours = o.symmetric.is_some_and(|s| s.link() == self.link.id());
+            ours && elements.checked_mul(chunks).is_some_and(|n| n <= o.len)
+        })
+    }
+
+    /// Tells a shape where the symmetric output of a launch is.
+    pub(crate) fn aim(&self, plan: &Plan, shape: &mut Shape, output: Option<Place<'_>>) {
+        let stores = matches!(plan.protocol, Protocol::Direct | Protocol::Copy);
+        if let Some((place, memory)) = output.filter(|_| stores).and_then(|o| Some((o, o.symmetric?))) {
+            shape.outputs = memory.table();
+            shape.output_offset = place.address - memory.own();
+            shape.allocation = memory.number();
+        }
     }
 
     /// Launches with checked geometry.

@@ -2,6 +2,7 @@
 
 use super::LaunchOptions;
 use super::Plan;
+use super::plan::Pattern;
 use super::prepared::Prepared;
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};
@@ -44,7 +45,8 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         self.launch_with(stream, None, Some(peer), args, &LaunchOptions::default())
     }
 
-    /// Queues a send to one peer and a receive of as many elements from another (or the same), at once.
+    /// Queues a send to one peer and a receive of as many elements from another (or the same), at once. Where the output is symmetric
+    /// memory, it must be so on the peers too, at the same place, and they must call this method, not `send` or `recv` alone.
     ///
     /// # Errors
     /// As for [`SendRecvLauncher::send`].
@@ -56,6 +58,20 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         args: H::Args<'_>,
     ) -> Result<()> {
         self.launch_with(stream, Some(send_peer), Some(recv_peer), args, &LaunchOptions::default())
+    }
+
+    /// How a launch with these arguments would be cut.
+    ///
+    /// # Errors
+    /// As for [`SendRecvLauncher::launch_with`].
+    pub fn explain(
+        &self,
+        send_peer: Option<usize>,
+        recv_peer: Option<usize>,
+        args: &H::Args<'_>,
+        options: &LaunchOptions,
+    ) -> Result<Plan> {
+        Ok(self.cut(send_peer.is_some(), recv_peer.is_some(), args, options)?.0)
     }
 
     /// Any of the three, with options.
@@ -99,7 +115,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         args: &H::Args<'_>,
         options: &LaunchOptions,
     ) -> Result<(Plan, Shape)> {
-        let (input, output) = (args.input_len(), args.output_len());
+        let (input, output) = (args.input().map(|p| p.len), args.output().map(|p| p.len));
         let elements = match (options.elements, sends, receives) {
             (Some(n), ..) => Some(n),
             (None, true, true) => match (input, output) {
@@ -119,8 +135,11 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
             ));
         };
         let ends = u32::from(sends) + u32::from(receives);
-        let plan = self.prepared.plan::<H>(elements, options, |_, channels| ends * channels)?;
-        let shape = self.prepared.shape(&plan, options)?;
+        // A rank that only sends need not have an output, so that both ends of a wire agree only where every rank has both.
+        let symmetric = ends == 2 && self.prepared.symmetric(args.output(), elements, 1);
+        let plan = self.prepared.plan::<H>(elements, options, Pattern::Ends(ends), symmetric)?;
+        let mut shape = self.prepared.shape(&plan, options)?;
+        self.prepared.aim(&plan, &mut shape, args.output());
         Ok((plan, shape))
     }
 }

@@ -34,7 +34,7 @@ impl WindowMemory {
         let mut adapters = vec![None; world.size()];
         let mut own_key = 0;
         if let Some(memory) = &self.adapter_inbox {
-            let whole = memory.allocation();
+            let whole = memory.allocation(0);
             // SAFETY: the window holds the memory, which goes after its registrations.
             let registration = unsafe { peers.register(whole, whole.base, whole.bytes)? };
             own_key = registration.keys().map_or(0, |k| k.local);
@@ -44,7 +44,7 @@ impl WindowMemory {
         let (mut data, mut remote, mut data_key) = (None, vec![None; world.size()], 0);
         if let Some((memory, _)) = &self.data {
             data = Some(peers.exchange_mapped(memory.sharable().ok_or_else(missing)?)?);
-            let whole = memory.allocation();
+            let whole = memory.allocation(0);
             // SAFETY: the window holds the memory, which goes after its registrations.
             let registration = unsafe { peers.register(whole, whole.base, whole.bytes)? };
             data_key = registration.keys().map_or(0, |k| k.local);

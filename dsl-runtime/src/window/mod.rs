@@ -297,7 +297,7 @@ impl WindowMemory {
             return Ok(());
         }
         // SAFETY: the memory is held beside its registration, and goes after it.
-        let registration = unsafe { self.peers.register(memory.allocation(), memory.address(), bytes)? };
+        let registration = unsafe { self.peers.register(memory.allocation(bytes), memory.address(), bytes)? };
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.memory.push((registration, Arc::clone(memory)));
         sources.table(&self.peers)

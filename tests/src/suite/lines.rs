@@ -15,7 +15,7 @@ use std::time::Duration;
 const CHANNELS: u32 = 4;
 
 /// Bytes that a line channel carries in one call.
-const ROOM: usize = 512 * 16;
+const ROOM: usize = 2048 * 16;
 
 fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {
     let ground = rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))?;

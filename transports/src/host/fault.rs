@@ -95,6 +95,15 @@ pub enum Operation {
         /// Index of the entry.
         entry: u64,
     },
+    /// The peer's symmetric output is not the one that this rank's is.
+    Elsewhere {
+        /// The peer.
+        peer: usize,
+        /// This rank's: number of the symmetric allocation on the transport, and the output's first byte in it.
+        own: (usize, usize),
+        /// The peer's.
+        theirs: (usize, usize),
+    },
     /// A raw operation named a rank, signal or range that does not exist.
     OutOfRange {
         /// The operation.
@@ -190,6 +199,10 @@ impl Fault {
             kind::SELF => refused(Refusal::OwnRank),
             kind::LINK => refused(Refusal::Link),
             kind::UNREGISTERED => refused(Refusal::Unregistered { address: given, bytes: limit }),
+            kind::MISMATCH if r.operation == operation::OUTPUT => {
+                let place = |word: u64| ((word >> 44) as usize, (word & ((1 << 44) - 1)) as usize);
+                Operation::Elsewhere { peer, own: place(r.expected), theirs: place(r.seen) }
+            }
             kind::MISMATCH => Operation::Mismatch {
                 peer,
                 channel,
@@ -287,6 +300,11 @@ impl fmt::Display for Fault {
             Some(Operation::Panicked { block, file, line, column }) => {
                 write!(f, "a hook panicked on rank {rank} at {file}:{line}:{column} (block {block})")?;
             }
+            Some(Operation::Elsewhere { peer, own, theirs }) => write!(
+                f,
+                "{transport}: rank {rank}'s output is byte {} of symmetric buffer {}, rank {peer}'s is byte {} of symmetric buffer {}: give every rank the same part of the same buffer",
+                own.1, own.0, theirs.1, theirs.0
+            )?,
             Some(Operation::Mismatch { peer, channel, bytes: true, expected, seen }) => write!(
                 f,
                 "rank {peer} sends {seen} bytes on channel {channel} of {transport} where rank {rank} expects {expected}: \

@@ -1,11 +1,11 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
-use super::{Board, Error, Fault, Options, Result};
+use super::{Board, Error, Fault, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::World;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -70,6 +70,13 @@ pub trait Region: Send + Sync {
     fn own_address(&self) -> u64;
     /// Address, for kernels, of the table of all ranks' regions.
     fn table_address(&self) -> u64;
+    /// Allocates so many zeroed bytes on every rank and maps them all; `None` where peers' memory cannot be stored to. Collective.
+    ///
+    /// # Errors
+    /// If there is no memory, or a rank does not come.
+    fn symmetric(&self, _world: &World, _bytes: usize) -> Result<Option<Symmetric>> {
+        Ok(None)
+    }
 }
 
 /// A rank's end of a transport.
@@ -83,8 +90,12 @@ pub struct Link {
 
     region: Box<dyn Region>,
     kernels: AtomicU64,
+    allocations: AtomicU32,
+    id: u64,
     last_stream: Mutex<Option<Arc<dyn std::any::Any + Send + Sync>>>,
 }
+
+static IDS: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
     pub(crate) fn new(
@@ -105,6 +116,8 @@ impl Link {
             board,
             region,
             kernels: AtomicU64::new(0),
+            allocations: AtomicU32::new(0),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
             last_stream: Mutex::new(None),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
@@ -120,6 +133,11 @@ impl Link {
     /// The transport's name.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Differs between the links of a process.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// The world it was made in.
@@ -195,6 +213,26 @@ impl Link {
     /// Numbers kernels as they are prepared on this transport; equal on all ranks, which prepare them in the same order.
     pub fn next_kernel(&self) -> u64 {
         self.kernels.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Allocates symmetric memory. Collective: all ranks call it, with equal sizes.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] where peers' memory cannot be stored to; [`Error::World`] when sizes differ over ranks or a rank does not
+    /// come; what the machine says when there is no memory.
+    pub fn symmetric(&self, bytes: usize) -> Result<Arc<Symmetric>> {
+        let number = self.allocations.fetch_add(1, Ordering::Relaxed);
+        let fields = [("number", number.to_string()), ("bytes", bytes.to_string())];
+        self.world.agree("symmetric allocation", &fields)?;
+        match self.region.symmetric(&self.world, bytes.max(1))? {
+            Some(memory) => Ok(Arc::new(memory.of(self.id, number))),
+            None => Err(Error::Misuse {
+                what: format!(
+                    "`{}` has no symmetric buffers: its ranks do not map each other's memory",
+                    self.name
+                ),
+            }),
+        }
     }
 
     /// Exchanges the stream that the last launch went to: launches on a transport must not overlap.

@@ -70,6 +70,16 @@ impl Mapping {
         self.bytes
     }
 
+    /// Another descriptor of the same memory.
+    ///
+    /// # Errors
+    /// If the process has none left.
+    pub fn try_clone_fd(&self) -> Result<OwnedFd> {
+        self.fd
+            .try_clone()
+            .map_err(|source| Error::System { what: "duplicating a file descriptor".into(), source })
+    }
+
     /// The file descriptor to pass on.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -6,6 +6,7 @@ mod fault;
 mod link;
 mod mapping;
 mod options;
+pub(crate) mod symmetric;
 
 pub use board::Board;
 pub use error::{Error, Result};
@@ -13,6 +14,7 @@ pub use fault::{Fault, Operation, Place, Refusal};
 pub use link::{Health, Link, Machine, Region};
 pub use mapping::Mapping;
 pub use options::Options;
+pub use symmetric::Symmetric;
 
 use fusewire_device::ops::Ops;
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! Host half: a CUDA VMM allocation per rank, exported as a file descriptor, mapped by all.
 
 use super::NvlOps;
-use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Transport};
+use crate::host::symmetric::map_all;
+use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Symmetric, Transport};
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::memory::{DeviceMemory, DeviceRegion, PinnedMemory, SharedMemory};
 use fusewire_driver::{Context, Driver};
 use fusewire_world::World;
 use serde::{Deserialize, Serialize};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -67,23 +68,11 @@ impl Nvl {
         let bytes = layout.total() as usize;
         let (own, page) = (SharedMemory::create(&context, bytes)?, Board::page()?);
         let fd = own.export_fd()?;
-        let fds = world.exchange_fds(&[fd.as_fd(), page.fd()])?;
-        let (mut regions, mut pages) = (Vec::new(), Vec::new());
-        let mut own = Some(own);
-        for (rank, theirs) in fds.into_iter().enumerate() {
-            let mut theirs = theirs.into_iter();
-            let (region, page) = (theirs.next(), theirs.next());
-            regions.push(match (own.take_if(|_| rank == world.rank()), region) {
-                (Some(own), _) => own,
-                (None, Some(fd)) => SharedMemory::import(&context, fd.as_fd(), bytes)?,
-                (None, None) => return Err(Error::Misuse { what: format!("rank {rank} passed no memory") }),
-            });
-            pages.push(page);
-        }
+        let import = |fd: OwnedFd| Ok(SharedMemory::import(&context, fd.as_fd(), bytes)?);
+        let (regions, pages) = map_all(world, own, &[fd.as_fd(), page.fd()], import)?;
+        let pages = pages.into_iter().map(|p| p.into_iter().next()).collect();
         let board = Board::new(world.rank(), page, pages)?;
-        let table: Vec<u64> = regions.iter().map(|r| r.ptr().as_u64()).collect();
-        let device_table = DeviceMemory::new(&context, 8 * table.len())?;
-        device_table.write(0, &table)?;
+        let device_table = table(&context, &regions)?.0;
         let record = PinnedMemory::new(&context, size_of::<AbortRecord>())?;
         let control_bytes = layout.control_bytes() as usize;
         let region = CudaRegion { regions, table: device_table, record, rank: world.rank(), control_bytes };
@@ -99,6 +88,14 @@ impl Nvl {
             Machine::Host => unreachable!("an Nvl link is made on a GPU"),
         }
     }
+}
+
+/// Where memory is mapped, as a table for kernels and for the host.
+fn table(context: &Context, memory: &[SharedMemory]) -> Result<(DeviceMemory, Box<[u64]>)> {
+    let bases: Box<[u64]> = memory.iter().map(|m| m.ptr().as_u64()).collect();
+    let table = DeviceMemory::new(context, 8 * bases.len())?;
+    table.write(0, &bases)?;
+    Ok((table, bases))
 }
 
 /// Why this rank's GPU does not reach a peer's, if one is out of reach.
@@ -196,5 +193,16 @@ impl Region for CudaRegion {
 
     fn table_address(&self) -> u64 {
         self.table.ptr().as_u64()
+    }
+
+    fn symmetric(&self, world: &World, bytes: usize) -> Result<Option<Symmetric>> {
+        let context = self.regions[self.rank].context();
+        let own = SharedMemory::create(context, bytes)?;
+        let fd = own.export_fd()?;
+        let import = |fd: OwnedFd| Ok(SharedMemory::import(context, fd.as_fd(), bytes)?);
+        let (memory, _) = map_all(world, own, &[fd.as_fd()], import)?;
+        let (table, bases) = table(context, &memory)?;
+        let address = table.ptr().as_u64();
+        Ok(Some(Symmetric::new(self.rank, bases, bytes, address, (memory, table))))
     }
 }

@@ -1,10 +1,11 @@
 //! Host half: a memfd per rank, mapped by all.
 
 use super::ShmOps;
-use crate::host::{Board, Error, Link, Machine, Mapping, Options, Region, Result, Transport};
+use crate::host::symmetric::map_all;
+use crate::host::{Board, Error, Link, Machine, Mapping, Options, Region, Result, Symmetric, Transport};
 use fusewire_device::wait::AbortRecord;
 use fusewire_world::World;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,23 +32,11 @@ impl Shm {
             );
             return Err(Error::Misuse { what });
         }
-        let (own, page) = (Mapping::create(layout.total() as usize)?, Board::page()?);
-        let fds = world.exchange_fds(&[own.fd(), page.fd()])?;
-        let mut pages = Vec::with_capacity(fds.len());
-        let mut regions = Vec::with_capacity(fds.len());
-        let mut own = Some(own);
-        for (rank, theirs) in fds.into_iter().enumerate() {
-            let mut theirs = theirs.into_iter();
-            let (region, page): (Option<OwnedFd>, Option<OwnedFd>) = (theirs.next(), theirs.next());
-            regions.push(match (own.take_if(|_| rank == world.rank()), region) {
-                (Some(own), _) => own,
-                (None, Some(fd)) => Mapping::map(fd, layout.total() as usize)?,
-                (None, None) => {
-                    return Err(Error::Misuse { what: format!("rank {rank} passed no shared memory") });
-                }
-            });
-            pages.push(page);
-        }
+        let bytes = layout.total() as usize;
+        let (own, page) = (Mapping::create(bytes)?, Board::page()?);
+        let fd = own.try_clone_fd()?;
+        let (regions, pages) = map_all(world, own, &[fd.as_fd(), page.fd()], |fd| Mapping::map(fd, bytes))?;
+        let pages = pages.into_iter().map(|p| p.into_iter().next()).collect();
         let board = Board::new(world.rank(), page, pages)?;
         let table: Box<[u64]> = regions.iter().map(Mapping::address).collect();
         let region =
@@ -116,5 +105,16 @@ impl Region for HostRegion {
 
     fn table_address(&self) -> u64 {
         self.table.as_ptr() as u64
+    }
+
+    fn symmetric(&self, world: &World, bytes: usize) -> Result<Option<Symmetric>> {
+        let own = Mapping::create(bytes)?;
+        let fd = own.try_clone_fd()?;
+        let (memory, _) = map_all(world, own, &[fd.as_fd()], |fd| Mapping::map(fd, bytes))?;
+        let bases: Box<[u64]> = memory.iter().map(Mapping::address).collect();
+        // Its own copy, which does not move: kernels read it.
+        let table = bases.clone();
+        let address = table.as_ptr() as u64;
+        Ok(Some(Symmetric::new(self.rank, bases, bytes, address, (memory, table))))
     }
 }

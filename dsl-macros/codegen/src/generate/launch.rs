@@ -26,14 +26,14 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                 members.extend(quote!(#doc pub #name: #krate::View<'a, #t>,));
                 binds.extend(quote!(#name: binder.read(#label, &self.#name)?,));
                 if name == "input" {
-                    input = quote!(::core::option::Option::Some(self.#name.len()));
+                    input = quote!(::core::option::Option::Some(self.#name.place()));
                 }
             }
             Kind::Out(t) | Kind::Accumulate(t) => {
                 members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
                 binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
                 if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1) {
-                    output = quote!(::core::option::Option::Some(self.#name.len()));
+                    output = quote!(::core::option::Option::Some(self.#name.place()));
                 }
             }
             Kind::Handle => {
@@ -70,8 +70,8 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                 let _ = &binder;
                 ::core::result::Result::Ok(__Raw { #binds })
             }
-            fn input_len(&self) -> ::core::option::Option<usize> { #input }
-            fn output_len(&self) -> ::core::option::Option<usize> { #output }
+            fn input(&self) -> ::core::option::Option<#krate::kernel::Place<'_>> { #input }
+            fn output(&self) -> ::core::option::Option<#krate::kernel::Place<'_>> { #output }
         }
     }
 }

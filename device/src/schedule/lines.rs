@@ -1,0 +1,148 @@
+//! In lines that carry their flags: small chunks, where peers' memory can be stored to. See [`crate::line`].
+
+use super::span::{self, Team};
+use super::{Grid, NOBODY, Params, Ring, Share, Unpack, packs_of, place};
+use crate::channel::Call;
+use crate::ctx::Ctx;
+use crate::group::{Block, Group};
+use crate::line::Line;
+use crate::ops::Direct;
+use crate::wait::{Flow, Stopped, Watch};
+
+/// How the threads of a block share its peers.
+#[derive(Clone, Copy)]
+struct Teams {
+    count: u32,
+    /// This thread's.
+    index: u32,
+    team: Team,
+}
+
+impl Teams {
+    /// As many as there are peers, if each gets a warp for every 32 packs; else one.
+    #[inline(always)]
+    fn of(peers: u32, packs: usize) -> Self {
+        let (lane, lanes) = (Block.lane(), Block.lanes());
+        let width = ((packs as u32 + 31) & !31).max(32);
+        if peers > 1 && peers * width <= lanes {
+            let team = Team { lane: (lane % width) as usize, lanes: width as usize };
+            Teams { count: peers, index: lane / width, team }
+        } else {
+            Teams { count: 1, index: 0, team: Team::all(&Block) }
+        }
+    }
+
+    /// Calls `f` for each step of this thread's team; threads beyond the last team have none.
+    #[inline(always)]
+    fn each_step(&self, world: u32, mut f: impl FnMut(u32)) {
+        let mut step = 1 + self.index;
+        while step < world {
+            f(step);
+            step += self.count;
+        }
+    }
+}
+
+/// [`super::all_to_all`] for small chunks: no fence, no staging, no flag of its own. Grid: `channels` blocks, each of which exchanges
+/// its share with every peer; a share has at most [`crate::line::PACKS`] packs.
+///
+/// # Safety
+/// As for [`super::sendrecv`].
+#[inline(always)]
+pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
+    let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
+    // SAFETY: the caller's contract.
+    let (watch, args) =
+        unsafe { (Watch::begin_all(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let channel = grid.block;
+    let state = ops.line_state(ring.rank, channel);
+    // SAFETY: live state, written last by the previous kernel on this channel.
+    let number = unsafe { (&raw const (*state).sent).read_volatile() } + 1;
+    if watch.poisoned() {
+        return Err(Stopped);
+    }
+    let share = Share::of::<H>(shape.elements, shape.share, channel);
+    let teams = Teams::of(ring.world - 1, share.packs);
+    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
+    // All channels name the whole call: `payload` is the chunk's, not the share's.
+    let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
+    let line = |place: Ctx| {
+        let (first, packs, team) = (share.first, share.packs, teams.team);
+        Line { ops, watch: &watch, team, place, first, packs, channel, number, call }
+    };
+    teams.each_step(ring.world, |step| {
+        // SAFETY: free, as `line`'s module says; each block works its own line channel.
+        unsafe { line(at(ring.to(step))).send::<H>(&args) };
+    });
+    span::diagonal::<H, Block>(&Block, &at(ring.rank), share.first, share.packs, &args);
+    let mut whole = true;
+    teams.each_step(ring.world, |step| {
+        // SAFETY: each block works its own line channel.
+        whole = whole && unsafe { line(at(ring.from(step))).receive::<H>(&args) };
+    });
+    leave(ops, &watch, whole)?;
+    if Block.leads() {
+        // SAFETY: live state, this block's own; all threads have read it before the sync above.
+        unsafe { (&raw mut (*state).sent).write_volatile(number) };
+    }
+    Ok(())
+}
+
+/// [`super::sendrecv`] for small chunks. Grid as there.
+///
+/// # Safety
+/// As for [`super::sendrecv`].
+#[inline(always)]
+pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
+    let (ops, shape) = (&params.ops, &params.shape);
+    // SAFETY: the caller's contract.
+    let (watch, args) =
+        unsafe { (Watch::begin_all(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
+    let sends = grid.block < senders;
+    let (part, peer) =
+        if sends { (grid.block, shape.send_peer) } else { (grid.block - senders, shape.recv_peer) };
+    let channel = ops.line_channels() + part;
+    let state = ops.line_state(peer, channel);
+    // SAFETY: live state of this end.
+    let count = unsafe { if sends { &raw mut (*state).sent } else { &raw mut (*state).received } };
+    // SAFETY: written last by the previous kernel on this channel.
+    let number = unsafe { count.read_volatile() } + 1;
+    if watch.poisoned() {
+        return Err(Stopped);
+    }
+    let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
+    let place = place(ops, grid, shape, peer, part, 0);
+    let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
+    let team = Team::all(&Block);
+    let line = Line { ops, watch: &watch, team, place, first, packs, channel, number, call };
+    // SAFETY: each block works its own end of its own channel, of those for `sendrecv`.
+    unsafe {
+        if sends {
+            let free = line.credit();
+            if free {
+                line.send::<H>(&args);
+            }
+            leave(ops, &watch, free)?;
+        } else {
+            let whole = line.receive::<H>(&args);
+            leave(ops, &watch, whole)?;
+            if Block.leads() {
+                line.give_credit();
+            }
+        }
+        if Block.leads() {
+            count.write_volatile(number);
+        }
+    }
+    Ok(())
+}
+
+/// Syncs the block, and ends it if a lane found a fault or panicked.
+#[inline(always)]
+fn leave<O: Direct>(ops: &O, watch: &Watch, whole: bool) -> Flow {
+    let stopped = Block.any(!whole);
+    // First: the lanes that left may have done so because of a panic of this block, which the peers do not know of.
+    watch.check_panic(ops)?;
+    if stopped { Err(Stopped) } else { Ok(()) }
+}

@@ -1,0 +1,80 @@
+//! All-to-all by the copy engine: a kernel that says and awaits *go*, one copy for each chunk, a kernel that says and awaits *done*.
+//! The rank's own chunk is copied on a second stream meanwhile. All of it is captured into graphs like any launch.
+
+use super::LaunchOptions;
+use super::plan::Plan;
+use super::prepared::Prepared;
+use crate::kernel::{Arguments, HookSet};
+use crate::stream::Kind;
+use crate::{Error, Result, Stream, Transport};
+use fusewire_device::element::Element;
+use fusewire_device::schedule::Shape;
+use fusewire_driver::{self as cuda, DevicePtr};
+
+/// The second stream of a launcher, and the events that tie it to the first.
+pub(crate) struct Aside {
+    stream: cuda::Stream,
+    fork: cuda::Event,
+    join: cuda::Event,
+}
+
+impl Aside {
+    fn new(context: &cuda::Context) -> Result<Self> {
+        let (fork, join) = (cuda::Event::new(context)?, cuda::Event::new(context)?);
+        Ok(Aside { stream: cuda::Stream::new(context)?, fork, join })
+    }
+}
+
+impl<X: Transport> Prepared<X> {
+    /// Launches with checked geometry; `plan.protocol` is [`super::Protocol::Copy`].
+    pub(crate) fn copy<H: HookSet>(
+        &self,
+        stream: &Stream,
+        args: &H::Args<'_>,
+        plan: &Plan,
+        shape: Shape,
+        options: &LaunchOptions,
+    ) -> Result<()> {
+        let (Kind::Cuda(main), Some(input), Some(output)) = (&stream.0.kind, args.input(), args.output())
+        else {
+            return Err(Error::misuse(
+                "the copy engine copies from `input` to the output of a GPU's buffers",
+            ));
+        };
+        let Some(symmetric) = output.symmetric else {
+            return Err(Error::misuse("the copy engine stores into outputs from `Buffer::symmetric`"));
+        };
+        let (rank, world, bytes) = (self.rank(), self.world(), plan.elements * H::Wire::SIZE);
+        if input.len < world * plan.elements {
+            return Err(Error::misuse(format!(
+                "an input of {} elements for {world} chunks of {}",
+                input.len, plan.elements
+            )));
+        }
+        let mut aside = self.aside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let aside = match &mut *aside {
+            Some(aside) => aside,
+            none => none.insert(Aside::new(main.context())?),
+        };
+        self.launch(stream, args, plan, shape, options)?;
+        let from = |chunk: usize| DevicePtr::new(input.address + (chunk * bytes) as u64);
+        let to = |peer: usize| {
+            let base = symmetric.bases()[peer] + shape.output_offset;
+            DevicePtr::new(base + (rank * bytes) as u64)
+        };
+        aside.fork.record(main)?;
+        aside.stream.wait_event(&aside.fork)?;
+        // SAFETY: the launch above checked both buffers, which do not overlap and live until the stream is idle; peers said go, with
+        // this size and place, so their outputs hold the chunk and nobody uses it before *done*.
+        unsafe {
+            cuda::copy::d2d_async(&aside.stream, to(rank), from(rank), bytes)?;
+            for step in 1..world {
+                let peer = (rank + step) % world;
+                cuda::copy::d2d_async(main, to(peer), from(peer), bytes)?;
+            }
+        }
+        aside.join.record(&aside.stream)?;
+        main.wait_event(&aside.join)?;
+        self.launch(stream, args, plan, Shape { phase: 1, ..shape }, options)
+    }
+}
