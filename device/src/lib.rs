@@ -24,6 +24,10 @@
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
+// So that a schedule may name what is in no prelude by one path on both sides: `fusewire::device::..`.
+#[doc(hidden)]
+pub extern crate self as device;
+
 pub mod arch;
 pub mod args;
 pub mod atomic;

@@ -7,6 +7,9 @@
 //! | `pairs` | `send`, `recv` and `sendrecv` |
 //! | `ring` | a schedule of one's own from tiles: a ring all-gather |
 //! | `mailbox` | a schedule of one's own from raw `put`, `signal`, `wait` |
+//! | `window_ring` | windows: a ring exchange by `put_signal` |
+//! | `window_halo` | windows: a halo exchange with barriers |
+//! | `bench_windows` | what signals, barriers and puts cost |
 //! | `bench` | the all-to-all against its size, beside NCCL's figures |
 
 pub mod hooks;

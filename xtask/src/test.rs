@@ -79,7 +79,7 @@ pub fn run(only: Option<&str>) -> Outcome {
             "building the examples",
             cargo().args(["build", "--quiet", "-p", "fusewire-examples", "--bins"]),
         )?;
-        for name in ["hello", "pairs", "ring", "mailbox"] {
+        for name in ["hello", "pairs", "ring", "mailbox", "window_ring", "window_halo"] {
             steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
         }
         Ok(())
@@ -89,7 +89,9 @@ pub fn run(only: Option<&str>) -> Outcome {
     });
     account.step("benchmark program on CPU threads", || {
         let bench = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench", "--"];
-        steps::run("bench", cargo().args(bench).args(["--device", "host", "--size", "1K,1M", "--json"]))
+        steps::run("bench", cargo().args(bench).args(["--device", "host", "--size", "1K,1M", "--json"]))?;
+        let windows = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench_windows", "--"];
+        steps::run("bench_windows", cargo().args(windows).args(["--device", "host", "--json"]))
     });
     if std::path::Path::new("/dev/nvidiactl").exists() {
         account.leave_out("GPU tests", "`cargo xtask gpu` runs them");
