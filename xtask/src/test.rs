@@ -90,7 +90,8 @@ pub fn run(only: Option<&str>) -> Outcome {
     account.step("benchmark program on CPU threads", || {
         let bench = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench", "--"];
         steps::run("bench", cargo().args(bench).args(["--device", "host", "--size", "1K,1M", "--json"]))?;
-        let windows = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench_windows", "--"];
+        let windows =
+            ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench_windows", "--"];
         steps::run("bench_windows", cargo().args(windows).args(["--device", "host", "--json"]))
     });
     if std::path::Path::new("/dev/nvidiactl").exists() {

@@ -32,7 +32,7 @@ fn misdirect<X: Subject>(
     on: &Windowed<X>,
     what: u32,
     only: Option<usize>,
-) -> Result<Fault, crate::Stop> {
+) -> Result<Fault, Stop> {
     let launcher = CustomOf::<misdirected_window::Hooks>::custom(&on.ground.transport)?;
     let input = on.ground.device.buffer_from(&[5u64; 8])?;
     let start = Instant::now();
