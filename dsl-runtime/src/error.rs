@@ -82,3 +82,9 @@ impl From<fusewire_transports::host::Error> for Error {
         }
     }
 }
+
+impl From<fusewire_nic::Error> for Error {
+    fn from(error: fusewire_nic::Error) -> Self {
+        Error::Transport(error.into())
+    }
+}

@@ -5,9 +5,13 @@ use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, windows::*, 
 use fusewire::device::prelude::*;
 use fusewire::driver::{Context, Driver};
 use fusewire::kernel::{HookSet, Supports};
+use fusewire::nic::emulated::Behaviour;
+use fusewire::nic::{Emulated, Nic};
 use fusewire::peers::IbgdaAdapter;
 use fusewire::schedule::*;
-use fusewire::{Ibgda, MultiPeerTransport, Nvl, Options, PeersConfig, Result, Shm, Transport, World};
+use fusewire::{
+    Ibgda, MultiPeerTransport, Nvl, NvlMesh, Options, PeersConfig, Result, Shm, ShmMesh, Transport, World,
+};
 use std::sync::Arc;
 
 /// A transport that the suite can make.
@@ -61,6 +65,29 @@ impl Meet for Ibgda {
             if ranks.len() >= 4 && ranks.len() % 2 == 0 { ranks.chunks(2).collect() } else { vec![] };
         let config = PeersConfig::default().domains(&pairs);
         Ok(MultiPeerTransport::with_adapter(self, &config, Some(IbgdaAdapter::new(&ibgda)))?)
+    }
+}
+
+/// Ranks of one domain of a mesh.
+const DOMAIN: usize = 2;
+
+fn adapter(world: &World) -> Result<Arc<dyn Nic>> {
+    let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
+    Ok(Arc::new(Emulated::new(behaviour)?))
+}
+
+/// Shared memory in domains of two, adapters across.
+impl Meet for ShmMesh {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
+        Ok(ShmMesh::rendezvous(world, (world.rank() / DOMAIN) as u64, adapter(world)?, options)?)
+    }
+}
+
+/// NVLink in domains of two, adapters across.
+impl Meet for NvlMesh {
+    fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
+        let domain = (world.rank() / DOMAIN) as u64;
+        Ok(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?)
     }
 }
 

@@ -5,12 +5,14 @@
 //! | [`shm`] | threads and processes of one host | stores into mapped memory | memfd, passed over Unix sockets |
 //! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
 //! | [`ibgda`] | any with an adapter | mlx5 work queue entries written by kernels | queue pairs over a NIC, so far the emulated one |
+//! | [`mesh`] | those of two transports | each operation on the link that reaches the peer | a table of which peer is where |
 //! | [`template`] | nobody's | documented blanks | documented blanks |
 //!
 //! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub mod ibgda;
+pub mod mesh;
 pub mod mixed;
 pub mod nvl;
 pub mod shm;
@@ -29,6 +31,11 @@ pub mod ops {
     pub use crate::ibgda::IbgdaOps;
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
+
+    /// Of `NvlMesh`.
+    pub type NvlMeshOps = crate::mesh::MeshOps<NvlOps, IbgdaOps>;
+    /// Of `ShmMesh`.
+    pub type ShmMeshOps = crate::mesh::MeshOps<ShmOps, IbgdaOps>;
 }
 
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
@@ -36,4 +43,11 @@ pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod peers;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-pub use {host::Transport, ibgda::Ibgda, nvl::Nvl, peers::MultiPeerTransport, shm::Shm};
+pub use {host::Transport, ibgda::Ibgda, mesh::Mesh, nvl::Nvl, peers::MultiPeerTransport, shm::Shm};
+
+/// NVLink within a domain, GPU-initiated InfiniBand across.
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub type NvlMesh = Mesh<Nvl, Ibgda>;
+/// Host shared memory within a domain, GPU-initiated InfiniBand across.
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub type ShmMesh = Mesh<Shm, Ibgda>;

@@ -48,6 +48,24 @@ pub const TRANSPORTS: &[Transport] = &[
         direct: false,
         implied: false,
     },
+    Transport {
+        name: "ShmMesh",
+        ops: "ShmMeshOps",
+        label: "shm_mesh",
+        cuda: false,
+        host: true,
+        direct: false,
+        implied: false,
+    },
+    Transport {
+        name: "NvlMesh",
+        ops: "NvlMeshOps",
+        label: "nvl_mesh",
+        cuda: true,
+        host: false,
+        direct: false,
+        implied: false,
+    },
 ];
 
 /// A shipped schedule.

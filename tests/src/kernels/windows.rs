@@ -9,7 +9,7 @@ pub const STEP: usize = 10;
 /// operation, group, peer, id, how, value, to, from, count, counter. What a step reads goes to `seen`, one word a step.
 ///
 /// Operations are those of [`op`]. Groups: 0 the block, 1 its first warp, 2 its first thread, 3 each warp, 4 each thread.
-#[comm_kernel(transports(Shm, Nvl, Ibgda))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
 pub fn script<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -148,7 +148,7 @@ pub mod op {
 
 /// Every block puts its share of `input` into the next rank's buffer, waits for the previous rank's, links it to what `output` has, and
 /// meets the other ranks before anything is put again. Specialised on mapped peers.
-#[comm_kernel(transports(Shm, Nvl, Ibgda))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
 pub fn linked_ring<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow,
@@ -172,7 +172,7 @@ pub fn linked_ring<O: Ops>(
 }
 
 /// [`linked_ring`] for any mix of links.
-#[comm_kernel(transports(Shm, Nvl, Ibgda))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
 pub fn linked_ring_mixed<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -198,7 +198,7 @@ pub fn linked_ring_mixed<O: Ops>(
 }
 
 /// Sends `input` around a ring by `send` and `recv`, one hop, block by block.
-#[comm_kernel(transports(Shm, Nvl, Ibgda))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
 pub fn sent_ring<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -213,7 +213,7 @@ pub fn sent_ring<O: Ops>(
 
 /// Writes what kernels know of the peers: for each rank its kind, its two numbers and its peer index, then the inverse of each, then
 /// the counts.
-#[comm_kernel(transports(Shm, Nvl, Ibgda))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
 pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, u64>) -> Flow {
     let world = kernel.world();
     let number = |n: Option<usize>| n.map_or(u64::MAX, |n| n as u64);
@@ -251,7 +251,7 @@ pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, 
 pub const FIRST_CALL: u32 = line!() + 13;
 
 /// Calls something that cannot be, as `what` says.
-#[comm_kernel(transports(Shm, Nvl, Ibgda))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
 pub fn misdirected_window<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,

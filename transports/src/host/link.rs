@@ -6,7 +6,7 @@ use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_c
 use fusewire_world::World;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where kernels on a transport run.
@@ -93,6 +93,13 @@ pub struct Link {
     allocations: AtomicU32,
     id: u64,
     last_stream: Mutex<Option<Arc<dyn std::any::Any + Send + Sync>>>,
+    joined: Mutex<Vec<Joined>>,
+}
+
+/// Another transport whose memory this one's kernels use as well, and the table by which they do.
+struct Joined {
+    link: Arc<Link>,
+    _table: Arc<dyn std::any::Any + Send + Sync>,
 }
 
 static IDS: AtomicU64 = AtomicU64::new(1);
@@ -119,6 +126,7 @@ impl Link {
             allocations: AtomicU32::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_stream: Mutex::new(None),
+            joined: Mutex::default(),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
         let weak = Arc::downgrade(&link);
@@ -210,6 +218,11 @@ impl Link {
         Ok(())
     }
 
+    /// Kernels on this transport use `link` as well: it lives as long as this one, and is renewed with it.
+    pub(crate) fn join(&self, link: Arc<Link>, table: Arc<dyn std::any::Any + Send + Sync>) {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).push(Joined { link, _table: table });
+    }
+
     /// Numbers kernels as they are prepared on this transport; equal on all ranks, which prepare them in the same order.
     pub fn next_kernel(&self) -> u64 {
         self.kernels.fetch_add(1, Ordering::Relaxed)
@@ -240,7 +253,7 @@ impl Link {
         &self,
         stream: Arc<dyn std::any::Any + Send + Sync>,
     ) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
-        self.last_stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(stream)
+        self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).replace(stream)
     }
 
     /// See [`super::Transport::check`].
@@ -275,6 +288,9 @@ impl Link {
         self.world.barrier()?;
         self.region.clear()?;
         self.board.clear();
+        for joined in self.joined.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            joined.link.renew()?;
+        }
         self.world.barrier()?;
         Ok(())
     }

@@ -7,6 +7,7 @@ mod link;
 mod mapping;
 mod options;
 pub(crate) mod symmetric;
+mod words;
 
 pub use board::Board;
 pub use error::{Error, Result};
@@ -15,6 +16,7 @@ pub use link::{Health, Link, Machine, Region};
 pub use mapping::Mapping;
 pub use options::Options;
 pub use symmetric::Symmetric;
+pub(crate) use words::Words;
 
 use fusewire_device::ops::Ops;
 use std::sync::Arc;

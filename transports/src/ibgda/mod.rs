@@ -31,7 +31,7 @@ mod wait;
 pub mod wqe;
 
 pub use buffer::{Key, LocalBuffer, RemoteBuffer};
-pub use endpoint::{Endpoint, IbgdaPeer, Pair, Work};
+pub use endpoint::{Endpoint, IbgdaPeer, Pair, Posted, Work};
 pub use ops::{IbgdaOps, PeerRegion, heap_copy_offset, outgoing_offset, region_bytes};
 pub use queue::{Queue, QueueState, state_bytes};
 pub use wait::{Broken, Compare, read_signal, wait_signal};

@@ -8,8 +8,9 @@
 //! | a copy of the heap for each peer | kernels of the rank, or its adapter for `get` | its adapter, or the kernels |
 //!
 //! `flush` writes a part of an outgoing ring to the same place of the peer's staging; `signal` writes the line, 8 bytes inside the
-//! entry, on the same queue pair. A block stays on one queue pair for each peer, so what it sends a peer arrives in order. `put` and
-//! `get` may name any memory, registered or not; they go through the copy of the peer's heap.
+//! entry, behind it. A channel stays on one queue pair for ever, whichever block works it: were a call's line and the next call's on
+//! two, the older value could arrive last. Puts and signals of the user's own share the first queue pair. `put` and `get` may name any
+//! memory, registered or not; they go through the copy of the peer's heap.
 
 use super::endpoint::{Endpoint, IbgdaPeer, Work};
 use super::wait::Broken;
@@ -19,6 +20,9 @@ use crate::device::group::Group;
 use crate::device::mapped::{Layout, copy};
 use crate::device::ops::{ChannelState, Get, Line, Ops, Put, SignalState};
 use crate::device::wait::{About, Control, give_up_here, kind, operation};
+
+/// The queue pair of puts, gets and signals of the user's own.
+const PUTS: u32 = 0;
 
 /// How long an abort may wait for a place in a full queue.
 const ABORT_PATIENCE_NS: u64 = 10_000_000;
@@ -78,13 +82,13 @@ impl IbgdaOps {
         unsafe { (self.peers as *const PeerRegion).add(peer as usize).read() }
     }
 
-    /// The queue pair that this block uses towards `peer`, and the peer's region.
+    /// Queue pair `queue` towards `peer` (modulo their number), and the peer's region.
     #[inline(always)]
-    fn endpoint(&self, peer: u32) -> (Endpoint, RemoteBuffer) {
+    fn endpoint(&self, peer: u32, queue: u32) -> (Endpoint, RemoteBuffer) {
         let PeerRegion { peer, region } = self.peer(peer);
-        let (control, _, block) = arch::armed().unwrap_or((QUIET, 0, 0));
+        let (control, ..) = arch::armed().unwrap_or((QUIET, 0, 0));
         // SAFETY: the tables live as long as kernels run.
-        (unsafe { peer.endpoint(block, &control) }, region)
+        (unsafe { peer.endpoint(queue, &control) }, region)
     }
 
     #[inline(always)]
@@ -177,7 +181,7 @@ unsafe impl Ops for IbgdaOps {
         if !group.leads() {
             return;
         }
-        let (endpoint, region) = self.endpoint(peer);
+        let (endpoint, region) = self.endpoint(peer, channel);
         let (source, target) =
             (outgoing_offset(&self.layout, peer, channel), self.layout.staging(self.rank, channel));
         let mask = self.layout.window - 1;
@@ -203,7 +207,11 @@ unsafe impl Ops for IbgdaOps {
         if !group.leads() {
             return;
         }
-        let (endpoint, region) = self.endpoint(peer);
+        let queue = match line {
+            Line::Ready(channel) | Line::Free(channel) => channel,
+            Line::User(_) => PUTS,
+        };
+        let (endpoint, region) = self.endpoint(peer, queue);
         // SAFETY: a line of the peer's region; this rank is its only writer.
         if let Err(why) = unsafe { endpoint.put_value(region.at(self.layout.line(self.rank, line)), value) } {
             self.fault(peer, line.number(), operation::SIGNAL, why);
@@ -233,7 +241,7 @@ impl Put for IbgdaOps {
         unsafe { copy(group, own.addr as *mut u8, from, bytes) };
         group.sync();
         if group.leads() {
-            let (endpoint, region) = self.endpoint(peer);
+            let (endpoint, region) = self.endpoint(peer, PUTS);
             // SAFETY: within the copy and the peer's heap, by the caller's contract.
             if let Err(why) = unsafe { endpoint.put(own, region.at(self.layout.heap() + to), bytes) } {
                 self.fault(peer, 0, operation::PUT, why);
@@ -253,7 +261,7 @@ impl Get for IbgdaOps {
         let mut failed = false;
         group.sync();
         if group.leads() {
-            let (endpoint, region) = self.endpoint(peer);
+            let (endpoint, region) = self.endpoint(peer, PUTS);
             // SAFETY: within the copy and the peer's heap, by the caller's contract.
             let outcome = unsafe {
                 endpoint

@@ -220,10 +220,12 @@ impl Queue {
         // SAFETY: live state, written by the one thread that is here.
         let from = unsafe { atomic::load::<Device, Relaxed, u64>(word!(self, posted)) };
         let mut to = from;
-        // SAFETY: live words.
-        while to.wrapping_sub(from) < u64::from(self.depth)
-            && unsafe { atomic::load::<Device, Acquire, u64>(self.ready(to)) } == to.wrapping_add(1)
-        {
+        while to.wrapping_sub(from) < u64::from(self.depth) {
+            // SAFETY: a live word.
+            let ready = unsafe { atomic::load::<Device, Acquire, u64>(self.ready(to)) };
+            if ready != to.wrapping_add(1) {
+                break;
+            }
             to = to.wrapping_add(1);
         }
         if to == from {

@@ -80,9 +80,8 @@ impl Patience {
         }
         self.look = now;
         // SAFETY: a live word if there is one, by the contract of whoever made the control words.
-        if control.abort != 0
-            && unsafe { atomic::load::<System, Relaxed, u64>(control.abort as *const u64) } != 0
-        {
+        let aborted = || unsafe { atomic::load::<System, Relaxed, u64>(control.abort as *const u64) } != 0;
+        if control.abort != 0 && aborted() {
             return Err(Broken::Aborted);
         }
         if now.wrapping_sub(self.start) >= control.deadline_ns {

@@ -8,7 +8,7 @@ mod launched;
 mod report;
 
 use clap::{Parser, ValueEnum};
-use fusewire::{Ibgda, Nvl, Shm};
+use fusewire::{Ibgda, Nvl, NvlMesh, Shm, ShmMesh};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
@@ -40,6 +40,8 @@ enum Over {
     Memory,
     /// GPU-initiated InfiniBand, over emulated adapters.
     Ibgda,
+    /// Memory within domains of two ranks, emulated adapters across.
+    Mesh,
 }
 
 /// Runs the conformance suite of fusewire's transports.
@@ -120,6 +122,8 @@ fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
         (Over::Memory, Scale::Host) => on::<Shm>(arguments, scale),
         (Over::Memory, Scale::Gpu) => on::<Nvl>(arguments, scale),
         (Over::Ibgda, _) => on::<Ibgda>(arguments, scale),
+        (Over::Mesh, Scale::Host) => on::<ShmMesh>(arguments, scale),
+        (Over::Mesh, Scale::Gpu) => on::<NvlMesh>(arguments, scale),
     }
 }
 
@@ -195,6 +199,7 @@ fn in_processes<X: Subject>(arguments: &Arguments, cases: &[Case<X>], seed: u64,
     let over = match arguments.over {
         Over::Memory => "memory",
         Over::Ibgda => "ibgda",
+        Over::Mesh => "mesh",
     };
     let worker = [fleet::ENTRY, "--device", device, "--over", over].map(str::to_owned);
     let mut fleet = Fleet::new(program, &worker, arguments.ranks);

@@ -69,7 +69,8 @@ impl Engine {
         (0..4).any(|k| match (first + k) % 4 {
             0 => self.finish_oldest(which),
             1 => self.take_up(which),
-            2 => self.pairs[which].place() && self.acknowledge(which),
+            // Now and then, so that others get ahead.
+            2 => self.rng.below(4) == 0 && self.pairs[which].place() && self.acknowledge(which),
             _ => self.send(which, now),
         }) || self.wait_for_acknowledgement(which, now)
     }
@@ -83,8 +84,8 @@ impl Engine {
             return true;
         }
         // What does nothing is done as soon as its turn has come.
-        let silent = oldest.entry.is_silent();
-        if !oldest.acknowledged && !(silent && pair.send.entry > oldest.index) {
+        let its_turn = oldest.entry.is_silent() && pair.send.entry > oldest.index;
+        if !oldest.acknowledged && !its_turn {
             return false;
         }
         if let Some(flight) = pair.flight.pop_front() {

@@ -122,6 +122,7 @@ impl Emulated {
             engine.rng = Rng(behaviour.seed);
         }
         engine.behaviour = behaviour;
+        engine.pairs.iter_mut().for_each(|pair| pair.room = behaviour.completion_room);
     }
 
     /// What it did so far.
@@ -132,6 +133,11 @@ impl Emulated {
     /// Takes the link down, or up again.
     pub fn set_link(&self, up: bool) {
         self.shared.engine().own.port.page().link.store(u32::from(up), Ordering::Release);
+    }
+
+    /// Answers again after a peer declared this rank dead.
+    pub fn revive(&self) {
+        self.shared.engine().own.port.page().alive.store(1, Ordering::Release);
     }
 
     /// Answers the next `requests` requests of peers with "not ready".
@@ -312,6 +318,7 @@ impl Nic for Emulated {
             cq_record: at(queue.cq_record).as_ptr().cast(),
         };
         let mut pair = Pair::new(queue, places);
+        pair.room = engine.behaviour.completion_room;
         pair.reset();
         engine.queues.insert(queue.cq_number, index as usize);
         engine.pairs.push(pair);

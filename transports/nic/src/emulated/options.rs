@@ -30,6 +30,8 @@ pub struct Behaviour {
     pub late_placement: bool,
     /// Entries of a queue pair under way at once.
     pub window: usize,
+    /// Room in completion queues, if it is less than their depth: one that is full overruns.
+    pub completion_room: u32,
 }
 
 impl Default for Behaviour {
@@ -48,6 +50,7 @@ impl Default for Behaviour {
             not_ready_retries: 7,
             late_placement: false,
             window: 16,
+            completion_room: u32::MAX,
         }
     }
 }
@@ -93,6 +96,8 @@ pub struct Counts {
     pub completions: u64,
     /// Of these, with an error.
     pub errors: u64,
+    /// Completion queues that overran.
+    pub overruns: u64,
     /// Packets sent.
     pub packets: u64,
     /// Bytes of payload on the wire.
@@ -115,6 +120,16 @@ impl Counts {
         self.writes + self.inline_writes + self.reads + self.atomics + self.nops + self.waits
     }
 
+    /// Bytes over PCIe at both ends, without the packets' own headers: a doorbell is 8 and the read of its record 4, entries and
+    /// completions 64, an atomic operation 8 each way.
+    pub fn pcie_bytes(&self) -> u64 {
+        12 * self.doorbells
+            + 64 * (self.entries() + self.completions)
+            + self.payload_read_bytes
+            + self.payload_written_bytes
+            + 8 * self.atomic_transactions
+    }
+
     /// PCIe transactions of all kinds, at both ends.
     pub fn transactions(&self) -> u64 {
         2 * self.doorbells
@@ -130,7 +145,7 @@ macro_rules! each_count {
     ($with:ident) => {
         $with! {
             writes inline_writes reads atomics nops waits doorbells entry_reads payload_reads payload_read_bytes payload_writes
-            payload_written_bytes atomic_transactions completions errors packets wire_bytes dropped duplicates out_of_order timeouts
+            payload_written_bytes atomic_transactions completions errors overruns packets wire_bytes dropped duplicates out_of_order timeouts
             not_ready
         }
     };

@@ -107,6 +107,8 @@ pub(super) struct Pair {
     pub waiting: bool,
     pub retries: u32,
     pub not_ready: u32,
+    /// Entries that the completion queue holds, if fewer than its depth.
+    pub room: u32,
     /// The completion queue overran: nothing is reported any more.
     pub overrun: bool,
 }
@@ -135,16 +137,17 @@ impl Pair {
             waiting: false,
             retries: 0,
             not_ready: 0,
+            room: u32::MAX,
             overrun: false,
         }
     }
 
     /// Empties queues, records and state.
     pub fn reset(&mut self) {
-        let (queue, places, link, mtu) = (self.queue, self.places, self.link, self.mtu);
+        let (queue, places, link, mtu, room) = (self.queue, self.places, self.link, self.mtu, self.room);
         let connected = self.state != State::Unconnected;
         *self = Pair::new(queue, places);
-        (self.link, self.mtu) = (link, mtu);
+        (self.link, self.mtu, self.room) = (link, mtu, room);
         if connected {
             self.state = State::Ready;
         }
@@ -212,8 +215,9 @@ impl Pair {
         let consumed =
             unsafe { AtomicU32::from_ptr(self.places.cq_record.cast_mut()) }.load(Ordering::Acquire);
         let ahead = (self.produced as u32).wrapping_sub(u32::from_be(consumed)) & 0xff_ffff;
-        if ahead >= self.queue.depth {
+        if ahead >= self.queue.depth.min(self.room) {
             self.overrun = true;
+            counts.overruns += 1;
             return;
         }
         let place = (self.produced & u64::from(self.queue.depth - 1)) as usize;
@@ -244,6 +248,8 @@ impl Pair {
         self.flight.clear();
         self.unplaced.clear();
         self.taken = index + 1;
+        // A doorbell that lies has nothing behind it.
+        self.posted = self.posted.max(self.taken);
         self.flush(counts);
     }
 

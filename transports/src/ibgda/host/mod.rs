@@ -7,7 +7,7 @@ mod queues;
 pub use options::IbgdaOptions;
 
 use super::{IbgdaOps, IbgdaPeer, LocalBuffer, RemoteBuffer, region_bytes};
-use crate::host::{Board, Error, Link, Machine, Region, Result, Transport};
+use crate::host::{Board, Error, Link, Machine, Region, Result, Transport, Words};
 use fusewire_device::mapped::Layout;
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::Context;
@@ -15,7 +15,7 @@ use fusewire_driver::memory::PinnedMemory;
 use fusewire_nic::emulated::Behaviour;
 use fusewire_nic::{Address, Emulated, Nic, Remote, Share};
 use fusewire_world::World;
-use memory::{Reachable, Registered, Words};
+use memory::{Reachable, Registered};
 use queues::Queues;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

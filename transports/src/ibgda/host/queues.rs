@@ -1,8 +1,8 @@
 //! Queue pairs of one rank: made, connected, put into tables for kernels.
 
 use super::IbgdaOptions;
-use super::memory::{QueueMemory, Reachable, Registered, Words};
-use crate::host::{Error, Machine, Result};
+use super::memory::{QueueMemory, Reachable, Registered};
+use crate::host::{Error, Machine, Result, Words};
 use crate::ibgda::{IbgdaPeer, Key, Pair, PeerRegion, Queue, RemoteBuffer, state_bytes};
 use fusewire_nic::{Address, Kind, Nic, QueuePair, QueueRequest};
 use std::sync::Arc;
