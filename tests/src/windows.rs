@@ -1,6 +1,6 @@
 //! Windows under test: making them, and scripts for [`script`](crate::kernels::windows::script).
 
-use crate::kernels::windows::{STEP, script};
+use crate::kernels::windows::{STEP, script, script_mixed};
 use crate::run::Ground;
 use crate::{CustomOf, Rank, Subject};
 use fusewire::peers::Machine;
@@ -143,7 +143,13 @@ impl Seen {
 /// Scripts on a window.
 pub struct Player<'w, X: Subject> {
     on: &'w Windowed<X>,
-    launcher: CustomLauncher<X, script::Hooks>,
+    launcher: Launcher<X>,
+}
+
+/// Specialised where every peer's memory can be stored to.
+enum Launcher<X: Subject> {
+    Mapped(CustomLauncher<X, script::Hooks>),
+    Mixed(CustomLauncher<X, script_mixed::Hooks>),
 }
 
 impl<'w, X: Subject> Player<'w, X> {
@@ -152,7 +158,12 @@ impl<'w, X: Subject> Player<'w, X> {
     /// # Errors
     /// Ranks that prepare different kernels.
     pub fn new(on: &'w Windowed<X>) -> Result<Self> {
-        Ok(Player { on, launcher: CustomOf::<script::Hooks>::custom(&on.ground.transport)? })
+        let (transport, topology) = (&on.ground.transport, on.window.topology());
+        let launcher = match topology.mapped_peers().len() + 1 == transport.world_size() {
+            true => Launcher::Mapped(CustomOf::<script::Hooks>::custom(transport)?),
+            false => Launcher::Mixed(CustomOf::<script_mixed::Hooks>::custom(transport)?),
+        };
+        Ok(Player { on, launcher })
     }
 
     /// One block's steps, once.
@@ -182,21 +193,29 @@ impl<'w, X: Subject> Player<'w, X> {
         window.register(&input)?;
         let mut seen = ground.device.buffer::<u64>((blocks.len() * steps).max(1))?;
         let mut taken = ground.device.buffer::<u64>(data.len().max(1))?;
-        let args = script::Launch {
-            window,
-            script: script.view(),
-            input: input.view(),
-            seen: seen.view_mut(),
-            taken: taken.view_mut(),
-            steps,
-            rounds,
-        };
         let options = LaunchOptions::default();
         let options = match ground.transport.link().machine() {
             Machine::Host => options,
             Machine::Cuda(_) => options.threads(THREADS),
         };
-        self.launcher.launch_with(&ground.stream, blocks.len() as u32, args, &options)?;
+        macro_rules! launch {
+            ($launcher:ident, $kernel:ident) => {{
+                let args = $kernel::Launch {
+                    window,
+                    script: script.view(),
+                    input: input.view(),
+                    seen: seen.view_mut(),
+                    taken: taken.view_mut(),
+                    steps,
+                    rounds,
+                };
+                $launcher.launch_with(&ground.stream, blocks.len() as u32, args, &options)?
+            }};
+        }
+        match &self.launcher {
+            Launcher::Mapped(launcher) => launch!(launcher, script),
+            Launcher::Mixed(launcher) => launch!(launcher, script_mixed),
+        }
         let values = seen.read(&ground.stream)?;
         window.deregister(&input)?;
         Ok(Seen { steps, values, taken: taken.read(&ground.stream)? })

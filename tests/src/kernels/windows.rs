@@ -5,117 +5,131 @@ use fusewire::prelude::*;
 /// Words of one step of a [`script`].
 pub const STEP: usize = 10;
 
-/// Runs a script: `steps` steps for each block, `rounds` times; each step is [`STEP`] words:
-/// operation, group, peer, id, how, value, to, from, count, counter. What a step reads goes to `seen`, one word a step.
-///
-/// Operations are those of [`op`]. Groups: 0 the block, 1 its first warp, 2 its first thread, 3 each warp, 4 each thread.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
-pub fn script<O: Ops>(
-    kernel: &Kernel<O>,
-    window: DeviceWindow<Mixed>,
-    script: &[u64],
-    input: &[u64],
-    seen: Out<'_, u64>,
-    taken: Out<'_, u64>,
-    steps: usize,
-    rounds: usize,
-) -> Flow {
-    #[inline(always)]
-    fn step<O: Ops, G: Group>(
-        group: &G,
-        window: &Window<'_, O, Mixed>,
-        words: &[u64],
-        input: &[u64],
-        seen: &Out<'_, u64>,
-        place: usize,
-    ) -> Flow {
-        let (peer, id, value) = (words[2] as usize, words[3] as usize, words[5]);
-        let (to, from, count) = (words[6] as usize, words[7] as usize, words[8] as usize);
-        let set = if words[4] == 0 { SignalOp::Add } else { SignalOp::Set };
-        let cmp = match words[4] {
-            0 => Cmp::Eq,
-            1 => Cmp::Ne,
-            2 => Cmp::Lt,
-            3 => Cmp::Le,
-            4 => Cmp::Gt,
-            _ => Cmp::Ge,
-        };
-        // SAFETY: the scripts order every put and every look at the data by signals or barriers.
-        let source =
-            || unsafe { if words[4] == 0 { window.slice(from, count) } else { &input[from..from + count] } };
-        // SAFETY: one thread writes the place of this step, or all write the same.
-        let note = |value: u64| unsafe { seen.write(place, value) };
-        match words[0] {
-            1 => window.signal_peer(group, peer, id, set, value),
-            2 => window.signal_all(group, id, set, value),
-            3 => window.wait_signal_from(group, peer, id, cmp, value),
-            4 => window.wait_signal(group, id, cmp, value),
-            5 => window.wait_next_from(group, peer, id, value),
-            6 => window.wait_next(group, id, value),
-            7 => window.read_signal_from(peer, id).map(note),
-            8 => window.read_signal(id).map(note),
-            9 => window.barrier(group, id),
-            10 => window.barrier_peer(group, peer, id),
-            11 => window.barrier_arrive(group, id),
-            12 => window.barrier_arrive_peer(group, peer, id),
-            13 => window.barrier_wait(group, id),
-            14 => window.barrier_wait_peer(group, peer, id),
-            15 => window.wait_counter(group, peer, id, cmp, value),
-            16 => window.read_counter(peer, id).map(note),
-            17 => window.reset_counter(group, peer, id),
-            // SAFETY: as above.
-            18 => unsafe { window.put(group, peer, to, source()) },
-            // SAFETY: as above.
-            19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
-            // SAFETY: as above.
-            20 => unsafe {
-                window.put_signal_counter(group, peer, to, source(), id, value, words[9] as usize)
-            },
-            _ => Ok(()),
-        }
-    }
-    let window = kernel.window(&window);
-    let mut round = 0;
-    while round < rounds {
-        let mut k = 0;
-        while k < steps {
-            let place = kernel.block() * steps + k;
-            let words = &script[place * 10..place * 10 + 10];
-            if words[0] == 21 {
-                window.barrier_grid(words[3] as usize)?;
-            } else if words[0] == 22 {
-                let (to, from, count) = (words[6] as usize, words[7] as usize, words[8] as usize);
-                // SAFETY: each block takes its own part, after the signal that says that it is there.
-                unsafe {
-                    kernel.local_tile(Tile { start: 0, len: count }, |ctx| {
-                        taken.write(to + ctx.pos, window.get::<u64>(from + ctx.pos))
-                    });
+/// The same schedule over two kinds of links: what a GPU is to load is a quarter as long where there is no adapter in it.
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident over $links:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+            pub fn $name<O: Ops>(
+                kernel: &Kernel<O>,
+                window: DeviceWindow<$links>,
+                script: &[u64],
+                input: &[u64],
+                seen: Out<'_, u64>,
+                taken: Out<'_, u64>,
+                steps: usize,
+                rounds: usize,
+            ) -> Flow {
+                #[inline(always)]
+                fn step<O: Ops, G: Group>(
+                    group: &G,
+                    window: &Window<'_, O, $links>,
+                    words: &[u64],
+                    input: &[u64],
+                    seen: &Out<'_, u64>,
+                    place: usize,
+                ) -> Flow {
+                    let (peer, id, value) = (words[2] as usize, words[3] as usize, words[5]);
+                    let (to, from, count) = (words[6] as usize, words[7] as usize, words[8] as usize);
+                    let set = if words[4] == 0 { SignalOp::Add } else { SignalOp::Set };
+                    let cmp = match words[4] {
+                        0 => Cmp::Eq,
+                        1 => Cmp::Ne,
+                        2 => Cmp::Lt,
+                        3 => Cmp::Le,
+                        4 => Cmp::Gt,
+                        _ => Cmp::Ge,
+                    };
+                    // SAFETY: the scripts order every put and every look at the data by signals or barriers.
+                    let source =
+                        || unsafe { if words[4] == 0 { window.slice(from, count) } else { &input[from..from + count] } };
+                    // SAFETY: one thread writes the place of this step, or all write the same.
+                    let note = |value: u64| unsafe { seen.write(place, value) };
+                    match words[0] {
+                        1 => window.signal_peer(group, peer, id, set, value),
+                        2 => window.signal_all(group, id, set, value),
+                        3 => window.wait_signal_from(group, peer, id, cmp, value),
+                        4 => window.wait_signal(group, id, cmp, value),
+                        5 => window.wait_next_from(group, peer, id, value),
+                        6 => window.wait_next(group, id, value),
+                        7 => window.read_signal_from(peer, id).map(note),
+                        8 => window.read_signal(id).map(note),
+                        9 => window.barrier(group, id),
+                        10 => window.barrier_peer(group, peer, id),
+                        11 => window.barrier_arrive(group, id),
+                        12 => window.barrier_arrive_peer(group, peer, id),
+                        13 => window.barrier_wait(group, id),
+                        14 => window.barrier_wait_peer(group, peer, id),
+                        15 => window.wait_counter(group, peer, id, cmp, value),
+                        16 => window.read_counter(peer, id).map(note),
+                        17 => window.reset_counter(group, peer, id),
+                        // SAFETY: as above.
+                        18 => unsafe { window.put(group, peer, to, source()) },
+                        // SAFETY: as above.
+                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
+                        // SAFETY: as above.
+                        20 => unsafe {
+                            window.put_signal_counter(group, peer, to, source(), id, value, words[9] as usize)
+                        },
+                        _ => Ok(()),
+                    }
                 }
-                kernel.sync();
-            } else if words[1] == 0 {
-                step(&Block, &window, words, input, &seen, place)?;
-            } else {
-                let (lane, warp) = (Block.lane(), Block.lane() / 32);
-                let mine = match words[1] {
-                    1 => warp == 0,
-                    2 => lane == 0,
-                    _ => true,
-                };
-                let mut flow = Ok(());
-                if mine && words[1] & 1 == 1 {
-                    flow = step(&Warp, &window, words, input, &seen, place);
-                } else if mine {
-                    flow = step(&Thread, &window, words, input, &seen, place);
+                let window = kernel.window(&window);
+                let mut round = 0;
+                while round < rounds {
+                    let mut k = 0;
+                    while k < steps {
+                        let place = kernel.block() * steps + k;
+                        let words = &script[place * 10..place * 10 + 10];
+                        if words[0] == 21 {
+                            window.barrier_grid(words[3] as usize)?;
+                        } else if words[0] == 22 {
+                            let (to, from, count) = (words[6] as usize, words[7] as usize, words[8] as usize);
+                            // SAFETY: each block takes its own part, after the signal that says that it is there.
+                            unsafe {
+                                kernel.local_tile(Tile { start: 0, len: count }, |ctx| {
+                                    taken.write(to + ctx.pos, window.get::<u64>(from + ctx.pos))
+                                });
+                            }
+                            kernel.sync();
+                        } else if words[1] == 0 {
+                            step(&Block, &window, words, input, &seen, place)?;
+                        } else {
+                            let (lane, warp) = (Block.lane(), Block.lane() / 32);
+                            let mine = match words[1] {
+                                1 => warp == 0,
+                                2 => lane == 0,
+                                _ => true,
+                            };
+                            let mut flow = Ok(());
+                            if mine && words[1] & 1 == 1 {
+                                flow = step(&Warp, &window, words, input, &seen, place);
+                            } else if mine {
+                                flow = step(&Thread, &window, words, input, &seen, place);
+                            }
+                            if Block.any(flow.is_err()) {
+                                return Err(Stopped);
+                            }
+                        }
+                        k += 1;
+                    }
+                    round += 1;
                 }
-                if Block.any(flow.is_err()) {
-                    return Err(Stopped);
-                }
+                Ok(())
             }
-            k += 1;
-        }
-        round += 1;
-    }
-    Ok(())
+        )*
+    };
+}
+
+scripts! {
+    /// Runs a script: `steps` steps for each block, `rounds` times; each step is [`STEP`] words:
+    /// operation, group, peer, id, how, value, to, from, count, counter. What a step reads goes to `seen`, one word a step.
+    ///
+    /// Operations are those of [`op`]. Groups: 0 the block, 1 its first warp, 2 its first thread, 3 each warp, 4 each thread.
+    script over AllMapped;
+    /// [`script`] for any mix of links.
+    script_mixed over Mixed;
 }
 
 /// Numbers of a script's operations.

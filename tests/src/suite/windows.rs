@@ -214,16 +214,11 @@ pub fn barriers<X: Subject>(rank: &Rank<X>) -> Outcome {
         let halves = [step(op::BARRIER_ARRIVE).by(by).id(1), step(op::BARRIER_WAIT).by(by).id(1)];
         player.play_all(&[vec![halves[0], all(2), halves[1], all(1)]], &[], 10)?;
     }
-    holds_back(rank, &on, &player, step(op::BARRIER).id(6))
+    holds_back(rank, &player, step(op::BARRIER).id(6))
 }
 
 /// What was signalled before the barrier is there after it, at every rank, each time.
-fn holds_back<X: Subject>(
-    rank: &Rank<X>,
-    _on: &Windowed<X>,
-    player: &Player<'_, X>,
-    barrier: Step,
-) -> Outcome {
+fn holds_back<X: Subject>(rank: &Rank<X>, player: &Player<'_, X>, barrier: Step) -> Outcome {
     let rounds = rank.scale.pick(20, 200);
     for round in 1..=rounds {
         let others = rank.size() as u64 - 1;
