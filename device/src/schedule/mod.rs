@@ -11,7 +11,7 @@
 //! | protocol | module | grid |
 //! |---|---|---|
 //! | staged | [`staged`] | `channels` senders, `channels` receivers, then the diagonal |
-//! | lines | [`lines`] | `all_to_all`: `channels` blocks; `sendrecv`: senders, then receivers |
+//! | lines | [`lines`] | `all_to_all`: `channels` blocks, then the diagonal; `sendrecv`: senders, then receivers |
 //! | direct | [`direct`] | `channels` blocks, then the diagonal |
 //! | copy | [`direct::all_to_all_copy`] | one block before the copy engine's work and one behind it |
 //!

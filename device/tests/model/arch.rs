@@ -67,6 +67,10 @@ pub fn relax(_turn: u32) {
 
 pub fn arm_panic<G: crate::group::Group>(_: &G, _: &crate::wait::Control, _: u32, _: u32) {}
 
+pub fn armed() -> Option<(crate::wait::Control, u32, u32)> {
+    None
+}
+
 pub fn block_panicked() -> bool {
     false
 }

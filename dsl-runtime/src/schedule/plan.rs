@@ -12,8 +12,8 @@ use std::fmt;
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// Bytes of a rank's whole input from which on more multiprocessors are used.
-const LARGE: usize = 64 << 20;
+/// Bytes of a rank's whole input from which on staging, whose blocks also drain, gets more multiprocessors.
+const LARGE: usize = 4 << 20;
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +85,8 @@ impl Pattern {
         match (self, protocol) {
             (Pattern::Custom(blocks), _) => blocks,
             (_, Protocol::Copy) => 1,
-            (Pattern::AllToAll, Protocol::Lines) => cut.channels,
             (Pattern::AllToAll, _) if world == 1 => cut.diagonal,
-            (Pattern::AllToAll, Protocol::Direct) => cut.channels + cut.diagonal,
+            (Pattern::AllToAll, Protocol::Lines | Protocol::Direct) => cut.channels + cut.diagonal,
             (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels + cut.diagonal,
             (Pattern::Ends(_), Protocol::Direct) => cut.channels,
             (Pattern::Ends(ends), _) => ends * cut.channels,
@@ -138,15 +137,21 @@ impl Work {
         }
     }
 
-    /// Channels and diagonal blocks where the caller does not say: at most 16 multiprocessors, from [`LARGE`] on 32.
+    /// Channels and diagonal blocks where the caller does not say: at most 16 multiprocessors, or 32 for staging from [`LARGE`] on. More
+    /// did not help on 2 or 4 H200s.
     fn cut(&self, protocol: Protocol) -> Cut {
-        let multiprocessors = if self.total() >= LARGE { 32 } else { 16 };
+        let staged = protocol == Protocol::Staged;
+        let multiprocessors = if staged && self.total() >= LARGE { 32 } else { 16 };
         let packs = (self.wire_bytes / 16) as u32;
         let all_to_all = matches!(self.pattern, Pattern::AllToAll);
         match protocol {
             _ if self.on_host => Cut { channels: 1, diagonal: 1 },
             Protocol::Copy => Cut { channels: 1, diagonal: 0 },
-            Protocol::Lines => Cut { channels: packs.div_ceil(32).clamp(1, 16), diagonal: 0 },
+            Protocol::Lines => {
+                let diagonal = if all_to_all { packs.div_ceil(1024).clamp(1, 4) } else { 0 };
+                let ends = if all_to_all { 1 } else { 2 };
+                Cut { channels: packs.div_ceil(64).clamp(1, (16 - diagonal) / ends), diagonal }
+            }
             Protocol::Direct => {
                 // Every block copies as many bytes.
                 let diagonal = if all_to_all { (multiprocessors / self.world).max(1) } else { 0 };
@@ -164,7 +169,7 @@ impl Work {
 const LINES_MOST: usize = 1 << 20;
 
 /// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
-const COPY_LEAST: usize = 24 << 20;
+const COPY_LEAST: usize = 96 << 20;
 
 impl<X: Transport> Prepared<X> {
     /// Cuts a chunk. `symmetric`: whether the output is symmetric memory of this transport that holds every chunk.
@@ -242,8 +247,11 @@ impl<X: Transport> Prepared<X> {
             Some(threads) => threads,
             None if protocol == Protocol::Copy => world.next_multiple_of(32).min(THREADS),
             None if lines => {
-                let each = (packs as u32).div_ceil(cut.channels).next_multiple_of(32);
-                (each.saturating_mul(pattern.peers(world).max(1))).clamp(64, THREADS)
+                // A thread for every pack of every peer, or for every four.
+                let (share, peers) = ((packs as u32).div_ceil(cut.channels), pattern.peers(world).max(1));
+                let threads = share.next_multiple_of(32).saturating_mul(peers);
+                let fewer = (share.div_ceil(4)).next_multiple_of(32).saturating_mul(peers);
+                if threads <= THREADS { threads.max(64) } else { fewer.clamp(64, THREADS) }
             }
             None => THREADS,
         };
