@@ -40,7 +40,7 @@ pub use layout::{WindowLayout, WindowPeer};
 pub use peers::{DevicePeers, LinkKind, PeerSlot};
 pub use rdma::{Add, LocalMemory, NoRdma, Rdma, Refused, RemoteMemory, Route, Transfer};
 
-/// Operations of windows, as numbers in an abort record; [`NAMES`] has their names in the same order.
+/// Operations of windows, as numbers in an abort record; [`NAMES`](operation::NAMES) has their names in the same order.
 pub mod operation {
     use crate::wait::operation::WINDOW;
     macro_rules! operations {

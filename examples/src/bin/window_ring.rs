@@ -41,9 +41,9 @@ pub fn pass_around<O: Ops>(kernel: &Kernel<O>, window: DeviceWindow, own: &[f32]
         }
         window.wait_next_from(&Block, kernel.previous(1), block, 1)?;
     }
-    // SAFETY: each block writes its own share of each chunk; all of it has arrived.
     for owner in 0..world {
         let tile = Tile { start: owner * n + share.start, len: share.len };
+        // SAFETY: each block writes its own share of each chunk; all of it has arrived.
         unsafe {
             kernel.local_tile(tile, |ctx| {
                 let value = if owner == rank { mine[ctx.pos] } else { window.get(ctx.index()) };
