@@ -10,6 +10,9 @@
 //! | `bench` | the all-to-all against its size, beside NCCL's figures; `--plot` draws them |
 //! | `host` | the shared-memory transport in figures |
 //! | `tune` | what `cargo fusewire tune` runs |
+//! | `window_ring` | windows: a ring exchange by `put_signal` |
+//! | `window_halo` | windows: a halo exchange with barriers |
+//! | `bench_windows` | what signals, barriers and puts cost |
 
 pub mod hooks;
 pub mod plot;

@@ -12,9 +12,10 @@
 //! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
+pub mod host_ib;
 pub mod ibgda;
 pub mod mesh;
-pub mod host_ib;
+pub mod mixed;
 pub mod nvl;
 pub mod shm;
 pub mod template;
@@ -22,10 +23,15 @@ pub mod template;
 // By this name so that a test can compile device halves over words of its own.
 use fusewire_device as device;
 
+/// What schedule functions see of this crate, beside the device crate's prelude.
+pub mod prelude {
+    pub use crate::mixed::{AllRdma, Mixed};
+}
+
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
-    pub use crate::ibgda::IbgdaOps;
     pub use crate::host_ib::HostIbOps;
+    pub use crate::ibgda::IbgdaOps;
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
 
@@ -40,6 +46,8 @@ pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod p2p;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub mod peers;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod rdma;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub use {
@@ -48,6 +56,7 @@ pub use {
     ibgda::Ibgda,
     mesh::Mesh,
     nvl::Nvl,
+    peers::MultiPeerTransport,
     shm::Shm,
 };
 

@@ -79,7 +79,7 @@ pub fn run(only: Option<&str>) -> Outcome {
             "building the examples",
             cargo().args(["build", "--quiet", "-p", "fusewire-examples", "--bins"]),
         )?;
-        for name in ["hello", "pairs", "ring", "mailbox"] {
+        for name in ["hello", "pairs", "ring", "mailbox", "window_ring", "window_halo"] {
             steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
         }
         let mut infiniband = Command::new(target().join("debug/infiniband"));
@@ -93,6 +93,8 @@ pub fn run(only: Option<&str>) -> Outcome {
         let program = |name| ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", name, "--"];
         let bench = ["--device", "host", "--size", "1K,1M", "--json"];
         steps::run("bench", cargo().args(program("bench")).args(bench))?;
+        let windows = ["--device", "host", "--json"];
+        steps::run("bench_windows", cargo().args(program("bench_windows")).args(windows))?;
         steps::run("host", cargo().args(program("host")).args(["--size", "4K,1M"]))
     });
     account.step("tuner on CPU threads", || {

@@ -140,6 +140,16 @@ pub unsafe fn add_f64(at: *mut f64, value: f64) {
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f64::from_bits(b) + value).to_bits()));
 }
 
+/// Adds to a word that may be a peer's, after every access before it.
+///
+/// # Safety
+/// `at` is aligned, valid for reads and writes, and accessed concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn add_release(at: *mut u64, value: u64) {
+    // SAFETY: the caller's contract.
+    unsafe { AtomicU64::from_ptr(at) }.fetch_add(value, Ordering::Release);
+}
+
 macro_rules! words {
     ($t:ty, $atomic:ty) => {
         words!(@scope $t, $atomic, System);

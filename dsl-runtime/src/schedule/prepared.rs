@@ -219,7 +219,7 @@ impl<X: Transport> Prepared<X> {
     ) -> Result<()> {
         let device = self.device();
         device.check_same(&stream.device().0, "the stream")?;
-        let mut binder = Binder::new(device);
+        let mut binder = Binder::new(device, &self.link);
         let raw = args.bind(&mut binder)?;
         binder.use_on(stream)?;
         stream.touch(&self.link)?;
@@ -235,10 +235,10 @@ impl<X: Transport> Prepared<X> {
                 unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()])? };
             }
             (Kind::Host(_), _, Some(entry)) => {
-                let (blocks, memory, link, ops) =
-                    (plan.blocks, binder.memory(), Arc::clone(&self.link), self.ops);
+                let (blocks, held, link, ops) =
+                    (plan.blocks, binder.keep(), Arc::clone(&self.link), self.ops);
                 stream.push(Arc::new(move |crew: &mut Crew| {
-                    let _held = (&memory, &link);
+                    let _held = (&held, &link);
                     let at = Address((&raw const params).cast());
                     // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
                     let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };

@@ -18,7 +18,11 @@ pub mod copy {
 }
 
 /// Each chunk backwards, element by element.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), elements(u8, u16, u32, u64), unroll(2, 1, 4, 8))]
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    elements(u8, u16, u32, u64),
+    unroll(2, 1, 4, 8)
+)]
 pub mod reverse {
     /// One chunk a peer, in and out.
     pub struct Args<'a, T> {

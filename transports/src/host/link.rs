@@ -278,7 +278,7 @@ impl Link {
         let record = self.board.read(rank, Duration::from_secs(if rank == me { 1 } else { 2 }));
         let fault = match record {
             Some(record) => Fault::read(self.name, me, &record),
-            None => Fault { transport: self.name, reader: me, rank, operation: None },
+            None => Fault { transport: self.name, reader: me, rank, operation: None, at: None },
         };
         Err(Box::new(fault).into())
     }

@@ -45,7 +45,7 @@ pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> T
     let members = fields.iter().map(|f| {
         let (name, ty) = (&f.ident, &f.ty);
         match f.kind {
-            Kind::Plain => quote!(pub #name: #ty),
+            Kind::Plain | Kind::Handle => quote!(pub #name: #ty),
             _ => quote!(pub #name: #d::args::RawSlice),
         }
     });
@@ -91,7 +91,7 @@ pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
         Kind::Slice(_) => quote!(raw.#name.slice()),
         Kind::Out(_) => quote!(#d::args::Out::from_raw(raw.#name)),
         Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(raw.#name)),
-        Kind::Plain => quote!(raw.#name),
+        Kind::Plain | Kind::Handle => quote!(raw.#name),
     }
 }
 
@@ -230,6 +230,7 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     };
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
+            None if matches!(field.kind, Kind::Handle) => {}
             Some(t) if !is_param(t) && !is_known(t) => {
                 out.extend(assertion(t.span(), t, quote!(#d::element::Element)))
             }

@@ -134,7 +134,6 @@ fn gpus() -> fusewire::driver::Result<usize> {
     fusewire::driver::Driver::load()?.device_count()
 }
 
-
 fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
     if arguments.worker {
         fleet::serve::<X>(scale);
