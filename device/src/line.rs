@@ -127,18 +127,19 @@ impl<O: Direct> Line<'_, O> {
             self.ops.lines_in(self.peer(), self.channel).add(((self.number & 1) * BUFFER) as usize)
         };
         let hooks = span::Module::<H>(args);
-        let mut end = Some(0);
-        // SAFETY: the buffer above.
-        unsafe {
-            if <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
-                end = self.take_unrolled::<4, H::Wire>(whole, input, &hooks);
+        let mut s = self.team.lane;
+        if <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
+            // SAFETY: the buffer above.
+            if !unsafe { self.take_unrolled::<4, H::Wire>(whole, input, &hooks) } {
+                return false;
             }
+            s += whole;
         }
-        let Some(mut s) = end else { return false };
-        s += self.team.lane;
         while s < self.packs {
             // SAFETY: pack `s` of the buffer.
-            let Some([pack]) = (unsafe { self.poll::<1, H::Wire>(input, s) }) else { return false };
+            let Some([pack]) = (unsafe { self.poll::<1, H::Wire>(input, s, self.packs) }) else {
+                return false;
+            };
             let ctx = span::any(&self.place, lanes, self.first + s, s < whole);
             hooks.take(&Consume(ctx), pack);
             s += self.team.lanes;
@@ -146,7 +147,7 @@ impl<O: Direct> Line<'_, O> {
         true
     }
 
-    /// Takes whole packs, `U` at a time; the next pack after them, unless the wait ended.
+    /// Takes whole packs, `U` at a time; whether they came.
     ///
     /// # Safety
     /// `input` is the channel's buffer of this call.
@@ -156,40 +157,52 @@ impl<O: Direct> Line<'_, O> {
         whole: usize,
         input: *const u8,
         sink: &impl Sink<W>,
-    ) -> Option<usize> {
-        self.team.bundles::<U>(0, whole, |s| {
+    ) -> bool {
+        let mut s = self.team.bundle::<U>(0);
+        while s < whole {
             // SAFETY: packs of the buffer.
-            let Some(packs) = (unsafe { self.poll::<U, W>(input, s) }) else { return false };
-            unroll!(U, |K| {
+            let Some(packs) = (unsafe { self.poll::<U, W>(input, s, whole) }) else { return false };
+            unroll!(U, |K| if s + K * WARP < whole {
                 let ctx = span::whole(&self.place, Pack::<W>::LANES, self.first + s + K * WARP);
                 sink.take(&Consume(ctx), packs[K]);
             });
-            true
-        })
+            s += self.team.stride::<U>();
+        }
+        true
     }
 
-    /// Waits for `U` packs from `s` on, a warp's width apart.
+    /// Waits for `U` packs from `s` on, a warp's width apart, as far as they lie before `end`.
     ///
     /// # Safety
     /// They lie in the buffer `input`.
     #[inline(always)]
-    unsafe fn poll<const U: usize, W: Element>(&self, input: *const u8, s: usize) -> Option<[Pack<W>; U]> {
+    unsafe fn poll<const U: usize, W: Element>(
+        &self,
+        input: *const u8,
+        s: usize,
+        end: usize,
+    ) -> Option<[Pack<W>; U]> {
         let fresh = flag(self.number, self.call.kernel, self.call.payload);
         let (mut start, mut look, mut turn) = (0, 0, 0u32);
         loop {
             let mut packs = [Pack::<W>::ZERO; U];
-            let (mut whole, mut odd) = (true, fresh);
-            unroll!(U, |K| {
+            let mut odd = fresh;
+            unroll!(U, |K| if s + K * WARP < end {
                 // SAFETY: the caller's contract.
                 let ((a, f), (b, g)) = unsafe {
                     let at = input.add(ahead(s, K));
                     (arch::load_line(at), arch::load_line(at.add(HALF)))
                 };
-                whole &= f == fresh && g == fresh;
-                odd = if f == fresh { odd } else { f };
+                odd = if f != fresh {
+                    f
+                } else if g != fresh {
+                    g
+                } else {
+                    odd
+                };
                 packs[K] = Pack::from_words([a[0], a[1], b[0], b[1]]);
             });
-            if whole {
+            if odd == fresh {
                 return Some(packs);
             }
             arch::relax(turn);

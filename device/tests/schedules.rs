@@ -166,7 +166,7 @@ fn exchange<H, I, O>(
     unsafe {
         match way {
             Way::Staged => run(2 * ends + launch.diagonal, &|g, p| all_to_all::<Peers, H>(g, p), 0),
-            Way::Lines => run(launch.channels, &|g, p| all_to_all_lines::<Peers, H>(g, p), 0),
+            Way::Lines => run(ends + launch.diagonal, &|g, p| all_to_all_lines::<Peers, H>(g, p), 0),
             Way::Direct => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.address).collect();
                 let direct = |g: Grid, p: &Params<Peers, Raw>| all_to_all_direct::<Peers, H>(g, p);

@@ -1,14 +1,21 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
 use crate::Scale;
-use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, wires::*};
+use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
 use fusewire::device::prelude::*;
 use fusewire::driver::{Context, Driver};
+use fusewire::host_ib::HostIbOptions;
 use fusewire::kernel::{HookSet, Supports};
 use fusewire::nic::emulated::Behaviour;
 use fusewire::nic::{Emulated, Nic};
+use fusewire::peers::IbgdaAdapter;
+use fusewire::rdma::Fabric;
 use fusewire::schedule::*;
-use fusewire::{Ibgda, Nvl, NvlMesh, Options, Result, Shm, ShmMesh, Transport, World};
+use fusewire::{
+    HostIb, Ibgda, MultiPeerTransport, Nvl, NvlMesh, Options, PeersConfig, Result, Shm, ShmMesh, Transport,
+    World,
+};
+use std::sync::Arc;
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
@@ -17,6 +24,14 @@ pub trait Meet: Transport + Sized {
     /// # Errors
     /// Those of the transport's `rendezvous`.
     fn meet(world: &World, options: Options, scale: Scale) -> Result<Self>;
+
+    /// The peers of windows on it, not yet exchanged. Collective.
+    ///
+    /// # Errors
+    /// Ranks that cannot reach each other.
+    fn peers(&self, _scale: Scale) -> Result<MultiPeerTransport> {
+        Ok(MultiPeerTransport::new(self, &PeersConfig::default())?)
+    }
 }
 
 impl Meet for Shm {
@@ -39,14 +54,29 @@ impl Meet for Ibgda {
             Scale::Gpu => Ok(Ibgda::emulated_on(world, &gpu(world)?, options)?),
         }
     }
+
+    /// On CPU threads an adapter reaches every peer: 4 ranks and more, if even, are pairs that share memory.
+    /// On GPUs the emulated adapter cannot reach a window's memory.
+    fn peers(&self, scale: Scale) -> Result<MultiPeerTransport> {
+        if scale == Scale::Gpu {
+            return Ok(MultiPeerTransport::new(self, &PeersConfig::default())?);
+        }
+        let world = self.link().world();
+        let ibgda = Arc::new(Ibgda::emulated(world, Options::per_peer(1024).channels(1))?);
+        let ranks: Vec<usize> = (0..world.size()).collect();
+        let pairs: Vec<&[usize]> =
+            if ranks.len() >= 4 && ranks.len() % 2 == 0 { ranks.chunks(2).collect() } else { vec![] };
+        let config = PeersConfig::default().domains(&pairs);
+        Ok(MultiPeerTransport::with_adapter(self, &config, Some(IbgdaAdapter::new(&ibgda)))?)
+    }
 }
 
 /// Ranks of one domain of a mesh.
 const DOMAIN: usize = 2;
 
-fn adapter(world: &World) -> Result<std::sync::Arc<dyn Nic>> {
+fn adapter(world: &World) -> Result<Arc<dyn Nic>> {
     let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
-    Ok(std::sync::Arc::new(Emulated::new(behaviour)?))
+    Ok(Arc::new(Emulated::new(behaviour)?))
 }
 
 /// Shared memory in domains of two, adapters across.
@@ -61,6 +91,18 @@ impl Meet for NvlMesh {
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         let domain = (world.rank() / DOMAIN) as u64;
         Ok(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?)
+    }
+}
+
+/// Over real adapters where `FUSEWIRE_TEST_VERBS` is 1, else over the emulation.
+impl Meet for HostIb {
+    fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
+        let real = std::env::var("FUSEWIRE_TEST_VERBS").is_ok_and(|v| v == "1");
+        let mut how = HostIbOptions::default().fabric(if real { Fabric::Verbs } else { Fabric::Emulated });
+        if scale == Scale::Gpu {
+            how = how.context(&gpu(world)?);
+        }
+        Ok(HostIb::rendezvous_with(world, options, &how)?)
     }
 }
 
@@ -124,4 +166,6 @@ subject! {
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,
+    CustomOf<script::Hooks>, CustomOf<script_mixed::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<linked_ring_mixed::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
+    CustomOf<misdirected_window::Hooks>,
 }

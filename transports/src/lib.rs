@@ -6,13 +6,16 @@
 //! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
 //! | [`ibgda`] | any with an adapter | mlx5 work queue entries written by kernels | queue pairs over a NIC, so far the emulated one |
 //! | [`mesh`] | those of two transports | each operation on the link that reaches the peer | a table of which peer is where |
+//! | [`host_ib`] | anywhere an RDMA adapter reaches | commands to a proxy thread | verbs, or threads that emulate an adapter |
 //! | [`template`] | nobody's | documented blanks | documented blanks |
 //!
 //! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
+pub mod host_ib;
 pub mod ibgda;
 pub mod mesh;
+pub mod mixed;
 pub mod nvl;
 pub mod shm;
 pub mod template;
@@ -20,8 +23,14 @@ pub mod template;
 // By this name so that a test can compile device halves over words of its own.
 use fusewire_device as device;
 
+/// What schedule functions see of this crate, beside the device crate's prelude.
+pub mod prelude {
+    pub use crate::mixed::{AllRdma, Mixed};
+}
+
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
+    pub use crate::host_ib::HostIbOps;
     pub use crate::ibgda::IbgdaOps;
     pub use crate::nvl::NvlOps;
     pub use crate::shm::ShmOps;
@@ -35,7 +44,21 @@ pub mod ops {
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-pub use {host::Transport, ibgda::Ibgda, mesh::Mesh, nvl::Nvl, shm::Shm};
+pub mod p2p;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub mod peers;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub mod rdma;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub use {
+    host::Transport,
+    host_ib::{HostIb, HostIbOptions},
+    ibgda::Ibgda,
+    mesh::Mesh,
+    nvl::Nvl,
+    peers::MultiPeerTransport,
+    shm::Shm,
+};
 
 /// NVLink within a domain, GPU-initiated InfiniBand across.
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]

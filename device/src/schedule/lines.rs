@@ -5,6 +5,7 @@ use super::{Grid, NOBODY, Params, Ring, Share, Unpack, packs_of, place};
 use crate::channel::Call;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
+use crate::hooks::Hooks;
 use crate::line::Line;
 use crate::ops::Direct;
 use crate::wait::{Flow, Stopped, Watch};
@@ -19,23 +20,28 @@ struct Teams {
 }
 
 impl Teams {
-    /// As many as there are peers, if each gets a warp for every 32 packs; else one.
+    /// A team gets a warp for every 32 packs, or where that is more threads than there are and hooks are taken four at a time, for every
+    /// 128. There are as many teams as the block has threads for, up to one for each peer.
     #[inline(always)]
-    fn of(peers: u32, packs: usize) -> Self {
+    fn of<H: Hooks>(peers: u32, packs: usize) -> Self {
         let (lane, lanes) = (Block.lane(), Block.lanes());
-        let width = ((packs as u32 + 31) & !31).max(32);
-        if peers > 1 && peers * width <= lanes {
-            let team = Team { lane: (lane % width) as usize, lanes: width as usize };
-            Teams { count: peers, index: lane / width, team }
-        } else {
-            Teams { count: 1, index: 0, team: Team::all(&Block) }
+        let warps = |packs_each: u32| 32 * (packs as u32).div_ceil(packs_each).max(1);
+        let mut width = warps(32);
+        if peers * width > lanes && <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
+            width = warps(128);
         }
+        let count = (lanes / width).min(peers);
+        if count <= 1 {
+            return Teams { count: 1, index: 0, team: Team::all(&Block) };
+        }
+        let team = Team { lane: (lane % width) as usize, lanes: width as usize };
+        Teams { count, index: lane / width, team }
     }
 
     /// Calls `f` for each step of this thread's team; threads beyond the last team have none.
     #[inline(always)]
     fn each_step(&self, world: u32, mut f: impl FnMut(u32)) {
-        let mut step = 1 + self.index;
+        let mut step = if self.index < self.count { 1 + self.index } else { world };
         while step < world {
             f(step);
             step += self.count;
@@ -43,8 +49,8 @@ impl Teams {
     }
 }
 
-/// [`super::all_to_all`] for small chunks: no fence, no staging, no flag of its own. Grid: `channels` blocks, each of which exchanges
-/// its share with every peer; a share has at most [`crate::line::PACKS`] packs.
+/// [`super::all_to_all`] for small chunks: no fence, no staging, no flag of its own. Grid: `channels` blocks (none in a world of one
+/// rank), each of which exchanges its share with every peer, then `diagonal`; a share has at most [`crate::line::PACKS`] packs.
 ///
 /// # Safety
 /// As for [`super::sendrecv`].
@@ -55,6 +61,15 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     let (watch, args) =
         unsafe { (Watch::begin_all(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
     let channel = grid.block;
+    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
+    let blocks = if ring.world == 1 { 0 } else { shape.channels };
+    if channel >= blocks {
+        watch.enter(&Block)?;
+        let share = Share::of::<H>(shape.elements, shape.own_share, channel - blocks);
+        span::diagonal::<H, Block>(&Block, &at(ring.rank), share.first, share.packs, &args);
+        Block.sync();
+        return watch.check_panic(ops);
+    }
     let state = ops.line_state(ring.rank, channel);
     // SAFETY: live state, written last by the previous kernel on this channel.
     let number = unsafe { (&raw const (*state).sent).read_volatile() } + 1;
@@ -62,8 +77,7 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
         return Err(Stopped);
     }
     let share = Share::of::<H>(shape.elements, shape.share, channel);
-    let teams = Teams::of(ring.world - 1, share.packs);
-    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
+    let teams = Teams::of::<H>(ring.world - 1, share.packs);
     // All channels name the whole call: `payload` is the chunk's, not the share's.
     let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
     let line = |place: Ctx| {
@@ -74,7 +88,6 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
         // SAFETY: free, as `line`'s module says; each block works its own line channel.
         unsafe { line(at(ring.to(step))).send::<H>(&args) };
     });
-    span::diagonal::<H, Block>(&Block, &at(ring.rank), share.first, share.packs, &args);
     let mut whole = true;
     teams.each_step(ring.world, |step| {
         // SAFETY: each block works its own line channel.

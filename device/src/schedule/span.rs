@@ -1,7 +1,7 @@
 //! Loops over the packs of a chunk. All threads of a team take part; neighbouring threads touch neighbouring 16 bytes.
 //!
 //! A warp that has `U` packs in flight per thread takes `U * 32` neighbouring packs at once, so that a thread's packs lie at constant
-//! distances: one address serves all of them. What is left over goes one pack a thread.
+//! distances: one address serves all of them. Packs that are not whole go one by one.
 
 use crate::arch;
 use crate::channel::HEADER;
@@ -71,7 +71,7 @@ impl<H: Hooks> Unroll for By<H> {
     const PACKS: usize = H::UNROLL;
 }
 
-/// Four where the hooks ask for as many, else one: few hooks that work by element leave registers for more beside lines.
+/// Four where the hooks ask for as many, else one: hooks that work by element leave few registers for more beside lines.
 pub struct FourOrOne<H>(PhantomData<H>);
 
 impl<H: Hooks> Unroll for FourOrOne<H> {
@@ -135,24 +135,41 @@ impl Team {
         Team { lane: group.lane() as usize, lanes: group.lanes() as usize }
     }
 
-    /// Calls `f` with the first of this thread's `U` packs, `WARP` apart, for each such bundle in `s0..whole`; where the bundles end.
+    /// The first of this thread's `U` packs, `WARP` apart, in the team's first bundles from `s0` on.
     #[inline(always)]
-    pub fn bundles<const U: usize>(
-        &self,
-        s0: usize,
-        whole: usize,
-        mut f: impl FnMut(usize) -> bool,
-    ) -> Option<usize> {
-        let end = s0 + (whole.max(s0) - s0) / (U * WARP) * (U * WARP);
-        let mut s = s0 + self.lane / WARP * (U * WARP) + self.lane % WARP;
-        while s < end {
-            if !f(s) {
-                return None;
-            }
-            s += self.lanes / WARP * (U * WARP);
-        }
-        Some(end)
+    pub fn bundle<const U: usize>(&self, s0: usize) -> usize {
+        s0 + self.lane / WARP * (U * WARP) + self.lane % WARP
     }
+
+    /// From one bundle of this thread to its next.
+    #[inline(always)]
+    pub fn stride<const U: usize>(&self) -> usize {
+        self.lanes / WARP * (U * WARP)
+    }
+
+    /// Calls `f` with the first pack of each of this thread's bundles that begin in `s0..end`.
+    #[inline(always)]
+    pub fn bundles<const U: usize>(&self, s0: usize, end: usize, mut f: impl FnMut(usize)) {
+        let mut s = self.bundle::<U>(s0);
+        while s < end {
+            f(s);
+            s += self.stride::<U>();
+        }
+    }
+}
+
+/// Where bundles of `U` packs from `s0` on end, of those before `whole`. Hooks by pack (four or more) fill the last bundle as far as
+/// packs go; those by element have no registers to spare for that.
+#[inline(always)]
+fn bundled<const U: usize>(s0: usize, whole: usize) -> usize {
+    let whole = whole.max(s0);
+    if U >= 4 { whole } else { s0 + (whole - s0) / (U * WARP) * (U * WARP) }
+}
+
+/// Whether pack `s` of a bundle is there.
+#[inline(always)]
+fn inside<const U: usize>(s: usize, end: usize) -> bool {
+    U < 4 || s < end
 }
 
 /// A loop over stream packs.
@@ -205,15 +222,18 @@ fn produce_unrolled<const U: usize, W: Element>(
     put: &impl Fn(usize, &Ctx, Pack<W>),
 ) -> usize {
     let ctx = |s: usize| whole(run.place, Pack::<W>::LANES, run.first + s);
-    run.team
-        .bundles::<U>(s0, run.whole, |s| {
-            // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
-            let mut packs = [Pack::<W>::ZERO; U];
-            unroll!(U, |K| packs[K] = source.pack(&Produce(ctx(s + K * WARP))));
-            unroll!(U, |K| put(s + K * WARP, &ctx(s + K * WARP), packs[K]));
-            true
-        })
-        .unwrap_or(s0)
+    let end = bundled::<U>(s0, run.whole);
+    run.team.bundles::<U>(s0, end, |s| {
+        // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
+        let mut packs = [Pack::<W>::ZERO; U];
+        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
+            packs[K] = source.pack(&Produce(ctx(s + K * WARP)));
+        });
+        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
+            put(s + K * WARP, &ctx(s + K * WARP), packs[K]);
+        });
+    });
+    end
 }
 
 /// Loads stream packs `s0..s1` from `at(s)` and consumes each.
@@ -253,18 +273,19 @@ fn consume_unrolled<const U: usize, W: Element>(
     sink: &impl Sink<W>,
     at: &impl Fn(usize) -> *const u8,
 ) -> usize {
-    run.team
-        .bundles::<U>(s0, run.whole, |s| {
-            let mut packs = [Pack::<W>::ZERO; U];
-            // SAFETY: those packs have arrived and are not overwritten before they are freed.
-            unroll!(U, |K| packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(s + K * WARP)) }));
-            unroll!(U, |K| {
-                let ctx = whole(run.place, Pack::<W>::LANES, run.first + s + K * WARP);
-                sink.take(&Consume(ctx), packs[K]);
-            });
-            true
-        })
-        .unwrap_or(s0)
+    let end = bundled::<U>(s0, run.whole);
+    run.team.bundles::<U>(s0, end, |s| {
+        let mut packs = [Pack::<W>::ZERO; U];
+        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
+            // SAFETY: the pack has arrived and is not overwritten before it is freed.
+            packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(s + K * WARP)) });
+        });
+        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
+            let ctx = whole(run.place, Pack::<W>::LANES, run.first + s + K * WARP);
+            sink.take(&Consume(ctx), packs[K]);
+        });
+    });
+    end
 }
 
 /// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + packs` of the chunk.
@@ -293,12 +314,15 @@ pub fn diagonal<H: Hooks, G: Group>(group: &G, place: &Ctx, first: usize, packs:
 #[inline(always)]
 fn diagonal_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> usize {
     let ctx = |s: usize| whole(run.place, Pack::<H::Wire>::LANES, run.first + s);
-    run.team
-        .bundles::<U>(0, run.whole, |s| {
-            let mut packs = [Pack::<H::Wire>::ZERO; U];
-            unroll!(U, |K| packs[K] = H::produce(&Produce(ctx(s + K * WARP)), args));
-            unroll!(U, |K| H::consume(&Consume(ctx(s + K * WARP)), args, packs[K]));
-            true
-        })
-        .unwrap_or(0)
+    let end = bundled::<U>(0, run.whole);
+    run.team.bundles::<U>(0, end, |s| {
+        let mut packs = [Pack::<H::Wire>::ZERO; U];
+        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
+            packs[K] = H::produce(&Produce(ctx(s + K * WARP)), args);
+        });
+        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
+            H::consume(&Consume(ctx(s + K * WARP)), args, packs[K]);
+        });
+    });
+    end
 }

@@ -146,8 +146,10 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
     }
     // One loop for each end: a hook in both would make each block as large as the larger one.
     if grid.block < ends {
-        for step in 1..ring.world {
+        let mut step = 1;
+        while step < ring.world {
             stream::<H, O>(ops, &watch, shape, &at(ring.to(step), grid.block), &args, true)?;
+            step += 1;
         }
     } else {
         for step in 1..ring.world {

@@ -61,11 +61,19 @@ pub fn now_ns() -> u64 {
     0
 }
 
+pub fn block_index() -> u32 {
+    0
+}
+
 pub fn relax(_turn: u32) {
     loom::thread::yield_now();
 }
 
 pub fn arm_panic<G: crate::group::Group>(_: &G, _: &crate::wait::Control, _: u32, _: u32) {}
+
+pub fn armed() -> Option<(crate::wait::Control, u32, u32)> {
+    None
+}
 
 pub fn block_panicked() -> bool {
     false
@@ -152,6 +160,14 @@ macro_rules! words {
 }
 words!(u32, atomic::AtomicU32, U32);
 words!(u64, atomic::AtomicU64, U64);
+
+/// There are no processes here: ranks say that they cannot read each other's.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn read_process(_: u64, _: u64, _: *mut u8, _: usize) -> bool {
+    false
+}
 
 /// Not part of the model: channels alone are.
 pub unsafe fn load_line(_: *const u8) -> ([u32; 2], u64) {

@@ -66,6 +66,15 @@ pub const TRANSPORTS: &[Transport] = &[
         direct: false,
         implied: false,
     },
+    Transport {
+        name: "HostIb",
+        ops: "HostIbOps",
+        label: "host_ib",
+        cuda: true,
+        host: true,
+        direct: false,
+        implied: false,
+    },
 ];
 
 /// A shipped schedule.

@@ -101,7 +101,7 @@ fn barriers(entry: &Entry) -> Option<usize> {
     Some(match (entry.protocol, all_to_all) {
         (Protocol::Staged, true) => 7,
         (Protocol::Staged, false) => 5,
-        (Protocol::Lines, true) => 1,
+        (Protocol::Lines, true) => 3,
         (Protocol::Lines, false) => 2,
         (Protocol::Direct, true) => 5,
         (Protocol::Direct, false) | (Protocol::Copy, _) => 3,

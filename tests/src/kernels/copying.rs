@@ -4,7 +4,7 @@ use fusewire::prelude::*;
 
 /// No hooks at all: whole packs wherever they are aligned.
 #[comm_kernel(
-    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh),
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
     elements(u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, F16, Bf16, F8E4M3, F8E5M2)
 )]
 pub mod copy {
@@ -18,7 +18,11 @@ pub mod copy {
 }
 
 /// Each chunk backwards, element by element.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh), elements(u8, u16, u32, u64), unroll(2, 1, 4, 8))]
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    elements(u8, u16, u32, u64),
+    unroll(2, 1, 4, 8)
+)]
 pub mod reverse {
     /// One chunk a peer, in and out.
     pub struct Args<'a, T> {
@@ -38,7 +42,7 @@ pub mod reverse {
 }
 
 /// By pack, in all variants.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh), unroll(8, 4, 2, 1))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), unroll(8, 4, 2, 1))]
 pub mod unrolled {
     /// One chunk a peer, in and out.
     pub struct Args<'a> {

@@ -3,7 +3,7 @@
 use fusewire::prelude::*;
 
 /// `produce` reads past the input's end at one element on one rank.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod bad_produce {
     /// The line that panics.
     pub const LINE: u32 = line!() + 14;
@@ -25,7 +25,7 @@ pub mod bad_produce {
 }
 
 /// `consume` panics at one element on one rank.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod bad_consume {
     /// The line that panics.
     pub const LINE: u32 = line!() + 14;
@@ -49,7 +49,7 @@ pub mod bad_consume {
 }
 
 /// Names something that does not exist, as `what` says.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn misdirected<O: Put + Get>(kernel: &Kernel<O>, what: u32, data: &[u32], output: Out<'_, u32>) -> Flow {
     let (next, past) = (kernel.next(1), kernel.heap_len::<u32>());
     let tile = Tile { start: 0, len: data.len() };

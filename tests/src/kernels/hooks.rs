@@ -3,7 +3,7 @@
 use fusewire::prelude::*;
 
 /// Sends each chunk transposed; the receiver adds it to what it has.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod transpose_add {
     /// Chunks of `rows` x `cols`.
     pub struct Args<'a> {
@@ -28,7 +28,7 @@ pub mod transpose_add {
 }
 
 /// By pack: scaled on the way out, added on arrival.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod scale_add {
     /// One chunk a peer, in and out.
     pub struct Args<'a> {
@@ -50,7 +50,7 @@ pub mod scale_add {
 }
 
 /// Sends `input[index[i]]` in place of element `i`.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod gather {
     /// One chunk a peer in `index` and `output`; `input` has any length.
     pub struct Args<'a> {
@@ -72,7 +72,7 @@ pub mod gather {
 }
 
 /// Says in each value who sent it, from which row and column, and checks on arrival that both ends count alike.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod places {
     /// No input: `produce` makes all of it.
     pub struct Args<'a> {
@@ -94,7 +94,7 @@ pub mod places {
 }
 
 /// Counts what arrives.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod histogram {
     /// One chunk a peer in `input`.
     pub struct Args<'a> {
@@ -114,7 +114,7 @@ pub mod histogram {
 }
 
 /// A chain over calls: a call that is lost, doubled or out of order changes everything after it.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod chain {
     /// One chunk a peer, in and out.
     pub struct Args<'a> {

@@ -5,7 +5,7 @@ use fusewire::prelude::*;
 /// All-gather in world - 1 steps by tiles: at step `s` a rank sends its part `s` steps up the ring.
 ///
 /// A block sends before it receives, so a tile must fit in a channel's staging: parts go in tiles of at most `most` elements.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn ring_all_gather<O: Ops>(kernel: &Kernel<O>, own: &[f32], all: Out<'_, f32>, most: usize) -> Flow {
     let n = own.len();
     let share = kernel.share(n);
@@ -34,7 +34,7 @@ pub fn ring_all_gather<O: Ops>(kernel: &Kernel<O>, own: &[f32], all: Out<'_, f32
 
 /// Exchanges edges with both neighbours of the ring by raw puts, signals and waits. Block `b` works heap elements from
 /// `2 * b * edge.len()` on and signals from `4 * b` on.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn halo<O: Put>(kernel: &Kernel<O>, edge: &[u32], output: Out<'_, u32>) -> Flow {
     let (up, down, n) = (kernel.next(1), kernel.previous(1), edge.len());
     let (heap, signal) = (2 * kernel.block() * n, 4 * kernel.block());
@@ -60,7 +60,7 @@ pub fn halo<O: Put>(kernel: &Kernel<O>, edge: &[u32], output: Out<'_, u32>) -> F
 }
 
 /// Every rank offers `own` in its heap; all others get it. One block.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn pull_all_gather<O: Put + Get>(kernel: &Kernel<O>, own: &[u64], all: Out<'_, u64>) -> Flow {
     let (me, world, n) = (kernel.rank(), kernel.world(), own.len());
     // SAFETY: a rank's own place is written by it alone, before it signals.

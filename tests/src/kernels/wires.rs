@@ -3,7 +3,7 @@
 use fusewire::prelude::*;
 
 /// `f32` travels as `F8E4M3`.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod by_f8 {
     /// One chunk a peer, in and out.
     pub struct Args<'a> {
@@ -25,7 +25,7 @@ pub mod by_f8 {
 }
 
 /// `f32` travels as `Bf16`, and stays so.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod to_bf16 {
     /// One chunk a peer, in and out.
     pub struct Args<'a> {
@@ -41,7 +41,7 @@ pub mod to_bf16 {
 }
 
 /// Bytes travel as words four times their size: fewer elements to a pack than in the buffers.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod widened {
     /// One chunk a peer, in and out.
     pub struct Args<'a> {

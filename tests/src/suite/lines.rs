@@ -17,12 +17,19 @@ const CHANNELS: u32 = 4;
 /// Bytes that a line channel carries in one call.
 const ROOM: usize = 2048 * 16;
 
+/// A transport with lines; one that has none must say so when asked for them.
 fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {
     let ground = rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))?;
-    match ground.transport.link().layout().line_channels {
-        0 => Err(Stop::LeftOut(format!("{} has no lines", X::NAME))),
-        _ => Ok(ground),
+    if ground.transport.link().layout().line_channels > 0 {
+        return Ok(ground);
     }
+    let launcher = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
+    let (input, mut output) =
+        (ground.device.buffer::<u8>(rank.size())?, ground.device.buffer::<u8>(rank.size())?);
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    says(misuse(launcher.launch_with(&ground.stream, args, &lines())), &["no Lines kernel"]);
+    works(rank, &ground)?;
+    Err(Stop::LeftOut(format!("{} has no lines, and refuses them", X::NAME)))
 }
 
 fn lines() -> LaunchOptions {

@@ -8,7 +8,7 @@ mod launched;
 mod report;
 
 use clap::{Parser, ValueEnum};
-use fusewire::{Ibgda, Nvl, NvlMesh, Shm, ShmMesh};
+use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Shm, ShmMesh};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
@@ -42,6 +42,8 @@ enum Over {
     Ibgda,
     /// Memory within domains of two ranks, emulated adapters across.
     Mesh,
+    /// InfiniBand by proxy: over real adapters with FUSEWIRE_TEST_VERBS=1, else over the emulation.
+    HostIb,
 }
 
 /// Runs the conformance suite of fusewire's transports.
@@ -124,6 +126,7 @@ fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
         (Over::Ibgda, _) => on::<Ibgda>(arguments, scale),
         (Over::Mesh, Scale::Host) => on::<ShmMesh>(arguments, scale),
         (Over::Mesh, Scale::Gpu) => on::<NvlMesh>(arguments, scale),
+        (Over::HostIb, _) => on::<HostIb>(arguments, scale),
     }
 }
 
@@ -200,6 +203,7 @@ fn in_processes<X: Subject>(arguments: &Arguments, cases: &[Case<X>], seed: u64,
         Over::Memory => "memory",
         Over::Ibgda => "ibgda",
         Over::Mesh => "mesh",
+        Over::HostIb => "host-ib",
     };
     let worker = [fleet::ENTRY, "--device", device, "--over", over].map(str::to_owned);
     let mut fleet = Fleet::new(program, &worker, arguments.ranks);

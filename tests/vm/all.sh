@@ -1,0 +1,55 @@
+#!/bin/bash
+# Inside the VM: everything that asks for real verbs. all.sh SELFTEST P2P SUITE EXAMPLE
+#
+#   SELFTEST   fusewire-verbs' example `selftest`
+#   P2P        fusewire-transports' test program `p2p`
+#   SUITE      fusewire-tests' program `gpu-suite`
+#   EXAMPLE    fusewire-examples' program `infiniband`
+set -eu
+selftest=$1 p2p=$2 suite=$3 example=$4
+export FUSEWIRE_TEST_VERBS=1 RUST_BACKTRACE=0
+step() { echo "--- $(cut -d' ' -f1 /proc/uptime) s: $*"; }
+netem() { for d in rdma0 rdma1; do tc qdisc replace dev $d root netem "$@"; done; }
+clean() { for d in rdma0 rdma1; do tc qdisc del dev $d root; done; }
+host_ib() { "$suite" --device host --over host-ib "$@"; }
+
+step "every verb"
+"$selftest"
+step "chunks between host programs"
+"$p2p" --test-threads 1
+step "the example between 2 and 4 processes"
+"$example" --ranks 2
+"$example" --ranks 4
+step "HostIb between 2 processes"
+for part in copying::every copying::sizes hooks:: peers:: schedules::ring schedules::halo schedules::all faults:: processes::last; do
+    host_ib --mode processes --ranks 2 --filter $part
+done
+step "HostIb between 4 processes, two on each adapter"
+for part in hooks::scale peers::ring processes::rank_0; do
+    host_ib --mode processes --ranks 4 --filter $part
+done
+step "3 ms of delay each way: a fence decides"
+netem delay 3ms
+"$selftest" fence
+if "$selftest" no-fence; then echo "FAILED  the fence check cannot fail"; exit 1; fi
+step "3 ms of delay and 1% loss: nothing is lost or doubled"
+netem delay 3ms loss 1%
+"$p2p" --test-threads 1 staging_wraps hooks_make control_messages
+host_ib --mode processes --ranks 2 --filter sizes_follow
+host_ib --mode processes --ranks 2 --filter all_gather_by_get
+lost=$(tc -s qdisc show | sed -n 's/.*dropped \([0-9]*\),.*/\1/p' | awk '{ n += $1 } END { print n }')
+echo "$lost packets were dropped"
+[ "$lost" -gt 0 ] || { echo "FAILED  no packet was lost: this shows nothing"; exit 1; }
+clean
+step "ports without a link, then no adapter"
+for d in rdma0 rdma1; do ip link set $d down; done
+"$selftest" none
+for d in rxe0 rxe1; do rdma link delete $d; done
+"$selftest" none
+if host_ib --mode threads --ranks 2 --filter peers::pairs >/tmp/none 2>&1; then
+    echo "FAILED  HostIb without an adapter"; exit 1
+fi
+grep -q "no RDMA adapter: .*FUSEWIRE_IB_HCA" /tmp/none || { cat /tmp/none; exit 1; }
+# What needs no adapter goes on.
+"$suite" --device host --mode processes --ranks 2 --filter peers::pairs
+step "all as expected"

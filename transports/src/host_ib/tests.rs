@@ -1,0 +1,327 @@
+//! Device half and proxy of two ranks in one process, without kernels: this thread does what a block would.
+
+use super::HostIbOps;
+use super::memory::Memory;
+use super::proxy::{Engine, Peer, Place, Proxy};
+use crate::host::{Machine, Options};
+use crate::rdma::{
+    Access, Adapter, Completion, Emulated, Local, Pair, PairOptions, Remote, Request, Result, Status, Work,
+};
+use fusewire_device::group::Thread;
+use fusewire_device::ops::{Get, Line, Ops, Put};
+use fusewire_device::wait::{AbortRecord, abort_code, kind, operation, read_abort_code};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+struct Rank {
+    proxy: Option<Proxy>,
+    memory: Arc<Memory>,
+    ops: HostIbOps,
+}
+
+/// A pair whose requests begin late, so that what is reused or reported too early shows.
+#[derive(Debug)]
+struct Late {
+    pair: Box<dyn Pair>,
+    held: Mutex<VecDeque<(Instant, u64, Held, bool)>>,
+}
+
+#[derive(Debug)]
+enum Held {
+    Inline([u8; 8], Remote),
+    Work(Work<'static>),
+}
+
+const LATE: Duration = Duration::from_millis(2);
+
+impl Pair for Late {
+    fn endpoint(&self) -> Vec<u8> {
+        self.pair.endpoint()
+    }
+
+    fn connect(&mut self, peer: &[u8]) -> Result<()> {
+        self.pair.connect(peer)
+    }
+
+    fn post(&self, request: &Request<'_>) -> Result<bool> {
+        let held = match request.work {
+            Work::WriteInline { bytes, to } => Held::Inline(bytes.try_into().expect("a word"), to),
+            Work::Write { from, to, immediate } => Held::Work(Work::Write { from, to, immediate }),
+            Work::Read { to, from } => Held::Work(Work::Read { to, from }),
+            other => panic!("the proxy posts no {other:?}"),
+        };
+        self.held.lock().unwrap().push_back((Instant::now(), request.id, held, request.fence));
+        Ok(true)
+    }
+
+    fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+        self.pair.post_receive(id, local)
+    }
+
+    fn poll(&self, out: &mut Vec<Completion>) -> Result<()> {
+        let mut held = self.held.lock().unwrap();
+        while let Some((since, id, work, fence)) = held.front() {
+            let work = match work {
+                Held::Inline(bytes, to) => Work::WriteInline { bytes, to: *to },
+                Held::Work(work) => *work,
+            };
+            if since.elapsed() < LATE || !self.pair.post(&Request { id: *id, work, fence: *fence })? {
+                break;
+            }
+            held.pop_front();
+        }
+        self.pair.poll(out)
+    }
+
+    fn break_off(&self) {
+        self.pair.break_off();
+    }
+}
+
+struct How {
+    late: bool,
+    deadline: Duration,
+    commands: u32,
+    /// Added to what rank 0 takes for rank 1's key.
+    wrong_key: u32,
+    /// Whether rank 0 has a running proxy.
+    runs: bool,
+}
+
+const USUAL: How =
+    How { late: false, deadline: Duration::from_secs(10), commands: 16, wrong_key: 0, runs: true };
+
+fn ranks(how: &How) -> [Rank; 2] {
+    let layout =
+        Options::per_peer(4096).channels(2).signals(4).heap(256 << 10).line_channels(0).layout(2).unwrap();
+    let adapters = [Emulated::new(), Emulated::new()];
+    let mut made: Vec<(Arc<Memory>, Engine, Box<dyn Pair>)> = Vec::new();
+    for (rank, adapter) in adapters.iter().enumerate() {
+        let memory = Arc::new(Memory::new(&Machine::Host, layout, how.commands).unwrap());
+        let bytes = Memory::region_bytes(&layout) as usize;
+        // SAFETY: the engine holds the memory beside the registrations.
+        let (region, local) = unsafe {
+            (
+                adapter.register(memory.region.host(), bytes, Access::ALL).unwrap(),
+                adapter.register(memory.local.host(), memory.local.bytes(), Access::LOCAL).unwrap(),
+            )
+        };
+        let engine = Engine::new(Arc::clone(&memory), region, local, rank, how.deadline);
+        made.push((memory, engine, adapter.pair(&PairOptions::default()).unwrap()));
+    }
+    let endpoints = [made[0].2.endpoint(), made[1].2.endpoint()];
+    let places = [made[0].1.region(), made[1].1.region()];
+    std::thread::scope(|scope| {
+        for (rank, (.., pair)) in made.iter_mut().enumerate() {
+            let peer = &endpoints[1 - rank];
+            scope.spawn(move || pair.connect(peer).unwrap());
+        }
+    });
+    let mut rank = 0;
+    let all = made.into_iter().map(|(memory, mut engine, pair)| {
+        let theirs = places[1 - rank];
+        let wrong = if rank == 0 { how.wrong_key } else { 0 };
+        let region = Place { rkey: theirs.rkey.wrapping_add(wrong), ..theirs };
+        let pair = match how.late {
+            true => Box::new(Late { pair, held: Mutex::default() }),
+            false => pair,
+        };
+        let mut peers = vec![None, None];
+        peers[1 - rank] = Some(Peer { pair, region });
+        engine.connect(peers);
+        let ops = memory.ops(rank as u32, how.deadline.as_nanos() as u64);
+        let proxy = (how.runs || rank == 1).then(|| Proxy::start(engine).unwrap());
+        rank += 1;
+        Rank { proxy, memory, ops }
+    });
+    all.collect::<Vec<_>>().try_into().unwrap_or_else(|_| unreachable!("two ranks"))
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+impl Rank {
+    fn line(&self, peer: u32, line: Line) -> u64 {
+        let at = self.ops.line(peer, line) as u64 - self.ops.region;
+        self.memory.region.word(at).load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    fn fault(&self) -> AbortRecord {
+        until("a fault", || self.memory.filled_record().is_some());
+        self.memory.filled_record().unwrap()
+    }
+}
+
+/// Streams around the ring's end, each chunk followed by its signal, for more commands than the ring has.
+#[test]
+fn what_is_flushed_is_there_when_its_signal_is() {
+    let [a, b] = ranks(&USUAL);
+    let window = a.ops.window();
+    let (out, input) = (a.ops.outgoing(1, 1), b.ops.incoming(0, 1));
+    let mut at = 0;
+    for turn in 0..200u64 {
+        let (from, to) = (at, at + 128 * (1 + turn % 7));
+        for i in from..to {
+            // SAFETY: within the ring; the peer has freed it, since it waits for each chunk below.
+            unsafe { out.add((i & (window - 1)) as usize).write((i ^ turn) as u8) };
+        }
+        // SAFETY: as above.
+        unsafe {
+            a.ops.flush(&Thread, 1, 1, from, to);
+            a.ops.signal(&Thread, 1, Line::Ready(1), to);
+        }
+        until("a signal", || b.line(0, Line::Ready(1)) == to);
+        for i in from..to {
+            // SAFETY: within the ring, and signalled.
+            let seen = unsafe { input.add((i & (window - 1)) as usize).read_volatile() };
+            assert_eq!(seen, (i ^ turn) as u8, "byte {i} of turn {turn}");
+        }
+        at = to;
+    }
+    assert!(a.memory.filled_record().is_none() && b.memory.filled_record().is_none());
+}
+
+#[test]
+fn puts_and_gets_of_all_sizes_and_places() {
+    let [a, b] = ranks(&How { late: true, ..USUAL });
+    let source: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    let own = |ops: &HostIbOps, at: usize, bytes: usize| {
+        // SAFETY: within the heap; only read when a signal or completion says that it is whole.
+        unsafe { std::slice::from_raw_parts(ops.heap().add(at).cast_const(), bytes) }.to_vec()
+    };
+    for (turn, (at, bytes)) in
+        [(0, 1), (3, 4095), (8, 4096), (1, 4097), (100, 200_000)].into_iter().enumerate()
+    {
+        let value = turn as u64 + 1;
+        // SAFETY: in range; the peer reads after the signal.
+        unsafe {
+            // Through bounce memory, then from the own heap.
+            a.ops.put(&Thread, 1, at as u64, source.as_ptr(), bytes as u64);
+            a.ops.signal(&Thread, 1, Line::User(0), value);
+        }
+        until("a signal", || b.line(0, Line::User(0)) == value);
+        assert_eq!(own(&b.ops, at, bytes), source[..bytes]);
+        // SAFETY: as above.
+        unsafe {
+            a.ops.get(&Thread, 1, at as u64, a.ops.heap(), bytes as u64);
+            assert_eq!(own(&a.ops, 0, bytes), source[..bytes]);
+            a.ops.heap().write_bytes(turn as u8, bytes);
+            a.ops.put(&Thread, 1, 0, a.ops.heap(), bytes as u64);
+            a.ops.signal(&Thread, 1, Line::User(1), value);
+        }
+        until("a signal", || b.line(0, Line::User(1)) == value);
+        assert_eq!(own(&b.ops, 0, bytes), vec![turn as u8; bytes]);
+        // To itself, at once.
+        // SAFETY: as above.
+        unsafe { a.ops.put(&Thread, 0, 4096, source.as_ptr(), 100) };
+        assert_eq!(own(&a.ops, 4096, 100), source[..100]);
+    }
+}
+
+#[test]
+fn a_wrong_key_is_a_fault_on_both_ranks() {
+    let [a, b] = ranks(&How { wrong_key: 1, ..USUAL });
+    // SAFETY: refused by the peer's adapter.
+    unsafe { a.ops.signal(&Thread, 1, Line::User(2), 1) };
+    let record = a.fault();
+    let expected = (kind::FABRIC, 0, 1, 2, operation::SIGNAL, u64::from(Status::RemoteAccess.code()));
+    let AbortRecord { kind, rank, peer, channel, operation, seen, .. } = record;
+    assert_eq!((kind, rank, peer, channel, operation, seen), expected);
+    assert_eq!(read_abort_code(a.memory.words.abort().unwrap()), Some((0, kind::FABRIC)));
+    // Its end of the pair is broken as well, which it finds out when it next uses it: after the world's own word about rank 0 has
+    // not come.
+    // SAFETY: never carried out.
+    unsafe { b.ops.signal(&Thread, 0, Line::User(0), 1) };
+    let record = b.fault();
+    assert_eq!((record.kind, record.peer, record.seen), (kind::FABRIC, 0, u64::from(Status::Flushed.code())));
+    // Nothing is carried out any more, and nobody waits for room.
+    for value in 2..100 {
+        // SAFETY: dropped.
+        unsafe { a.ops.signal(&Thread, 1, Line::User(2), value) };
+    }
+    assert_eq!(b.line(0, Line::User(2)), 0);
+}
+
+#[test]
+fn a_fault_of_one_rank_reaches_the_other() {
+    let [a, b] = ranks(&USUAL);
+    // A read into memory that is no heap.
+    let mut word = 0u64;
+    // SAFETY: refused by the own proxy.
+    unsafe { a.ops.get(&Thread, 1, 0, (&raw mut word).cast(), 8) };
+    let record = a.fault();
+    assert_eq!((record.kind, record.operation, record.peer), (kind::RANGE, operation::GET, 1));
+    until("word of it", || b.memory.words.abort().unwrap() == abort_code(0, kind::RANGE));
+    // Told, and not the other's own.
+    assert!(b.memory.filled_record().is_none());
+    let told = Instant::now();
+    a.proxy.as_ref().unwrap().engine().settle_faults(Duration::from_secs(5));
+    assert!(told.elapsed() < Duration::from_secs(4));
+}
+
+/// A ring that nobody empties: a block waits for room until its deadline, then says so, and posts nothing more.
+#[test]
+fn a_full_ring_holds_back_until_the_deadline() {
+    let deadline = Duration::from_millis(200);
+    let [a, b] = ranks(&How { deadline, runs: false, ..USUAL });
+    let start = Instant::now();
+    for value in 1..=17 {
+        // SAFETY: of no effect.
+        unsafe { a.ops.signal(&Thread, 1, Line::User(0), value) };
+        assert_eq!(a.memory.filled_record().is_some(), value == 17, "after {value}");
+    }
+    let (took, record) = (start.elapsed(), a.fault());
+    assert!((deadline..deadline * 10).contains(&took), "{took:?}");
+    assert_eq!((record.kind, record.operation, record.peer), (kind::EXPIRED, operation::POST, 1));
+    // Poisoned: the next one does not wait.
+    let start = Instant::now();
+    // SAFETY: as above.
+    unsafe { a.ops.signal(&Thread, 1, Line::User(0), 18) };
+    assert!(start.elapsed() < deadline);
+    drop(b);
+}
+
+/// Nobody's proxy is needed at the far end, but its adapter is: without it a request ends as unreachable.
+#[test]
+fn a_peer_that_is_gone_is_a_fault_in_time() {
+    let [a, mut b] = ranks(&USUAL);
+    b.proxy = None;
+    let start = Instant::now();
+    // SAFETY: never carried out.
+    unsafe { a.ops.signal(&Thread, 1, Line::User(0), 1) };
+    let record = a.fault();
+    assert_eq!(
+        (record.kind, record.peer, record.seen),
+        (kind::FABRIC, 1, u64::from(Status::Unreachable.code()))
+    );
+    // It has waited for the world to say that the rank is dead.
+    assert!((Duration::from_millis(900)..Duration::from_secs(5)).contains(&start.elapsed()));
+}
+
+#[test]
+fn a_fresh_start_after_a_fault() {
+    let [a, b] = ranks(&USUAL);
+    // SAFETY: refused by the own proxy.
+    unsafe { a.ops.get(&Thread, 1, 0, std::ptr::null_mut(), 8) };
+    a.fault();
+    until("word of it", || b.memory.words.abort().unwrap() != 0);
+    for rank in [&a, &b] {
+        let mut engine = rank.proxy.as_ref().unwrap().engine();
+        assert!(engine.drain(Duration::from_secs(5)), "no pair is broken");
+    }
+    for rank in [&a, &b] {
+        rank.proxy.as_ref().unwrap().engine().reset().unwrap();
+    }
+    for value in 1..100 {
+        // SAFETY: the line only grows.
+        unsafe { a.ops.signal(&Thread, 1, Line::User(3), value) };
+    }
+    until("signals", || b.line(0, Line::User(3)) == 99);
+    assert!(a.memory.filled_record().is_none() && b.memory.words.abort().unwrap() == 0);
+}

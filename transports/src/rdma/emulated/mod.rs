@@ -1,0 +1,40 @@
+//! An adapter of threads and sockets.
+//!
+//! A pair has two Unix stream sockets, one for its own requests and their answers, and one for the peer's. Three threads serve it:
+//! one takes posted requests, gathers their bytes and sends them; one reads the answers; one carries out the peer's requests, in
+//! order, against the table of registered memory, and answers. So requests proceed while the program computes, as on an adapter,
+//! and the bytes of a request are gathered after it was posted, not by it.
+
+mod memory;
+mod pair;
+mod protocol;
+
+use super::{Access, Adapter, Pair, PairOptions, Registration, Result};
+use memory::Table;
+use std::sync::Arc;
+
+/// An adapter for ranks of one host, carried out by threads.
+#[derive(Debug, Default)]
+pub struct Emulated(Arc<Table>);
+
+impl Emulated {
+    /// One with no memory registered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Adapter for Emulated {
+    fn name(&self) -> &str {
+        "emulated"
+    }
+
+    unsafe fn register(&self, start: *mut u8, bytes: usize, access: Access) -> Result<Box<dyn Registration>> {
+        // SAFETY: the caller's contract.
+        Ok(Box::new(unsafe { Table::register(&self.0, start, bytes, access) }))
+    }
+
+    fn pair(&self, options: &PairOptions) -> Result<Box<dyn Pair>> {
+        Ok(Box::new(pair::SocketPair::new(&self.0, options)?))
+    }
+}

@@ -1,0 +1,65 @@
+//! InfiniBand verbs in a small VM: two soft-RoCE adapters under QEMU's software emulation.
+
+use crate::steps::{self, Outcome, cargo, root, target};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Exit code of `build.sh` where a machine cannot have the VM.
+const CANNOT: i32 = 77;
+
+/// Kernel and initramfs, from the cache or made now.
+///
+/// # Errors
+/// Outer: they should have been made and were not. Inner: why this machine cannot have them.
+pub fn prepare() -> Outcome<Result<(), String>> {
+    let script = scripts().join("build.sh");
+    let output = Command::new(&script)
+        .arg("--deps")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("{}: {e}", script.display()))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => Ok(Ok(())),
+        Some(CANNOT) => Ok(Err(text.lines().last().unwrap_or("no reason was given").to_owned())),
+        _ => Err(format!("building the VM ended with {}: {text}", output.status)),
+    }
+}
+
+/// Builds the programs and runs everything in one VM.
+///
+/// # Errors
+/// What failed to build; that the VM's script failed, which says what.
+pub fn run() -> Outcome {
+    let build =
+        |what: &str, arguments: &[&str]| steps::run(what, cargo().args(["build", "--quiet"]).args(arguments));
+    build("building the verbs' self-test", &["-p", "fusewire-verbs", "--example", "selftest"])?;
+    build("building the conformance suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"])?;
+    build("building the example", &["-p", "fusewire-examples", "--bin", "infiniband"])?;
+    let built = |name: &str| target().join("debug").join(name);
+    let programs = [built("examples/selftest"), chunk_tests()?, built("gpu-suite"), built("infiniband")];
+    let mut run = Command::new(scripts().join("run.sh"));
+    run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
+    steps::run("the VM", run.current_dir(root()))
+}
+
+/// The test program of the chunk transports, built; cargo says where it is.
+fn chunk_tests() -> Outcome<PathBuf> {
+    let mut build = cargo();
+    build.args(["test", "--no-run", "-p", "fusewire-transports", "--test", "p2p"]);
+    let output = build.output().map_err(|e| format!("building the chunk transports' tests: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let path = text.lines().rev().find_map(|line| {
+        // Executable tests/p2p.rs (target/debug/deps/p2p-0123456789abcdef)
+        let (_, path) = line.trim().strip_prefix("Executable")?.split_once('(')?;
+        Some(root().join(path.strip_suffix(')')?))
+    });
+    match path {
+        Some(path) if output.status.success() => Ok(path),
+        _ => Err(format!("building the chunk transports' tests: {text}")),
+    }
+}
+
+fn scripts() -> PathBuf {
+    root().join("tests/vm")
+}
