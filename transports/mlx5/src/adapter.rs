@@ -4,7 +4,7 @@ use crate::choose;
 use crate::driver::{Bytes, Driver, Handle, Libraries};
 use crate::error::{from_cuda, from_verbs, misuse, no_adapter};
 use crate::parts::{Doorbell, Made, Parts};
-use crate::path::Port;
+use crate::path::{Port, mtu_code};
 use crate::place::{Arena, Offsets, PAGE, Place};
 use crate::prm::{self, Capabilities, Command, Path, Ring, State, layout::answer};
 use crate::settings::{Queues, Settings};
@@ -70,11 +70,12 @@ impl Mlx5 {
 
     pub(crate) fn over(
         driver: Box<dyn Driver>,
-        port: Port,
+        mut port: Port,
         settings: Settings,
         context: Option<&Context>,
     ) -> Result<Mlx5> {
         settings.check(port.ethernet)?;
+        port.mtu = mtu_code(settings.mtu).map_or(port.mtu, |most| port.mtu.min(most));
         if settings.queues == Queues::Gpu && context.is_none() {
             return Err(misuse(
                 "queues in GPU memory are for kernels on a GPU: open the adapter with its context",

@@ -460,6 +460,18 @@ fn an_adapter_that_cannot_wait_is_refused() {
 }
 
 #[test]
+fn a_smaller_mtu_may_be_set() {
+    let (recorder, source) = (Recorder::default(), Source(Mutex::default()));
+    for (most, mtu) in [(1024, 1024), (4096, 2048)] {
+        let settings = Settings { mtu: most, ..Settings::default() };
+        let port = Port { mtu: 4, ..port(false) };
+        let adapter = Mlx5::over(Box::new(recorder.clone()), port, settings, None).unwrap();
+        let queue = adapter.create_queue(&request(Kind::Main, 4), &source).unwrap();
+        assert_eq!(adapter.address(&queue).unwrap().mtu, mtu);
+    }
+}
+
+#[test]
 fn settings_are_checked_first() {
     let recorder = Recorder::default();
     let settings = Settings { retry_count: 9, ..Settings::default() };

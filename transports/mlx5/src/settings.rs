@@ -1,6 +1,7 @@
 //! What an adapter is opened with.
 
 use crate::error::{from_verbs, misuse};
+use crate::path::{mtu_bytes, mtu_code};
 use fusewire_nic::Result;
 use fusewire_verbs::Filter;
 
@@ -20,6 +21,8 @@ pub enum Queues {
 pub struct Settings {
     /// Which adapters and ports may be used.
     pub filter: Filter,
+    /// Most bytes of a packet: 256, 512, 1024, 2048 or 4096. The port's own limit and the peer's count as well.
+    pub mtu: u32,
     /// Time for an acknowledgement: 4.096 us times two to this power, 0 for ever; at most 31. 20 is 4.3 s.
     pub timeout: u8,
     /// How often a request is sent again before it fails, at most 7.
@@ -42,6 +45,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             filter: Filter::default(),
+            mtu: 4096,
             timeout: 20,
             retry_count: 7,
             rnr_retry: 7,
@@ -64,6 +68,12 @@ impl Settings {
     }
 
     pub(crate) fn check(&self, ethernet: bool) -> Result<()> {
+        if mtu_code(self.mtu).is_none_or(|code| mtu_bytes(code) != self.mtu) {
+            return Err(misuse(format!(
+                "packets of {} bytes; they have at most 256, 512, 1024, 2048 or 4096",
+                self.mtu
+            )));
+        }
         let levels = if ethernet { 7 } else { 15 };
         for (name, value, least, most) in [
             ("timeout", self.timeout, 0, 31),
@@ -96,6 +106,9 @@ mod tests {
         assert_eq!(refused(|s| s.service_level = 15, false), None);
         for (change, ethernet, words) in [
             ((|s| s.timeout = 32) as fn(&mut Settings), false, "a timeout of 32; it is from 0 to 31"),
+            (|s| s.mtu = 1500, true, "packets of 1500 bytes"),
+            (|s| s.mtu = 8192, false, "packets of 8192 bytes"),
+            (|s| s.mtu = 128, false, "packets of 128 bytes"),
             (|s| s.retry_count = 8, false, "a retry count of 8"),
             (|s| s.rnr_retry = 8, false, "of 8; it is from 0 to 7"),
             (|s| s.min_rnr_timer = 32, false, "of 32; it is from 0 to 31"),
