@@ -53,6 +53,7 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
+pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
 pub use fusewire_transports::host::{Fault, Operation, Options, Place, Refusal};
 pub use fusewire_transports::peers::{PeersConfig, PeersError};
