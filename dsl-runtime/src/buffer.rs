@@ -226,7 +226,7 @@ impl<T: Element> Buffer<T> {
     /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Copy`]).
     ///
     /// # Errors
-    /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::World`] if a rank
+    /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::Peer`] if a rank
     /// does not come; the driver's if there is no memory.
     pub fn symmetric<X: Transport>(transport: &X, len: usize) -> Result<Self> {
         let bytes = len

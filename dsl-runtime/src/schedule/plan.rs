@@ -13,8 +13,15 @@ use std::fmt;
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// Bytes of a rank's whole input from which on staging, whose blocks also drain, gets more multiprocessors.
-const LARGE: usize = 4 << 20;
+/// Multiprocessors at most, by the bytes of a rank's whole input. Staging's blocks also drain, so it gets more; the others did not get
+/// faster by more on 2 or 4 H200s.
+fn multiprocessors(protocol: Protocol, total: usize) -> u32 {
+    match protocol {
+        Protocol::Staged if total >= 64 << 20 => 96,
+        Protocol::Staged if total >= 4 << 20 => 32,
+        _ => 16,
+    }
+}
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,11 +171,9 @@ impl Work {
         }
     }
 
-    /// Channels and diagonal blocks where the caller does not say: at most 16 multiprocessors, or 32 for staging from [`LARGE`] on. More
-    /// did not help on 2 or 4 H200s.
+    /// Channels and diagonal blocks where the caller does not say.
     fn cut(&self, protocol: Protocol) -> Cut {
-        let staged = protocol == Protocol::Staged;
-        let multiprocessors = if staged && self.total() >= LARGE { 32 } else { 16 };
+        let multiprocessors = multiprocessors(protocol, self.total());
         let packs = (self.wire_bytes / 16) as u32;
         let all_to_all = matches!(self.pattern, Pattern::AllToAll);
         match protocol {
