@@ -21,8 +21,9 @@ macro_rules! scripts {
                 steps: usize,
                 rounds: usize,
             ) -> Flow {
+                /// `ALL` operations for the block, the others for parts of it: each more is code that a GPU's driver has to compile.
                 #[inline(always)]
-                fn step<O: Ops, G: Group>(
+                fn step<O: Ops, G: Group, const ALL: bool>(
                     group: &G,
                     window: &Window<'_, O, $links>,
                     words: &[u64],
@@ -48,15 +49,20 @@ macro_rules! scripts {
                     let note = |value: u64| unsafe { seen.write(place, value) };
                     match words[0] {
                         1 => window.signal_peer(group, peer, id, set, value),
-                        2 => window.signal_all(group, id, set, value),
                         3 => window.wait_signal_from(group, peer, id, cmp, value),
+                        9 => window.barrier(group, id),
+                        10 => window.barrier_peer(group, peer, id),
+                        // SAFETY: as above.
+                        18 => unsafe { window.put(group, peer, to, source()) },
+                        // SAFETY: as above.
+                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
+                        _ if !ALL => panic!("this operation is for the whole block"),
+                        2 => window.signal_all(group, id, set, value),
                         4 => window.wait_signal(group, id, cmp, value),
                         5 => window.wait_next_from(group, peer, id, value),
                         6 => window.wait_next(group, id, value),
                         7 => window.read_signal_from(peer, id).map(note),
                         8 => window.read_signal(id).map(note),
-                        9 => window.barrier(group, id),
-                        10 => window.barrier_peer(group, peer, id),
                         11 => window.barrier_arrive(group, id),
                         12 => window.barrier_arrive_peer(group, peer, id),
                         13 => window.barrier_wait(group, id),
@@ -64,10 +70,6 @@ macro_rules! scripts {
                         15 => window.wait_counter(group, peer, id, cmp, value),
                         16 => window.read_counter(peer, id).map(note),
                         17 => window.reset_counter(group, peer, id),
-                        // SAFETY: as above.
-                        18 => unsafe { window.put(group, peer, to, source()) },
-                        // SAFETY: as above.
-                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
                         // SAFETY: as above.
                         20 => unsafe {
                             window.put_signal_counter(group, peer, to, source(), id, value, words[9] as usize)
@@ -94,7 +96,7 @@ macro_rules! scripts {
                             }
                             kernel.sync();
                         } else if words[1] == 0 {
-                            step(&Block, &window, words, input, &seen, place)?;
+                            step::<_, _, true>(&Block, &window, words, input, &seen, place)?;
                         } else {
                             let (lane, warp) = (Block.lane(), Block.lane() / 32);
                             let mine = match words[1] {
@@ -104,9 +106,9 @@ macro_rules! scripts {
                             };
                             let mut flow = Ok(());
                             if mine && words[1] & 1 == 1 {
-                                flow = step(&Warp, &window, words, input, &seen, place);
+                                flow = step::<_, _, false>(&Warp, &window, words, input, &seen, place);
                             } else if mine {
-                                flow = step(&Thread, &window, words, input, &seen, place);
+                                flow = step::<_, _, false>(&Thread, &window, words, input, &seen, place);
                             }
                             if Block.any(flow.is_err()) {
                                 return Err(Stopped);
@@ -126,7 +128,8 @@ scripts! {
     /// Runs a script: `steps` steps for each block, `rounds` times; each step is [`STEP`] words:
     /// operation, group, peer, id, how, value, to, from, count, counter. What a step reads goes to `seen`, one word a step.
     ///
-    /// Operations are those of [`op`]. Groups: 0 the block, 1 its first warp, 2 its first thread, 3 each warp, 4 each thread.
+    /// Operations are those of [`op`]. Groups: 0 the block; for some operations 1 its first warp, 2 its first thread, 3 each warp, 4 each
+    /// thread.
     script over AllMapped;
     /// [`script`] for any mix of links.
     script_mixed over Mixed;
