@@ -64,8 +64,11 @@ impl Meet for Ibgda {
         let world = self.link().world();
         let ibgda = Arc::new(Ibgda::emulated(world, Options::per_peer(1024).channels(1))?);
         let ranks: Vec<usize> = (0..world.size()).collect();
-        let pairs: Vec<&[usize]> =
-            if ranks.len() >= 4 && ranks.len() % 2 == 0 { ranks.chunks(2).collect() } else { vec![] };
+        let pairs: Vec<&[usize]> = if ranks.len() >= 4 && ranks.len().is_multiple_of(2) {
+            ranks.chunks(2).collect()
+        } else {
+            vec![]
+        };
         let config = PeersConfig::default().domains(&pairs);
         Ok(MultiPeerTransport::with_adapter(self, &config, Some(IbgdaAdapter::new(&ibgda)))?)
     }

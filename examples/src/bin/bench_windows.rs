@@ -222,8 +222,8 @@ where
     row("barrier".into(), 0, us(time), flag);
 
     let kernel = bench.prepare::<exchange::Hooks>()?;
-    let mut bytes = 8;
-    while bytes <= most && world.size() > 1 {
+    let sizes = [3, 6, 9, 12, 15, 18, 20, 22, 24, 26].map(|power| 1usize << power);
+    for bytes in sizes.into_iter().filter(|bytes| *bytes <= most && world.size() > 1) {
         let input = device.buffer_from(&vec![bytes as u64; bytes / 8])?;
         let blocks = if cuda { (bytes >> 14).clamp(1, BLOCKS) } else { 1 };
         let rounds = if bytes >= 1 << 20 { rounds / 20 } else { rounds / 2 };
@@ -236,7 +236,6 @@ where
         let got = data.read(stream)?;
         assert!(got[..bytes / 8].iter().all(|v| *v == bytes as u64), "a put of {bytes} bytes is wrong");
         world.barrier()?;
-        bytes *= 8;
     }
     if world.rank() == 0 {
         for r in &rows {

@@ -10,7 +10,8 @@ macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident over $links:ident;)*) => {
         $(
             $(#[$doc])*
-            #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+            #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+            #[allow(clippy::too_many_arguments)] // what a script needs
             pub fn $name<O: Ops>(
                 kernel: &Kernel<O>,
                 window: DeviceWindow<$links>,
@@ -21,8 +22,9 @@ macro_rules! scripts {
                 steps: usize,
                 rounds: usize,
             ) -> Flow {
+                /// `ALL` operations for the block, the others for parts of it: each more is code that a GPU's driver has to compile.
                 #[inline(always)]
-                fn step<O: Ops, G: Group>(
+                fn step<O: Ops, G: Group, const ALL: bool>(
                     group: &G,
                     window: &Window<'_, O, $links>,
                     words: &[u64],
@@ -41,22 +43,32 @@ macro_rules! scripts {
                         4 => Cmp::Gt,
                         _ => Cmp::Ge,
                     };
-                    // SAFETY: the scripts order every put and every look at the data by signals or barriers.
-                    let source =
-                        || unsafe { if words[4] == 0 { window.slice(from, count) } else { &input[from..from + count] } };
+                    let source = || {
+                        if words[4] != 0 {
+                            return &input[from..from + count];
+                        }
+                        // SAFETY: the scripts order every put and every look at the data by signals or barriers.
+                        unsafe { window.slice(from, count) }
+                    };
                     // SAFETY: one thread writes the place of this step, or all write the same.
                     let note = |value: u64| unsafe { seen.write(place, value) };
                     match words[0] {
                         1 => window.signal_peer(group, peer, id, set, value),
-                        2 => window.signal_all(group, id, set, value),
                         3 => window.wait_signal_from(group, peer, id, cmp, value),
+                        9 => window.barrier(group, id),
+                        10 => window.barrier_peer(group, peer, id),
+                        // SAFETY: as above.
+                        18 => unsafe { window.put(group, peer, to, source()) },
+                        // SAFETY: as above.
+                        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
+                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
+                        _ if !ALL => panic!("this operation is for the whole block"),
+                        2 => window.signal_all(group, id, set, value),
                         4 => window.wait_signal(group, id, cmp, value),
                         5 => window.wait_next_from(group, peer, id, value),
                         6 => window.wait_next(group, id, value),
                         7 => window.read_signal_from(peer, id).map(note),
                         8 => window.read_signal(id).map(note),
-                        9 => window.barrier(group, id),
-                        10 => window.barrier_peer(group, peer, id),
                         11 => window.barrier_arrive(group, id),
                         12 => window.barrier_arrive_peer(group, peer, id),
                         13 => window.barrier_wait(group, id),
@@ -65,10 +77,7 @@ macro_rules! scripts {
                         16 => window.read_counter(peer, id).map(note),
                         17 => window.reset_counter(group, peer, id),
                         // SAFETY: as above.
-                        18 => unsafe { window.put(group, peer, to, source()) },
-                        // SAFETY: as above.
-                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
-                        // SAFETY: as above.
+                        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
                         20 => unsafe {
                             window.put_signal_counter(group, peer, to, source(), id, value, words[9] as usize)
                         },
@@ -94,7 +103,7 @@ macro_rules! scripts {
                             }
                             kernel.sync();
                         } else if words[1] == 0 {
-                            step(&Block, &window, words, input, &seen, place)?;
+                            step::<_, _, true>(&Block, &window, words, input, &seen, place)?;
                         } else {
                             let (lane, warp) = (Block.lane(), Block.lane() / 32);
                             let mine = match words[1] {
@@ -104,9 +113,9 @@ macro_rules! scripts {
                             };
                             let mut flow = Ok(());
                             if mine && words[1] & 1 == 1 {
-                                flow = step(&Warp, &window, words, input, &seen, place);
+                                flow = step::<_, _, false>(&Warp, &window, words, input, &seen, place);
                             } else if mine {
-                                flow = step(&Thread, &window, words, input, &seen, place);
+                                flow = step::<_, _, false>(&Thread, &window, words, input, &seen, place);
                             }
                             if Block.any(flow.is_err()) {
                                 return Err(Stopped);
@@ -126,7 +135,8 @@ scripts! {
     /// Runs a script: `steps` steps for each block, `rounds` times; each step is [`STEP`] words:
     /// operation, group, peer, id, how, value, to, from, count, counter. What a step reads goes to `seen`, one word a step.
     ///
-    /// Operations are those of [`op`]. Groups: 0 the block, 1 its first warp, 2 its first thread, 3 each warp, 4 each thread.
+    /// Operations are those of [`op`]. Groups: 0 the block; for some operations 1 its first warp, 2 its first thread, 3 each warp, 4 each
+    /// thread.
     script over AllMapped;
     /// [`script`] for any mix of links.
     script_mixed over Mixed;
@@ -162,7 +172,7 @@ pub mod op {
 
 /// Every block puts its share of `input` into the next rank's buffer, waits for the previous rank's, links it to what `output` has, and
 /// meets the other ranks before anything is put again. Specialised on mapped peers.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn linked_ring<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow,
@@ -186,7 +196,7 @@ pub fn linked_ring<O: Ops>(
 }
 
 /// [`linked_ring`] for any mix of links.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn linked_ring_mixed<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -212,7 +222,7 @@ pub fn linked_ring_mixed<O: Ops>(
 }
 
 /// Sends `input` around a ring by `send` and `recv`, one hop, block by block.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn sent_ring<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -227,7 +237,7 @@ pub fn sent_ring<O: Ops>(
 
 /// Writes what kernels know of the peers: for each rank its kind, its two numbers and its peer index, then the inverse of each, then
 /// the counts.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, u64>) -> Flow {
     let world = kernel.world();
     let number = |n: Option<usize>| n.map_or(u64::MAX, |n| n as u64);
@@ -265,7 +275,7 @@ pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, 
 pub const FIRST_CALL: u32 = line!() + 13;
 
 /// Calls something that cannot be, as `what` says.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh))]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn misdirected_window<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -294,15 +304,21 @@ pub fn misdirected_window<O: Ops>(
         16 => w.wait_counter(&Block, next, 1, Cmp::Ge, 1),
         17 => w.read_counter(far, 0).map(|_| ()),
         18 => w.reset_counter(&Block, me, 0),
+        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         19 => unsafe { w.put(&Block, next, 61, &input[..4]) },
+        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         20 => unsafe { w.put(&Block, me, 0, &input[..4]) },
+        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         21 => unsafe { w.put_signal(&Block, next, usize::MAX - 1, &input[..4], 0, 1) },
+        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         22 => unsafe { w.put_signal(&Block, next, 0, &input[..4], 3, 1) },
+        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         23 => unsafe { w.put_signal_counter(&Block, next, 0, &input[..4], 0, 1, 1) },
         24 => w.wait_next_from(&Block, next, 0, 1),
         25 => w.barrier(&Block, 0),
         26 => w.wait_counter(&Block, next, 0, Cmp::Eq, 5),
         27 => w.signal_peer(&Block, next, 0, SignalOp::Set, 1),
+        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         28 => unsafe { w.put(&Block, next, 0, &input[..4]) },
         // A hook must not use a window: its block would wait in the middle of a tile.
         _ => kernel.send_tile(next, Tile { start: 0, len: 1 }, |_| w.read_signal(0).unwrap_or(0)),

@@ -208,10 +208,10 @@ pub fn barriers<X: Subject>(rank: &Rank<X>) -> Outcome {
         if peer < rank.size() {
             let two = step(op::BARRIER_PEER).by(by).peer(peer).id(1);
             let halves = [step(op::BARRIER_ARRIVE_PEER), step(op::BARRIER_WAIT_PEER)];
-            let halves = halves.map(|s| s.by(by).peer(peer).id(2));
+            let halves = halves.map(|s| s.peer(peer).id(2));
             player.play_all(&[vec![two, halves[0], two, halves[1]]], &[], 10)?;
         }
-        let halves = [step(op::BARRIER_ARRIVE).by(by).id(1), step(op::BARRIER_WAIT).by(by).id(1)];
+        let halves = [step(op::BARRIER_ARRIVE).id(1), step(op::BARRIER_WAIT).id(1)];
         player.play_all(&[vec![halves[0], all(2), halves[1], all(1)]], &[], 10)?;
     }
     holds_back(rank, &player, step(op::BARRIER).id(6))
