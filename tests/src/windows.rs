@@ -1,4 +1,4 @@
-//! Windows under test: making them, and scripts for [`script`](crate::kernels::windows::script).
+//! Windows under test: making them, and scripts for `script`.
 
 use crate::kernels::windows::{STEP, script, script_mixed};
 use crate::run::Ground;

@@ -2,7 +2,7 @@
 
 use fusewire::prelude::*;
 
-/// Words of one step of a [`script`].
+/// Words of one step of a [`script()`].
 pub const STEP: usize = 10;
 
 /// The same schedule over two kinds of links: what a GPU is to load is a quarter as long where there is no adapter in it.
@@ -138,7 +138,7 @@ scripts! {
     /// Operations are those of [`op`]. Groups: 0 the block; for some operations 1 its first warp, 2 its first thread, 3 each warp, 4 each
     /// thread.
     script over AllMapped;
-    /// [`script`] for any mix of links.
+    /// [`script()`] for any mix of links.
     script_mixed over Mixed;
 }
 
@@ -195,7 +195,7 @@ pub fn linked_ring<O: Ops>(
     window.barrier(&Block, block)
 }
 
-/// [`linked_ring`] for any mix of links.
+/// [`linked_ring()`] for any mix of links.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn linked_ring_mixed<O: Ops>(
     kernel: &Kernel<O>,
@@ -271,7 +271,7 @@ pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, 
     Ok(())
 }
 
-/// The line of call 0 of [`misdirected_window`]; call `n` is `n` lines below.
+/// The line of call 0 of [`misdirected_window()`]; call `n` is `n` lines below.
 pub const FIRST_CALL: u32 = line!() + 13;
 
 /// Calls something that cannot be, as `what` says.
