@@ -60,8 +60,7 @@ macro_rules! scripts {
                         // SAFETY: as above.
                         18 => unsafe { window.put(group, peer, to, source()) },
                         // SAFETY: as above.
-                        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
-                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
+                                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
                         _ if !ALL => panic!("this operation is for the whole block"),
                         2 => window.signal_all(group, id, set, value),
                         4 => window.wait_signal(group, id, cmp, value),
@@ -77,8 +76,7 @@ macro_rules! scripts {
                         16 => window.read_counter(peer, id).map(note),
                         17 => window.reset_counter(group, peer, id),
                         // SAFETY: as above.
-                        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
-                        20 => unsafe {
+                                        20 => unsafe {
                             window.put_signal_counter(group, peer, to, source(), id, value, words[9] as usize)
                         },
                         _ => Ok(()),
@@ -272,10 +270,11 @@ pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, 
 }
 
 /// The line of call 0 of [`misdirected_window()`]; call `n` is `n` lines below.
-pub const FIRST_CALL: u32 = line!() + 13;
+pub const FIRST_CALL: u32 = line!() + 14;
 
 /// Calls something that cannot be, as `what` says.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+#[allow(clippy::undocumented_unsafe_blocks)] // one comment is for all of them
 pub fn misdirected_window<O: Ops>(
     kernel: &Kernel<O>,
     window: DeviceWindow<Mixed>,
@@ -304,21 +303,15 @@ pub fn misdirected_window<O: Ops>(
         16 => w.wait_counter(&Block, next, 1, Cmp::Ge, 1),
         17 => w.read_counter(far, 0).map(|_| ()),
         18 => w.reset_counter(&Block, me, 0),
-        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         19 => unsafe { w.put(&Block, next, 61, &input[..4]) },
-        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         20 => unsafe { w.put(&Block, me, 0, &input[..4]) },
-        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         21 => unsafe { w.put_signal(&Block, next, usize::MAX - 1, &input[..4], 0, 1) },
-        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         22 => unsafe { w.put_signal(&Block, next, 0, &input[..4], 3, 1) },
-        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         23 => unsafe { w.put_signal_counter(&Block, next, 0, &input[..4], 0, 1, 1) },
         24 => w.wait_next_from(&Block, next, 0, 1),
         25 => w.barrier(&Block, 0),
         26 => w.wait_counter(&Block, next, 0, Cmp::Eq, 5),
         27 => w.signal_peer(&Block, next, 0, SignalOp::Set, 1),
-        // SAFETY: what is in range is this rank's alone to write; the rest is refused.
         28 => unsafe { w.put(&Block, next, 0, &input[..4]) },
         // A hook must not use a window: its block would wait in the middle of a tile.
         _ => kernel.send_tile(next, Tile { start: 0, len: 1 }, |_| w.read_signal(0).unwrap_or(0)),
