@@ -1,4 +1,4 @@
-//! `cargo fusewire`: set-up, diagnosis, PTX and new projects.
+//! `cargo fusewire`: set-up, diagnosis, PTX, tuning and new projects.
 
 mod cuda_facts;
 mod doctor;
@@ -8,12 +8,13 @@ mod ptx;
 mod rdma_facts;
 mod report;
 mod setup;
+mod tune;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// Fused communication kernels in Rust: set-up, diagnosis, PTX and new projects.
+/// Fused communication kernels in Rust: set-up, diagnosis, PTX, tuning and new projects.
 #[derive(Debug, Parser)]
 #[command(name = "cargo fusewire", bin_name = "cargo fusewire", version, arg_required_else_help = true)]
 struct Cli {
@@ -31,6 +32,8 @@ enum Command {
     New(new::Args),
     /// Show the PTX of a crate's kernels.
     Ptx(ptx::Args),
+    /// Find the best configurations of a program's kernels on this machine, and write them into a table.
+    Tune(tune::Args),
 }
 
 /// What a command may fail with.
@@ -38,6 +41,8 @@ enum Command {
 enum Error {
     #[error(transparent)]
     Toolchain(#[from] fusewire_toolchain::Error),
+    #[error(transparent)]
+    World(#[from] fusewire::world::Error),
     /// What was asked for cannot be, and what can.
     #[error("{0}")]
     Misuse(String),
@@ -50,6 +55,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::New(args) => new::run(&args),
         Command::Ptx(args) => ptx::run(&args),
+        Command::Tune(args) => tune::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");

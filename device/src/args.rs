@@ -179,6 +179,18 @@ impl<'a, T: Element> Out<'a, T> {
         Place { at: unsafe { self.start.add(first) }, ctx, own: PhantomData }
     }
 
+    /// The place of `len` elements from `first` on, which belong to as many `consume` calls.
+    ///
+    /// # Panics
+    /// If the output ends before them.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(crate) fn run(&self, first: usize, len: usize) -> *mut T {
+        assert!(len <= self.len && first <= self.len - len, "output ends before these elements");
+        // SAFETY: in bounds by the assertion.
+        unsafe { self.start.add(first) }
+    }
+
     /// Reads element `index`, whoever owns it.
     ///
     /// # Safety

@@ -15,6 +15,8 @@
 use crate::arch;
 use crate::group::Group;
 use crate::ops::{Line, Ops};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::wait::Stopped;
 use crate::wait::{About, Fault, Flow, Watch, kind, operation};
 
 /// Bytes of a call's header.
@@ -133,6 +135,12 @@ impl<'k, O: Ops> Sending<'k, O> {
         unsafe { self.base.add(ring(self.start, offset, self.mask)) }
     }
 
+    /// How many of the `bytes` from stream byte `offset` on lie in one piece, before the ring begins anew.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn in_one_piece(&self, offset: u64, bytes: usize) -> usize {
+        bytes.min(self.mask as usize + 1 - ring(self.start, offset, self.mask))
+    }
+
     /// Hands stream bytes `from..to`, stored by the group, to the peer.
     #[inline(always)]
     pub fn publish<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
@@ -147,11 +155,25 @@ impl<'k, O: Ops> Sending<'k, O> {
         Ok(())
     }
 
+    /// Waits until the peer has freed stream bytes up to `to`.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn await_freed<G: Group>(&self, group: &G, to: u64) -> Flow {
+        let (line, end) = (Line::Free(self.channel), self.start.wrapping_add(to));
+        self.watch.until_line(group, self.ops, self.peer, line, end, operation::SEND)
+    }
+
     /// Leaves the position for the next call.
     #[inline(always)]
     pub fn finish<G: Group>(self, group: &G) {
+        let bytes = stream_bytes(self.call.payload);
+        self.finish_at(group, bytes);
+    }
+
+    /// As [`Sending::finish`], for a call whose stream is `bytes` long, whatever its payload.
+    #[inline(always)]
+    pub fn finish_at<G: Group>(self, group: &G, bytes: u64) {
         if group.leads() {
-            let end = self.start.wrapping_add(stream_bytes(self.call.payload));
+            let end = self.start.wrapping_add(bytes);
             // SAFETY: live state; this group alone works this end, and its other threads have read the old value before `publish`.
             unsafe { (&raw mut (*self.ops.state(self.peer, self.channel)).sent).write_volatile(end) };
         }
@@ -242,6 +264,12 @@ impl<'k, O: Ops> Receiving<'k, O> {
         unsafe { self.base.add(ring(self.start, offset, self.mask)) }
     }
 
+    /// As [`Sending::in_one_piece`].
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn in_one_piece(&self, offset: u64, bytes: usize) -> usize {
+        bytes.min(self.mask as usize + 1 - ring(self.start, offset, self.mask))
+    }
+
     /// Gives the ring's bytes up to `to` back to the sender.
     #[inline(always)]
     pub fn free<G: Group>(&self, group: &G, to: u64) -> Flow {
@@ -252,11 +280,26 @@ impl<'k, O: Ops> Receiving<'k, O> {
         Ok(())
     }
 
+    /// Ends the kernel because what the peer has announced, `bytes` of it, cannot be read in its memory.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn unreadable(&self, bytes: u64) -> Stopped {
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
+        self.watch.give_up(self.ops, kind::EXPIRED, about, bytes, 0, 0);
+        Stopped
+    }
+
     /// Leaves the position for the next call.
     #[inline(always)]
     pub fn finish<G: Group>(self, group: &G) {
+        let bytes = stream_bytes(self.call.payload);
+        self.finish_at(group, bytes);
+    }
+
+    /// As [`Receiving::finish`], for a call whose stream is `bytes` long, whatever its payload.
+    #[inline(always)]
+    pub fn finish_at<G: Group>(self, group: &G, bytes: u64) {
         if group.leads() {
-            let end = self.start.wrapping_add(stream_bytes(self.call.payload));
+            let end = self.start.wrapping_add(bytes);
             // SAFETY: live state; this group alone works this end, and its other threads have read the old value before `free`.
             unsafe { (&raw mut (*self.ops.state(self.peer, self.channel)).received).write_volatile(end) };
         }

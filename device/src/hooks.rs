@@ -1,5 +1,6 @@
 //! The trait behind a hook module. `#[comm_kernel]` implements it; users write `produce` and `consume`.
 
+use crate::args::Out;
 use crate::ctx::{Consume, Produce};
 use crate::element::Element;
 use crate::pack::{Pack, unroll};
@@ -17,6 +18,18 @@ pub trait Hooks: 'static {
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<Self::Wire>;
     /// Takes the pack that arrived for `ctx` (`ctx.valid` of its elements).
     fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<Self::Wire>);
+
+    /// What `produce` sends as it is, element `ctx.index()` for each `ctx`, if that is all it does: the host copies it in one piece.
+    #[inline(always)]
+    fn sends_as_is<'a>(_args: &Self::Args<'a>) -> Option<&'a [Self::Wire]> {
+        None
+    }
+
+    /// Where `consume` puts what arrives as it is, element `ctx.index()` for each `ctx`, if that is all it does.
+    #[inline(always)]
+    fn keeps_as_is<'a>(_args: &Self::Args<'a>) -> Option<Out<'a, Self::Wire>> {
+        None
+    }
 }
 
 /// Makes a pack from a hook that gives one element a call.

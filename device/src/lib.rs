@@ -13,6 +13,7 @@
 //! | [`line`](mod@line) | flag-in-line exchange for small chunks |
 //! | [`wait`] | deadlines, abort words and abort records |
 //! | [`schedule`] | `sendrecv`, `all_to_all`, and the context of a schedule of one's own |
+//! | [`window`] | signals, barriers, counters and data between peers, for schedules of one's own |
 //! | [`group`] | thread groups |
 //! | [`atomic`] | loads, stores, fences and read-modify-writes with scope and order in their types |
 //! | [`arch`] | every intrinsic: inline PTX on one side, `core` on the other |
@@ -22,6 +23,10 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+
+// So that a schedule may name what is in no prelude by one path on both sides: `fusewire::device::..`.
+#[doc(hidden)]
+pub extern crate self as device;
 
 pub mod arch;
 pub mod args;
@@ -38,6 +43,7 @@ pub mod pack;
 pub mod prelude;
 pub mod schedule;
 pub mod wait;
+pub mod window;
 
 /// Version of everything two ranks must agree on: layouts of shared memory, headers, meaning of flags.
 pub const PROTOCOL: u32 = 2;

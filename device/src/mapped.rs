@@ -115,8 +115,8 @@ pub struct Mapped {
     pub layout: Layout,
     /// This rank.
     pub rank: u32,
-    /// Not used; zero.
-    pub reserved: u32,
+    /// Host: not 0 if every rank can read every other rank's process; then the table goes on with their `world` process ids.
+    pub processes: u32,
     /// Address of this rank's region.
     pub own: u64,
     /// Address of a table of `world` addresses: every rank's region, as mapped here.
@@ -201,6 +201,15 @@ macro_rules! mapped_ops {
             #[inline(always)]
             fn raise_abort(&self, peer: u32, code: u64) {
                 self.0.raise_abort(peer, code);
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn reads_processes(&self) -> bool {
+                self.0.processes != 0
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            unsafe fn read_process(&self, peer: u32, from: u64, to: *mut u8, bytes: usize) -> bool {
+                // SAFETY: the caller's contract.
+                unsafe { self.0.read_process(peer, from, to, bytes) }
             }
         }
 
@@ -354,6 +363,19 @@ impl Mapped {
         let at = (self.base(peer) + self.layout.abort()) as *mut u64;
         // SAFETY: the abort word of the peer's region, accessed by atomics alone.
         unsafe { <u64 as Modify<System, Relaxed>>::compare_exchange(at, 0, code) };
+    }
+    /// # Safety
+    /// As for [`crate::ops::Ops::read_process`].
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub unsafe fn read_process(&self, peer: u32, from: u64, to: *mut u8, bytes: usize) -> bool {
+        if self.processes == 0 {
+            return false;
+        }
+        // SAFETY: the table has `2 * world` entries where `processes` says so; the rest is the caller's contract.
+        unsafe {
+            let id = (self.bases as *const u64).add((self.layout.world + peer) as usize).read();
+            arch::read_process(id, from, to, bytes)
+        }
     }
     /// # Safety
     /// As for [`crate::ops::Put::put`].

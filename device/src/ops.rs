@@ -106,6 +106,22 @@ pub unsafe trait Ops: Copy + Send + Sync + 'static {
 
     /// Raises the abort word of `peer`, if it is not raised yet. Best effort.
     fn raise_abort(&self, peer: u32, code: u64);
+
+    /// Whether every rank can read the memory of every other rank's process: the same answer on all ranks.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn reads_processes(&self) -> bool {
+        false
+    }
+
+    /// Reads `bytes` at address `from` of the process of `peer`; whether that could be done.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `bytes`, and not accessed concurrently.
+    #[cfg(not(target_arch = "nvptx64"))]
+    unsafe fn read_process(&self, peer: u32, from: u64, to: *mut u8, bytes: usize) -> bool {
+        let _ = (peer, from, to, bytes);
+        false
+    }
 }
 
 /// Writing to a peer's symmetric heap.

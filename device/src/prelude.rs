@@ -3,7 +3,9 @@
 pub use crate::args::{Accumulate, Out, Packs};
 pub use crate::ctx::{Consume, Ctx, Produce};
 pub use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
+pub use crate::group::{Block, Group, Thread, Warp};
 pub use crate::ops::{Get, Ops, Put};
 pub use crate::pack::Pack;
 pub use crate::schedule::{Kernel, Tile};
 pub use crate::wait::{Flow, Stopped};
+pub use crate::window::{AllMapped, Cmp, DevicePeers, DeviceWindow, LinkKind, SignalOp, Window};

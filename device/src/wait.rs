@@ -36,6 +36,16 @@ pub mod kind {
     pub const FABRIC: u32 = 6;
     /// An adapter ended a work queue entry with an error: `expected` is its syndrome, `seen` the entry's index.
     pub const ADAPTER: u32 = 7;
+    /// A window's operation named a rank that does not exist.
+    pub const NO_RANK: u32 = 8;
+    /// A window's operation named a signal, barrier or counter that does not exist.
+    pub const NO_ID: u32 = 9;
+    /// A window's operation named this rank itself.
+    pub const SELF: u32 = 10;
+    /// A window's operation that the link to the peer does not have.
+    pub const LINK: u32 = 11;
+    /// A window's operation was given memory that is not registered.
+    pub const UNREGISTERED: u32 = 12;
 }
 
 /// What a thread was doing, as a number in an [`AbortRecord`].
@@ -60,6 +70,8 @@ pub mod operation {
     pub const POST: u32 = 9;
     /// Comparing where the peer's output stands in its symmetric allocation.
     pub const OUTPUT: u32 = 20;
+    /// The first of a window's operations; see [`crate::window::operation`].
+    pub const WINDOW: u32 = 64;
 }
 
 /// [`AbortRecord::state`] once every field is written.
@@ -84,7 +96,7 @@ pub struct AbortRecord {
     pub channel: u32,
     /// See [`operation`].
     pub operation: u32,
-    /// Panic: line in `file`.
+    /// Panics and windows' operations: line in `file`.
     pub line: u32,
     /// Value waited for, or this rank's side of a mismatch.
     pub expected: u64,
@@ -92,11 +104,11 @@ pub struct AbortRecord {
     pub seen: u64,
     /// Nanoseconds since the wait began.
     pub age_ns: u64,
-    /// Panic: column.
+    /// Column.
     pub column: u32,
-    /// Panic: bytes of `file` that are used.
+    /// Bytes of `file` that are used.
     pub file_len: u32,
-    /// Panic: the end of the file's name.
+    /// The end of the file's name.
     pub file: [u8; 192],
 }
 
@@ -171,7 +183,7 @@ pub(crate) struct Fault {
 }
 
 /// The abort word was raised by somebody else.
-const ABORTED: u32 = u32::MAX;
+pub(crate) const ABORTED: u32 = u32::MAX;
 
 impl Fault {
     pub(crate) const NONE: Self = Fault { kind: 0, operation: 0, expected: 0, seen: 0, age_ns: 0 };
@@ -231,6 +243,12 @@ impl Watch {
     #[inline(always)]
     pub fn aborted(&self) -> bool {
         self.abort_word() != 0
+    }
+
+    /// The kernel's control words.
+    #[inline(always)]
+    pub(crate) fn control(&self) -> Control {
+        self.control
     }
 
     /// How long a wait may last.
@@ -357,6 +375,30 @@ impl Watch {
         );
     }
 
+    /// As [`Watch::give_up`], for an operation that knows where it was called. (A function of its own: the shipped schedules'
+    /// registers are counted.)
+    #[inline(always)]
+    pub(crate) fn give_up_at<O: Ops>(
+        &self,
+        ops: &O,
+        about: About,
+        fault: Fault,
+        at: &'static core::panic::Location<'static>,
+    ) {
+        let (Control { abort, record, .. }, About { peer, channel, operation }) = (self.control, about);
+        let Fault { kind, expected, seen, age_ns, .. } = fault;
+        give_up_at(
+            ops, abort, record, self.rank, self.block, kind, peer, channel, operation, expected, seen,
+            age_ns, at,
+        );
+    }
+
+    /// For a wait that found the abort word raised: tells the peers if nobody could.
+    #[inline(always)]
+    pub(crate) fn pass_on<O: Ops>(&self, ops: &O) {
+        pass_on_panic(ops, self.control.abort, self.rank);
+    }
+
     /// Ends the kernel because a raw operation named something that does not exist.
     #[inline(always)]
     pub fn out_of_range<O: Ops>(&self, ops: &O, about: About, limit: u64, given: u64) -> Stopped {
@@ -381,6 +423,15 @@ impl Watch {
     }
 }
 
+/// Ends the kernel that this thread runs from inside an operation of its transport: as [`Watch::give_up`], where no [`Watch`] is at hand.
+#[inline(always)]
+pub fn give_up_here<O: Ops>(ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
+    if let Some((Control { abort, record, .. }, rank, block)) = arch::armed() {
+        let About { peer, channel, operation } = about;
+        give_up(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns);
+    }
+}
+
 /// As [`Watch::give_up`], for an operation of a transport that waits by itself: the wait has expired.
 ///
 /// # Safety
@@ -396,15 +447,6 @@ pub unsafe fn expire<O: Ops>(
     let (Control { abort, record, .. }, About { peer, channel, operation }) = (*control, about);
     let (rank, block) = (ops.rank(), arch::block_index());
     give_up(ops, abort, record, rank, block, kind::EXPIRED, peer, channel, operation, expected, seen, age_ns);
-}
-
-/// Ends the kernel that this thread runs from inside an operation of its transport: as [`Watch::give_up`], where no [`Watch`] is at hand.
-#[inline(always)]
-pub fn give_up_here<O: Ops>(ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
-    if let Some((Control { abort, record, .. }, rank, block)) = arch::armed() {
-        let About { peer, channel, operation } = about;
-        give_up(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns);
-    }
 }
 
 #[cold]
@@ -445,6 +487,70 @@ fn give_up<O: Ops>(
     raise_peers(ops, rank, code);
 }
 
+#[cold]
+#[inline(never)]
+#[allow(clippy::too_many_arguments)] // as for `give_up`
+fn give_up_at<O: Ops>(
+    ops: &O,
+    abort: u64,
+    record: u64,
+    rank: u32,
+    block: u32,
+    kind: u32,
+    peer: u32,
+    channel: u32,
+    operation: u32,
+    expected: u64,
+    seen: u64,
+    age_ns: u64,
+    at: &'static core::panic::Location<'static>,
+) {
+    let code = abort_code(rank, kind);
+    if !claim(abort, code) {
+        return;
+    }
+    let record = record as *mut AbortRecord;
+    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`.
+    unsafe {
+        (&raw mut (*record).kind).write_volatile(kind);
+        (&raw mut (*record).rank).write_volatile(rank);
+        (&raw mut (*record).peer).write_volatile(peer);
+        (&raw mut (*record).block).write_volatile(block);
+        (&raw mut (*record).channel).write_volatile(channel);
+        (&raw mut (*record).operation).write_volatile(operation);
+        (&raw mut (*record).expected).write_volatile(expected);
+        (&raw mut (*record).seen).write_volatile(seen);
+        (&raw mut (*record).age_ns).write_volatile(age_ns);
+        write_place(record, at.file(), at.line(), at.column());
+        atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
+    }
+    raise_peers(ops, rank, code);
+}
+
+/// Writes a place in the source, the end of the file's name if it is long.
+///
+/// # Safety
+/// `record` is live, and this thread is its only writer.
+#[inline(always)]
+unsafe fn write_place(record: *mut AbortRecord, file: &str, line: u32, column: u32) {
+    let bytes = file.as_bytes();
+    let skip = bytes.len().saturating_sub(192);
+    let len = bytes.len() - skip;
+    // SAFETY: the caller's contract; `len` is at most 192.
+    unsafe {
+        (&raw mut (*record).line).write_volatile(line);
+        (&raw mut (*record).column).write_volatile(column);
+        (&raw mut (*record).file_len).write_volatile(len as u32);
+        let to = (&raw mut (*record).file).cast::<u8>();
+        let from = bytes.as_ptr().add(skip);
+        let mut i = 0;
+        while i < len {
+            to.add(i).write_volatile(from.add(i).read());
+            i += 1;
+        }
+    }
+}
+
 /// Tells the peers if it is a panic of this rank that stops it: the thread that panicked could not.
 #[cold]
 #[inline(never)]
@@ -481,26 +587,14 @@ pub unsafe fn record_panic(control: &Control, rank: u32, block: u32, file: &str,
         return;
     }
     let record = control.record as *mut AbortRecord;
-    let bytes = file.as_bytes();
-    let skip = bytes.len().saturating_sub(192);
-    let len = bytes.len() - skip;
-    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`; `len` is at most 192.
+    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`.
     unsafe {
         (&raw mut (*record).kind).write_volatile(kind::PANIC);
         (&raw mut (*record).rank).write_volatile(rank);
         (&raw mut (*record).peer).write_volatile(rank);
         (&raw mut (*record).block).write_volatile(block);
         (&raw mut (*record).operation).write_volatile(operation::HOOK);
-        (&raw mut (*record).line).write_volatile(line);
-        (&raw mut (*record).column).write_volatile(column);
-        (&raw mut (*record).file_len).write_volatile(len as u32);
-        let to = (&raw mut (*record).file).cast::<u8>();
-        let from = bytes.as_ptr().add(skip);
-        let mut i = 0;
-        while i < len {
-            to.add(i).write_volatile(from.add(i).read());
-            i += 1;
-        }
+        write_place(record, file, line, column);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
 }

@@ -76,7 +76,7 @@ impl World {
 
     fn ops(&self, rank: u32) -> Peers {
         let own = self.bases[rank as usize];
-        Peers(Mapped { layout: LAYOUT, rank, reserved: 0, own, bases: self.bases.as_ptr() as u64 })
+        Peers(Mapped { layout: LAYOUT, rank, processes: 0, own, bases: self.bases.as_ptr() as u64 })
     }
 
     fn watch(&self, rank: u32) -> Flow<Watch> {

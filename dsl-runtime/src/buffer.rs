@@ -7,6 +7,7 @@ use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_driver::{self as cuda, DevicePtr, memory::DeviceRegion};
 use fusewire_transports::host::{Machine, Symmetric};
+use fusewire_transports::peers::{Allocation, Sharable};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::marker::PhantomData;
@@ -30,6 +31,8 @@ enum Store {
     Host(NonNull<u8>, Layout),
     Cuda(cuda::memory::DeviceMemory),
     Symmetric(Arc<Symmetric>),
+    /// That peers can map, one by one.
+    Shared(Arc<Sharable>),
 }
 
 /// Where the bytes of a store are.
@@ -67,6 +70,64 @@ impl Memory {
         Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
     }
 
+    /// Zeroed memory that peers can map.
+    pub(crate) fn shared(device: &Device, bytes: usize) -> Result<Self> {
+        let store = Store::Shared(Arc::new(Sharable::create(&device.0, bytes)?));
+        Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
+    }
+
+    /// The memory, if peers can map it.
+    pub(crate) fn sharable(&self) -> Option<&Arc<Sharable>> {
+        match &self.store {
+            Store::Shared(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// What an adapter registers: the whole allocation that holds a buffer of so many bytes.
+    pub(crate) fn allocation(&self, bytes: u64) -> Allocation<'_> {
+        match &self.store {
+            Store::Shared(memory) => memory.allocation(),
+            _ => Allocation { base: self.address(), bytes, file: None },
+        }
+    }
+
+    /// Waits for the stream that used the memory last.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        match &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(stream) if !stream.is_capturing() => stream.wait_idle(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Queues setting `bytes` bytes at `offset` to `value` on `stream`.
+    pub(crate) fn fill(
+        self: &Arc<Self>,
+        stream: &Stream,
+        offset: usize,
+        value: u8,
+        bytes: usize,
+    ) -> Result<()> {
+        stream.device().check_same(self.machine(), "a buffer")?;
+        self.use_on(stream)?;
+        stream.captured(|c| c.memory.push(Arc::clone(self)));
+        match (&stream.0.kind, self.at()) {
+            // SAFETY: the callers' ranges lie within the memory, which drops only after the stream is idle.
+            (Kind::Cuda(s), At::Cuda(start)) => unsafe {
+                cuda::copy::memset_u8_async(s, start.offset(offset), value, bytes)?;
+            },
+            (Kind::Host(_), At::Host(_)) => {
+                let memory = Arc::clone(self);
+                // SAFETY: as above; held by this operation, and one stream at a time uses it.
+                stream.push(Arc::new(move |_| unsafe {
+                    (memory.address() as *mut u8).add(offset).write_bytes(value, bytes)
+                }));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn at(&self) -> At {
         match (&self.store, &self.device.0) {
             (Store::Empty, _) => At::Nowhere,
@@ -74,6 +135,8 @@ impl Memory {
             (Store::Cuda(memory), _) => At::Cuda(memory.ptr()),
             (Store::Symmetric(memory), Machine::Host) => At::Host(memory.own() as *mut u8),
             (Store::Symmetric(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.own())),
+            (Store::Shared(memory), Machine::Host) => At::Host(memory.address() as *mut u8),
+            (Store::Shared(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.address())),
         }
     }
 
@@ -120,7 +183,7 @@ impl Drop for Memory {
             Store::Empty => {}
             // SAFETY: allocated with this layout; every queued operation holds the memory, so none is left.
             Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
-            Store::Cuda(_) | Store::Symmetric(_) => {
+            Store::Cuda(_) | Store::Symmetric(_) | Store::Shared(_) => {
                 // Launches do not hold the memory: wait for them.
                 if let Some(stream) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take()
                     && !stream.is_capturing()
@@ -147,12 +210,23 @@ impl<T: Element> Buffer<T> {
         Ok(Buffer { memory: Arc::new(Memory::new(device, bytes)?), len, element: PhantomData })
     }
 
+    pub(crate) fn shared(device: &Device, len: usize) -> Result<Self> {
+        let bytes = len
+            .checked_mul(T::SIZE)
+            .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
+        Ok(Buffer { memory: Arc::new(Memory::shared(device, bytes)?), len, element: PhantomData })
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// Allocates a buffer of zeros on every rank of a transport, which all ranks map: symmetric memory. Collective: all ranks call it,
     /// with equal lengths. An ordinary buffer in every respect, and as an output one that peers may store to: hooks without a
     /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Copy`]).
     ///
     /// # Errors
-    /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::World`] if a rank
+    /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::Peer`] if a rank
     /// does not come; the driver's if there is no memory.
     pub fn symmetric<X: Transport>(transport: &X, len: usize) -> Result<Self> {
         let bytes = len
@@ -280,25 +354,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::Misuse`] on a stream of another device.
     pub fn fill_bytes(&mut self, stream: &Stream, value: u8) -> Result<()> {
-        stream.device().check_same(self.memory.machine(), "a buffer")?;
-        self.memory.use_on(stream)?;
-        stream.captured(|c| c.memory.push(Arc::clone(&self.memory)));
-        let bytes = self.len * T::SIZE;
-        match (&stream.0.kind, self.memory.at()) {
-            // SAFETY: holds `bytes`, and drops only after the stream is idle.
-            (Kind::Cuda(s), At::Cuda(start)) => unsafe {
-                cuda::copy::memset_u8_async(s, start, value, bytes)?
-            },
-            (Kind::Host(_), At::Host(_)) => {
-                let memory = Arc::clone(&self.memory);
-                // SAFETY: held by this operation, holds `bytes`; one stream at a time uses it.
-                stream.push(Arc::new(move |_| unsafe {
-                    (memory.address() as *mut u8).write_bytes(value, bytes)
-                }));
-            }
-            _ => {}
-        }
-        Ok(())
+        self.memory.fill(stream, 0, value, self.len * T::SIZE)
     }
 }
 

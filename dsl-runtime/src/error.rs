@@ -1,6 +1,7 @@
 //! Errors of launches, by who is to blame.
 
 use fusewire_transports::host::Fault;
+use fusewire_transports::peers::PeersError;
 
 /// Shorthand.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -30,6 +31,9 @@ pub enum Error {
     /// The CUDA driver refused something.
     #[error(transparent)]
     Device(#[from] fusewire_driver::Error),
+    /// Peers or windows were not used as they can be.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// A transport could not be made or used.
     #[error(transparent)]
     Transport(fusewire_transports::host::Error),
@@ -72,6 +76,7 @@ impl From<fusewire_transports::host::Error> for Error {
             E::Lost { rank } => Error::Lost { rank },
             E::World(error) => Error::Peer(error),
             E::Cuda(error) => Error::Device(error),
+            E::Peers(error) => Error::Peers(error),
             E::System { what, source } => Error::System { what, source },
             other => Error::Transport(other),
         }

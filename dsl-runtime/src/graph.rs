@@ -1,6 +1,7 @@
 //! Graphs: what a stream captured, replayed as often as one likes. On a GPU it is a CUDA graph, on the host a list of operations.
 
 use crate::buffer::Memory;
+use crate::kernel::Held;
 use crate::machine::Op;
 use crate::stream::{Captured, Kind};
 use crate::{Device, Result, Stream};
@@ -16,14 +17,15 @@ pub struct Graph {
     ops: Vec<Op>,
     links: Vec<Arc<Link>>,
     memory: Vec<Arc<Memory>>,
+    _held: Vec<Held>,
     _functions: Vec<cuda::Function>,
 }
 
 impl Graph {
     pub(crate) fn new(device: &Device, graph: Option<cuda::Graph>, captured: Captured) -> Result<Self> {
         let exec = graph.map(|g| g.instantiate()).transpose()?;
-        let Captured { ops, links, memory, modules } = captured;
-        Ok(Graph { device: device.clone(), exec, ops, links, memory, _functions: modules })
+        let Captured { ops, links, memory, held, modules } = captured;
+        Ok(Graph { device: device.clone(), exec, ops, links, memory, _held: held, _functions: modules })
     }
 
     /// Operations in the graph.

@@ -8,7 +8,8 @@ use fusewire_device::element::Element;
 use fusewire_device::ops::{Direct, Ops};
 use fusewire_device::schedule::{self, Grid, Params, Unpack};
 use fusewire_device::wait::Flow;
-use fusewire_transports::host::Symmetric;
+use fusewire_transports::host::{Link, Symmetric};
+use fusewire_transports::peers::PeersRef;
 use std::sync::Arc;
 
 /// PTX for one architecture.
@@ -100,12 +101,56 @@ struct Bound {
 /// Checks the buffers of one launch.
 pub struct Binder {
     device: Device,
+    link: Arc<Link>,
     bound: Vec<Bound>,
+    held: Vec<Held>,
+}
+
+/// What a launch keeps alive beside its buffers.
+pub(crate) type Held = Arc<dyn std::any::Any + Send + Sync>;
+
+/// An argument whose host half is something else than a buffer.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a kernel argument",
+    label = "has no host half",
+    note = "`DeviceWindow`, `DeviceWindow<Mixed>`, `DeviceWindow<AllRdma>` and `DevicePeers` have one"
+)]
+pub trait Handle: Copy + Send + Sync + 'static {
+    /// What a launch is given.
+    type Owner<'a>;
+    /// Checks it and makes what crosses.
+    ///
+    /// # Errors
+    /// What cannot be, naming the argument.
+    fn bind(owner: Self::Owner<'_>, name: &'static str, binder: &mut Binder) -> Result<Self>;
 }
 
 impl Binder {
-    pub(crate) fn new(device: Device) -> Self {
-        Binder { device, bound: Vec::new() }
+    pub(crate) fn new(device: Device, link: &Arc<Link>) -> Self {
+        Binder { device, link: Arc::clone(link), bound: Vec::new(), held: Vec::new() }
+    }
+
+    /// Keeps `what` alive with the launch, after checking that its peers are those of the kernel's transport.
+    pub(crate) fn hold(&mut self, name: &'static str, peers: &PeersRef, what: Held) -> Result<()> {
+        self.device.check_same(peers.machine(), &format!("`{name}`"))?;
+        let (own, theirs) = (self.link.world(), peers.world());
+        if (own.rank(), own.size()) != (theirs.rank(), theirs.size()) {
+            return Err(Error::misuse(format!(
+                "`{name}` is of rank {} of {}, but the kernel runs on rank {} of {}",
+                theirs.rank(),
+                theirs.size(),
+                own.rank(),
+                own.size()
+            )));
+        }
+        self.held.push(what);
+        Ok(())
+    }
+
+    /// Hands a window's memory to the launch's stream: another stream waits for it.
+    pub(crate) fn use_memory(&mut self, memory: &Arc<Memory>) {
+        let (name, written) = ("a window's own memory", false);
+        self.bound.push(Bound { name, from: 0, to: 0, written, memory: Arc::clone(memory) });
     }
 
     /// A buffer that hooks read.
@@ -158,28 +203,29 @@ impl Binder {
             b.memory.use_on(stream)?;
             stream.captured(|c| c.memory.push(Arc::clone(&b.memory)));
         }
+        stream.captured(|c| c.held.extend(self.held.iter().cloned()));
         Ok(())
     }
 
-    pub(crate) fn memory(self) -> Vec<Arc<Memory>> {
-        self.bound.into_iter().map(|b| b.memory).collect()
+    pub(crate) fn keep(self) -> (Vec<Arc<Memory>>, Vec<Held>) {
+        (self.bound.into_iter().map(|b| b.memory).collect(), self.held)
     }
 }
 
 macro_rules! host_entries {
-    ($($name:ident = $schedule:ident on $ops:ident;)*) => {$(
-        /// The schedule's function of the same name, on a CPU thread.
+    ($($name:ident = $($schedule:ident)::+ on $ops:ident;)*) => {$(
+        /// The schedule's function of this name, on a CPU thread.
         ///
         /// # Safety
         /// `params` points to `Params<O, H::Raw>` made by a checked launch.
         pub unsafe fn $name<O: $ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
             // SAFETY: the caller's contract.
-            unsafe { schedule::$schedule::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
+            unsafe { schedule::$($schedule)::+::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
         }
     )*};
 }
 host_entries! {
-    host_all_to_all = all_to_all on Ops;
+    host_all_to_all = turns::all_to_all on Ops;
     host_all_to_all_lines = all_to_all_lines on Direct;
     host_all_to_all_direct = all_to_all_direct on Direct;
     host_sendrecv = sendrecv on Ops;
@@ -197,7 +243,7 @@ impl<const N: usize> Transport for Nowhere<N> {
     type Ops = fusewire_transports::ops::ShmOps;
     const NAME: &'static str = "nowhere";
 
-    fn link(&self) -> &Arc<fusewire_transports::host::Link> {
+    fn link(&self) -> &Arc<Link> {
         match *self {}
     }
 

@@ -45,15 +45,21 @@ pub mod kernel;
 mod machine;
 pub mod schedule;
 mod stream;
+pub mod tune;
+pub mod window;
 
 pub use buffer::{Buffer, View, ViewMut};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
+pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
-pub use fusewire_transports::host::{Fault, Operation, Options};
-pub use fusewire_transports::{HostIb, Ibgda, Mesh, Nvl, NvlMesh, Shm, ShmMesh, Transport};
+pub use fusewire_transports::host::{Fault, Operation, Options, Place, Refusal};
+pub use fusewire_transports::peers::{PeersConfig, PeersError};
+pub use fusewire_transports::{
+    HostIb, Ibgda, Mesh, MultiPeerTransport, Nvl, NvlMesh, Shm, ShmMesh, Transport,
+};
 pub use fusewire_transports::{host_ib, ibgda, p2p, rdma};
 pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
@@ -61,10 +67,17 @@ pub use graph::Graph;
 pub use machine::Device;
 pub use schedule::{LaunchOptions, Protocol};
 pub use stream::Stream;
+pub use window::{HostWindow, WindowConfig};
 
 /// The device side, as it is on the host.
 pub mod device {
     pub use fusewire_device::*;
+}
+
+/// Peers of a rank, for those who exchange memory themselves.
+pub mod peers {
+    pub use fusewire_transports::host::{Error as TransportError, Machine};
+    pub use fusewire_transports::peers::*;
 }
 
 /// Device operations of every transport.
@@ -76,7 +89,9 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Event, Graph, HostIb, Ibgda, LaunchOptions, Nvl, Options, Shm, Stream, Transport,
-        UniqueId, View, ViewMut, World, comm_kernel,
+        Buffer, Device, Event, Graph, HostIb, HostWindow, Ibgda, LaunchOptions, MultiPeerTransport, Nvl,
+        NvlMesh, Options, PeersConfig, Shm, ShmMesh, Stream, Transport, UniqueId, View, ViewMut,
+        WindowConfig, World, comm_kernel,
     };
+    pub use fusewire_transports::prelude::*;
 }

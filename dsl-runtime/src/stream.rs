@@ -1,6 +1,7 @@
 //! Streams: work in order, on the host as on a GPU.
 
 use crate::buffer::Memory;
+use crate::kernel::Held;
 use crate::machine::{Op, Worker};
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
@@ -32,6 +33,7 @@ pub(crate) struct Captured {
     pub(crate) ops: Vec<Op>,
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) memory: Vec<Arc<Memory>>,
+    pub(crate) held: Vec<Held>,
     pub(crate) modules: Vec<cuda::Function>,
 }
 

@@ -1,67 +1,33 @@
 //! Starting ranks: as processes of this same program, or as what a launcher made of this process.
 
 use fusewire::World;
-use std::process::{Child, Command, ExitCode};
+use fusewire::world::Job;
+pub use fusewire::world::launched;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
-
-/// Whether a launcher (torchrun, mpirun, srun, or [`spawn`]) started this process as a rank.
-pub fn launched() -> bool {
-    ["FUSEWIRE_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"]
-        .iter()
-        .any(|v| std::env::var_os(v).is_some())
-}
 
 /// Starts this program once more for each rank, with the same arguments, and waits for all.
 pub fn spawn(ranks: usize) -> ExitCode {
-    let Ok(program) = std::env::current_exe() else {
-        eprintln!("this program does not know its own path");
-        return ExitCode::FAILURE;
+    let again = || -> fusewire::world::Result<bool> {
+        let program = std::env::current_exe()
+            .map_err(|e| fusewire::world::Error::fabric("finding this program", e, "name it by its path"))?;
+        let failed = Job::start(ranks, |_| {
+            let mut command = Command::new(&program);
+            command.args(std::env::args_os().skip(1));
+            command
+        })?
+        .wait()?;
+        failed.iter().for_each(|(rank, status)| eprintln!("rank {rank} ended with {status}"));
+        Ok(failed.is_empty())
     };
-    let meet = std::env::temp_dir().join(format!("fusewire-{}-{}", std::process::id(), nonce()));
-    let mut children: Vec<(usize, Child)> = Vec::new();
-    for rank in 0..ranks {
-        let child = Command::new(&program)
-            .args(std::env::args_os().skip(1))
-            .env("FUSEWIRE_RANK", rank.to_string())
-            .env("FUSEWIRE_WORLD_SIZE", ranks.to_string())
-            .env("FUSEWIRE_LOCAL_RANK", rank.to_string())
-            .env("FUSEWIRE_FILE", &meet)
-            .env("FUSEWIRE_TOKEN", nonce())
-            .spawn();
-        match child {
-            Ok(child) => children.push((rank, child)),
-            Err(e) => {
-                eprintln!("rank {rank} could not be started: {e}");
-                children.iter_mut().for_each(|(_, c)| drop(c.kill()));
-                return ExitCode::FAILURE;
-            }
+    match again() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
         }
     }
-    let mut failed = false;
-    for (rank, child) in &mut children {
-        match child.wait() {
-            Ok(status) if status.success() => {}
-            Ok(status) => {
-                eprintln!("rank {rank} ended with {status}");
-                failed = true;
-            }
-            Err(e) => {
-                eprintln!("rank {rank}: {e}");
-                failed = true;
-            }
-        }
-    }
-    let _ = std::fs::remove_file(meet);
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-/// A word for this job: the same in all calls of this process.
-fn nonce() -> &'static str {
-    use std::hash::{BuildHasher, RandomState};
-    static WORD: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    WORD.get_or_init(|| {
-        format!("{:016x}{:016x}", RandomState::new().hash_one(1), RandomState::new().hash_one(2))
-    })
 }
 
 /// The slowest rank's median of `times`.

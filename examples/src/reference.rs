@@ -42,3 +42,32 @@ pub fn output(hook: &str, rank: usize, world: usize, chunk: usize, scale: f32, i
         other => panic!("no reference for `{other}`"),
     }
 }
+
+/// `f(0), f(1), ..` by all cores.
+pub fn parallel(len: usize, f: impl Fn(usize) -> f32 + Sync) -> Vec<f32> {
+    let mut values = vec![0.0; len];
+    let part = len.div_ceil(cores()).max(1);
+    std::thread::scope(|scope| {
+        for (k, values) in values.chunks_mut(part).enumerate() {
+            let f = &f;
+            scope.spawn(move || values.iter_mut().enumerate().for_each(|(i, v)| *v = f(k * part + i)));
+        }
+    });
+    values
+}
+
+/// Whether all bits are equal; by all cores.
+pub fn same_bits(got: &[f32], want: &[f32]) -> bool {
+    let part = got.len().div_ceil(cores()).max(1);
+    let equal = |(a, b): (&[f32], &[f32])| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+    got.len() == want.len()
+        && std::thread::scope(|scope| {
+            let parts = got.chunks(part).zip(want.chunks(part));
+            let threads: Vec<_> = parts.map(|pair| scope.spawn(move || equal(pair))).collect();
+            threads.into_iter().all(|thread| thread.join().unwrap_or(false))
+        })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(16)
+}

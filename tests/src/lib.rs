@@ -6,6 +6,7 @@
 //! | [`kernels`] | hooks and schedules under test |
 //! | [`mod@reference`] | the same functions in a few lines of plain Rust each |
 //! | [`data`], [`check`] | values from a seed, and their comparison |
+//! | [`mod@windows`] | windows under test, and scripts that kernels run on them |
 //! | [`run`] | cases on ranks that are threads, under a watchdog |
 //! | [`fleet`] | ranks that are processes: workers that run cases by name, and die when their test does |
 //!
@@ -35,6 +36,7 @@ pub mod reference;
 pub mod run;
 mod subject;
 pub mod suite;
+pub mod windows;
 
 pub use run::{Case, Outcome, Rank, Scale, Stop};
 pub use subject::{AllToAllOf, CustomOf, Meet, SendRecvOf, Subject};

@@ -45,6 +45,11 @@ macro_rules! for_each_case {
                 threads: 1..=8,
                 elements_by_option: 1..=8,
             }
+            tuning {
+                the_table_decides: 1..=8,
+                tables_that_differ: 2..=8,
+                all_that_can_be_tried: 1..=8,
+            }
             lines {
                 of_every_element_type: 1..=16,
                 of_every_size: 1..=8,
@@ -64,6 +69,41 @@ macro_rules! for_each_case {
                 halo_by_put_and_signal: 2..=16,
                 all_gather_by_get: 1..=8,
                 replayed: 2..=8,
+            }
+            multi_peer {
+                topology_and_accessors: 1..=16,
+                handles_in_kernels: 1..=16,
+                stages: 1..=8,
+                mapped_memory: 1..=8,
+                registration: 1..=8,
+                foreign_memory: 1..=8,
+                switches: 2..=8,
+            }
+            windows {
+                configurations: 1..=8,
+                signals_of_one_peer: 2..=8,
+                comparisons: 2..=4,
+                sums_over_peers: 2..=8,
+                every_word_is_its_own: 2..=8,
+                ping_pong: 2..=8,
+                groups_at_once: 2..=8,
+                barriers: 1..=8,
+                barriers_of_grids: 1..=8,
+                counters: 2..=8,
+                puts: 2..=8,
+                send_and_receive: 2..=8,
+                epochs: 2..=8,
+                reset_between_phases: 2..=8,
+                stress: 2..=8,
+                replays_with_changing_payload: 2..=8,
+                windows_come_and_go: 2..=8,
+            }
+            window_faults {
+                calls_that_cannot_be: 2..=4,
+                waits_that_expire: 2..=8,
+                within_a_tile: 2..=4,
+                poisoned_until_renewed: 2..=8,
+                over_an_adapter: 2..=8,
             }
             random {
                 calls: 1..=8,

@@ -42,6 +42,13 @@ impl From<fusewire::world::Error> for Stop {
     }
 }
 
+impl From<fusewire::peers::TransportError> for Stop {
+    #[track_caller]
+    fn from(error: fusewire::peers::TransportError) -> Self {
+        Stop::from(fusewire::Error::from(error))
+    }
+}
+
 /// What a case's body returns on each rank. Comparisons that fail panic.
 pub type Outcome = Result<(), Stop>;
 

@@ -1,16 +1,21 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
 use crate::Scale;
-use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, wires::*};
+use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
 use fusewire::device::prelude::*;
 use fusewire::driver::{Context, Driver};
 use fusewire::host_ib::HostIbOptions;
 use fusewire::kernel::{HookSet, Supports};
 use fusewire::nic::emulated::Behaviour;
 use fusewire::nic::{Emulated, Nic};
+use fusewire::peers::IbgdaAdapter;
 use fusewire::rdma::Fabric;
 use fusewire::schedule::*;
-use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Options, Result, Shm, ShmMesh, Transport, World};
+use fusewire::{
+    HostIb, Ibgda, MultiPeerTransport, Nvl, NvlMesh, Options, PeersConfig, Result, Shm, ShmMesh, Transport,
+    World,
+};
+use std::sync::Arc;
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
@@ -19,6 +24,14 @@ pub trait Meet: Transport + Sized {
     /// # Errors
     /// Those of the transport's `rendezvous`.
     fn meet(world: &World, options: Options, scale: Scale) -> Result<Self>;
+
+    /// The peers of windows on it, not yet exchanged. Collective.
+    ///
+    /// # Errors
+    /// Ranks that cannot reach each other.
+    fn peers(&self, _scale: Scale) -> Result<MultiPeerTransport> {
+        Ok(MultiPeerTransport::new(self, &PeersConfig::default())?)
+    }
 }
 
 impl Meet for Shm {
@@ -41,14 +54,32 @@ impl Meet for Ibgda {
             Scale::Gpu => Ok(Ibgda::emulated_on(world, &gpu(world)?, options)?),
         }
     }
+
+    /// On CPU threads an adapter reaches every peer: 4 ranks and more, if even, are pairs that share memory.
+    /// On GPUs the emulated adapter cannot reach a window's memory.
+    fn peers(&self, scale: Scale) -> Result<MultiPeerTransport> {
+        if scale == Scale::Gpu {
+            return Ok(MultiPeerTransport::new(self, &PeersConfig::default())?);
+        }
+        let world = self.link().world();
+        let ibgda = Arc::new(Ibgda::emulated(world, Options::per_peer(1024).channels(1))?);
+        let ranks: Vec<usize> = (0..world.size()).collect();
+        let pairs: Vec<&[usize]> = if ranks.len() >= 4 && ranks.len().is_multiple_of(2) {
+            ranks.chunks(2).collect()
+        } else {
+            vec![]
+        };
+        let config = PeersConfig::default().domains(&pairs);
+        Ok(MultiPeerTransport::with_adapter(self, &config, Some(IbgdaAdapter::new(&ibgda)))?)
+    }
 }
 
 /// Ranks of one domain of a mesh.
 const DOMAIN: usize = 2;
 
-fn adapter(world: &World) -> Result<std::sync::Arc<dyn Nic>> {
+fn adapter(world: &World) -> Result<Arc<dyn Nic>> {
     let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
-    Ok(std::sync::Arc::new(Emulated::new(behaviour)?))
+    Ok(Arc::new(Emulated::new(behaviour)?))
 }
 
 /// Shared memory in domains of two, adapters across.
@@ -138,4 +169,6 @@ subject! {
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,
+    CustomOf<script::Hooks>, CustomOf<script_mixed::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<linked_ring_mixed::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
+    CustomOf<misdirected_window::Hooks>,
 }

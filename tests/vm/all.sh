@@ -1,20 +1,26 @@
 #!/bin/bash
-# Inside the VM: everything that asks for real verbs. all.sh SELFTEST P2P SUITE EXAMPLE
+# Inside the VM: everything that asks for real verbs. all.sh SELFTEST P2P SUITE EXAMPLE MLX5
 #
 #   SELFTEST   fusewire-verbs' example `selftest`
 #   P2P        fusewire-transports' test program `p2p`
 #   SUITE      fusewire-tests' program `gpu-suite`
 #   EXAMPLE    fusewire-examples' program `infiniband`
+#   MLX5       fusewire-mlx5's test program `no_adapter`
 set -eu
-selftest=$1 p2p=$2 suite=$3 example=$4
+selftest=$1 p2p=$2 suite=$3 example=$4 mlx5=$5
 export FUSEWIRE_TEST_VERBS=1 RUST_BACKTRACE=0
 step() { echo "--- $(cut -d' ' -f1 /proc/uptime) s: $*"; }
 netem() { for d in rdma0 rdma1; do tc qdisc replace dev $d root netem "$@"; done; }
 clean() { for d in rdma0 rdma1; do tc qdisc del dev $d root; done; }
+no_mlx5() { # what it must say
+    "$mlx5" --nocapture >/tmp/mlx5 2>&1 && grep -q "^no adapter: $1" /tmp/mlx5 || { cat /tmp/mlx5; exit 1; }
+}
 host_ib() { "$suite" --device host --over host-ib "$@"; }
 
 step "every verb"
 "$selftest"
+step "adapters that are not mlx5"
+no_mlx5 "there is rxe0, rxe1, but that is not an mlx5 adapter"
 step "chunks between host programs"
 "$p2p" --test-threads 1
 step "the example between 2 and 4 processes"
@@ -50,6 +56,7 @@ if host_ib --mode threads --ranks 2 --filter peers::pairs >/tmp/none 2>&1; then
     echo "FAILED  HostIb without an adapter"; exit 1
 fi
 grep -q "no RDMA adapter: .*FUSEWIRE_IB_HCA" /tmp/none || { cat /tmp/none; exit 1; }
+no_mlx5 "there is none on this machine"
 # What needs no adapter goes on.
 "$suite" --device host --mode processes --ranks 2 --filter peers::pairs
 step "all as expected"

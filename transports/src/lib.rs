@@ -4,9 +4,9 @@
 //! |---|---|---|---|
 //! | [`shm`] | threads and processes of one host | stores into mapped memory | memfd, passed over Unix sockets |
 //! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
-//! | [`host_ib`] | anywhere an RDMA adapter reaches | commands to a proxy thread | verbs, or threads that emulate an adapter |
 //! | [`ibgda`] | any with an adapter | mlx5 work queue entries written by kernels | queue pairs over a NIC, so far the emulated one |
 //! | [`mesh`] | those of two transports | each operation on the link that reaches the peer | a table of which peer is where |
+//! | [`host_ib`] | anywhere an RDMA adapter reaches | commands to a proxy thread | verbs, or threads that emulate an adapter |
 //! | [`template`] | nobody's | documented blanks | documented blanks |
 //!
 //! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
@@ -15,12 +15,18 @@
 pub mod host_ib;
 pub mod ibgda;
 pub mod mesh;
+pub mod mixed;
 pub mod nvl;
 pub mod shm;
 pub mod template;
 
 // By this name so that a test can compile device halves over words of its own.
 use fusewire_device as device;
+
+/// What schedule functions see of this crate, beside the device crate's prelude.
+pub mod prelude {
+    pub use crate::mixed::{AllRdma, Mixed};
+}
 
 /// The device half of every transport, by one name each: what generated kernels refer to.
 pub mod ops {
@@ -40,6 +46,8 @@ pub mod host;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod p2p;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
+pub mod peers;
+#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub mod rdma;
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
 pub use {
@@ -48,6 +56,7 @@ pub use {
     ibgda::Ibgda,
     mesh::Mesh,
     nvl::Nvl,
+    peers::MultiPeerTransport,
     shm::Shm,
 };
 

@@ -21,6 +21,10 @@ case $command in
     if [ "$gpus" -ge 2 ]; then step "driver layer" 240 "$here/driver-selftest" | tail -n 3; fi
     step "suite, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads "$@"
     step "suite, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes "$@"
+    step "suite over emulated adapters, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads --over ibgda "$@"
+    if [ "$gpus" -ge 4 ]; then step "suite in domains of two GPUs, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes --over mesh "$@"; fi
+    step "example ring over a window" 60 "$here/window_ring" --device cuda --ranks "$gpus"
+    step "example halo over a window" 60 "$here/window_halo" --device cuda --ranks "$gpus" --rows 200 --cols 1000
     step "example all-to-all" 120 "$here/all_to_all" --device cuda --ranks "$gpus"
     ;;
   bench)
@@ -30,6 +34,8 @@ case $command in
     timeout -k 10 300 "$here/bench" --device cuda --ranks "$gpus" --json > "$out/bench-fusewire.jsonl" || { echo "FAILED: bench"; failed=1; }
     if [ $json = 1 ]; then cat "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"
     else "$here/bench" --compare "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"; fi
+    timeout -k 10 120 "$here/bench_windows" --device cuda --ranks "$gpus" --json > "$out/bench-windows.jsonl" || { echo "FAILED: bench_windows"; failed=1; }
+    cat "$out/bench-windows.jsonl"
     ;;
   sanitize)
     command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not on the PATH"; exit 3; }

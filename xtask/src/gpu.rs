@@ -10,6 +10,9 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("gpu-suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"], "gpu-suite"),
     ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
     ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
+    ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
+    ("window_ring", &["-p", "fusewire-examples", "--bin", "window_ring"], "window_ring"),
+    ("window_halo", &["-p", "fusewire-examples", "--bin", "window_halo"], "window_halo"),
     ("driver-selftest", &["-p", "fusewire-driver", "--example", "selftest"], "examples/selftest"),
 ];
 

@@ -1,5 +1,6 @@
-//! What this repository's people run: `cargo xtask demo`, `test`, `gpu`.
+//! What this repository's people run: `cargo xtask demo`, `test`, `gpu`, `bench-host`.
 
+mod bench_host;
 mod demo;
 mod gpu;
 mod steps;
@@ -39,6 +40,12 @@ enum Task {
         /// What to run here: `test` or `bench`; both by default.
         what: Option<String>,
     },
+    /// Compare the shared-memory transport with Open MPI on this machine's cores.
+    BenchHost {
+        /// How often both sides run, in turn.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+    },
 }
 
 fn main() -> ExitCode {
@@ -47,6 +54,7 @@ fn main() -> ExitCode {
         Task::Test { only } => test::run(only.as_deref()),
         Task::Gpu { package: Some(folder), .. } => gpu::package(&folder),
         Task::Gpu { package: None, what } => gpu::run(what.as_deref()),
+        Task::BenchHost { rounds } => bench_host::run(rounds),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

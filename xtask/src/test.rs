@@ -79,7 +79,7 @@ pub fn run(only: Option<&str>) -> Outcome {
             "building the examples",
             cargo().args(["build", "--quiet", "-p", "fusewire-examples", "--bins"]),
         )?;
-        for name in ["hello", "pairs", "ring", "mailbox"] {
+        for name in ["hello", "pairs", "ring", "mailbox", "window_ring", "window_halo"] {
             steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
         }
         let mut infiniband = Command::new(target().join("debug/infiniband"));
@@ -89,9 +89,30 @@ pub fn run(only: Option<&str>) -> Outcome {
     account.step("demo on CPU threads", || {
         crate::demo::run(&["--device", "host", "--size", "64K,1M"].map(String::from))
     });
-    account.step("benchmark program on CPU threads", || {
-        let bench = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "bench", "--"];
-        steps::run("bench", cargo().args(bench).args(["--device", "host", "--size", "1K,1M", "--json"]))
+    account.step("benchmark programs on CPU threads", || {
+        let program = |name| ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", name, "--"];
+        let bench = ["--device", "host", "--size", "1K,1M", "--json"];
+        steps::run("bench", cargo().args(program("bench")).args(bench))?;
+        let windows = ["--device", "host", "--json"];
+        steps::run("bench_windows", cargo().args(program("bench_windows")).args(windows))?;
+        steps::run("host", cargo().args(program("host")).args(["--size", "4K,1M"]))
+    });
+    account.step("tuner on CPU threads", || {
+        let program = ["build", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "tune"];
+        steps::run("building the tuning program", cargo().args(program))?;
+        let table = target().join("smoke-tuning.jsonl");
+        // Rows of earlier runs would be kept.
+        let _ = std::fs::remove_file(&table);
+        let tune = ["run", "--release", "--quiet", "-p", "cargo-fusewire", "--", "tune", "--device", "host"];
+        let what = ["--size", "256,64K,1M", "--fresh", "--program"];
+        let mut command = cargo();
+        command.args(tune).args(what).arg(target().join("release/tune")).arg("--table").arg(&table);
+        steps::run("cargo fusewire tune", &mut command)?;
+        let rows = std::fs::read_to_string(&table).map_err(|e| format!("{}: {e}", table.display()))?;
+        match rows.lines().count() {
+            4 => Ok(()),
+            n => Err(format!("{} should have a header and 3 rows, but has {n} lines", table.display())),
+        }
     });
     if std::path::Path::new("/dev/nvidiactl").exists() {
         account.leave_out("GPU tests", "`cargo xtask gpu` runs them");

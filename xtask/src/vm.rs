@@ -37,17 +37,19 @@ pub fn run() -> Outcome {
     build("building the conformance suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"])?;
     build("building the example", &["-p", "fusewire-examples", "--bin", "infiniband"])?;
     let built = |name: &str| target().join("debug").join(name);
-    let programs = [built("examples/selftest"), chunk_tests()?, built("gpu-suite"), built("infiniband")];
+    let chunks = test_program("fusewire-transports", "p2p")?;
+    let mlx5 = test_program("fusewire-mlx5", "no_adapter")?;
+    let programs = [built("examples/selftest"), chunks, built("gpu-suite"), built("infiniband"), mlx5];
     let mut run = Command::new(scripts().join("run.sh"));
     run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
     steps::run("the VM", run.current_dir(root()))
 }
 
-/// The test program of the chunk transports, built; cargo says where it is.
-fn chunk_tests() -> Outcome<PathBuf> {
+/// A test program of a package, built; cargo says where it is.
+fn test_program(package: &str, name: &str) -> Outcome<PathBuf> {
     let mut build = cargo();
-    build.args(["test", "--no-run", "-p", "fusewire-transports", "--test", "p2p"]);
-    let output = build.output().map_err(|e| format!("building the chunk transports' tests: {e}"))?;
+    build.args(["test", "--no-run", "-p", package, "--test", name]);
+    let output = build.output().map_err(|e| format!("building {package}'s test {name}: {e}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let path = text.lines().rev().find_map(|line| {
         // Executable tests/p2p.rs (target/debug/deps/p2p-0123456789abcdef)
@@ -56,7 +58,7 @@ fn chunk_tests() -> Outcome<PathBuf> {
     });
     match path {
         Some(path) if output.status.success() => Ok(path),
-        _ => Err(format!("building the chunk transports' tests: {text}")),
+        _ => Err(format!("building {package}'s test {name}: {text}")),
     }
 }
 

@@ -97,6 +97,27 @@ pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
     mark.store(flag, Ordering::Release);
 }
 
+/// Reads `bytes` at address `from` of process `id`, one of this host's; whether the system let it and all of it is there.
+///
+/// # Safety
+/// `to` is valid for writes of `bytes`, and not accessed concurrently.
+pub unsafe fn read_process(id: u64, from: u64, to: *mut u8, bytes: usize) -> bool {
+    let mut done = 0;
+    while done < bytes {
+        // SAFETY: in bounds by the caller's contract.
+        let local = libc::iovec { iov_base: unsafe { to.add(done) }.cast(), iov_len: bytes - done };
+        let remote =
+            libc::iovec { iov_base: (from as usize + done) as *mut libc::c_void, iov_len: bytes - done };
+        // SAFETY: `local` is valid by the caller's contract; the kernel checks the other process's addresses.
+        let read = unsafe { libc::process_vm_readv(id as libc::pid_t, &local, 1, &remote, 1, 0) };
+        if read <= 0 {
+            return false;
+        }
+        done += read as usize;
+    }
+    true
+}
+
 /// Adds to an `f32` in memory, relaxed.
 ///
 /// # Safety
@@ -117,6 +138,16 @@ pub unsafe fn add_f64(at: *mut f64, value: f64) {
     let word = unsafe { AtomicU64::from_ptr(at.cast()) };
     let _ = word
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f64::from_bits(b) + value).to_bits()));
+}
+
+/// Adds to a word that may be a peer's, after every access before it.
+///
+/// # Safety
+/// `at` is aligned, valid for reads and writes, and accessed concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn add_release(at: *mut u64, value: u64) {
+    // SAFETY: the caller's contract.
+    unsafe { AtomicU64::from_ptr(at) }.fetch_add(value, Ordering::Release);
 }
 
 macro_rules! words {

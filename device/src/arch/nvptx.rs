@@ -213,6 +213,17 @@ pub unsafe fn add_f64(at: *mut f64, value: f64) {
     };
 }
 
+/// Adds to a word that may be a peer's, after every access before it, and does not wait for the old value
+/// (`red.release.sys`).
+///
+/// # Safety
+/// `at` is aligned, valid for reads and writes, and accessed concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn add_release(at: *mut u64, value: u64) {
+    // SAFETY: the caller's contract.
+    unsafe { asm!("red.release.sys.add.u64 [{0}], {1};", in(reg64) at, in(reg64) value, options(nostack)) };
+}
+
 /// Rounds to binary16.
 #[inline(always)]
 pub fn f16_from_f32(value: f32) -> u16 {

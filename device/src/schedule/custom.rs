@@ -187,6 +187,31 @@ impl<O: Ops> Kernel<O> {
         unsafe { self.stream::<W>(&place).receive::<span::Two, W, Block>(&Block, &span::Each(hook)) }
     }
 
+    /// Operations and control words, for what is built on a kernel.
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> (&O, &Watch) {
+        (&self.ops, &self.watch)
+    }
+
+    /// `Err` once an operation has stopped.
+    ///
+    /// # Panics
+    /// Within a tile's hook.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn running(&self) -> Flow {
+        let state = self.state.get();
+        assert!(state != State::Busy, "a tile's hook may not use a window");
+        if state == State::Stopped { Err(Stopped) } else { Ok(()) }
+    }
+
+    /// Refuses whatever the schedule asks for from here on.
+    #[inline(always)]
+    pub(crate) fn stop(&self) -> Stopped {
+        self.state.set(State::Stopped);
+        Stopped
+    }
+
     /// Calls `hook` for each element of a tile that stays on this rank.
     ///
     /// # Safety

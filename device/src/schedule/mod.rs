@@ -11,6 +11,7 @@
 //! | protocol | module | grid |
 //! |---|---|---|
 //! | staged | [`staged`] | `channels` senders, `channels` receivers, then the diagonal |
+//! | staged, on CPU threads | `turns` | `all_to_all`: `channels` blocks |
 //! | lines | [`lines`] | `all_to_all`: `channels` blocks, then the diagonal; `sendrecv`: senders, then receivers |
 //! | direct | [`direct`] | `channels` blocks, then the diagonal |
 //! | copy | [`direct::all_to_all_copy`] | one block before the copy engine's work and one behind it |
@@ -24,6 +25,8 @@ pub mod direct;
 pub mod lines;
 pub(crate) mod span;
 pub mod staged;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod turns;
 
 pub use custom::{Kernel, Tile, custom};
 pub use direct::{all_to_all_copy, all_to_all_direct, sendrecv_direct};

@@ -137,6 +137,7 @@ impl Team {
 
     /// The first of this thread's `U` packs, `WARP` apart, in the team's first bundles from `s0` on.
     #[inline(always)]
+    #[allow(clippy::modulo_one)] // on the host
     pub fn bundle<const U: usize>(&self, s0: usize) -> usize {
         s0 + self.lane / WARP * (U * WARP) + self.lane % WARP
     }

@@ -47,6 +47,7 @@ pub struct World {
     pub layout: Layout,
     regions: Vec<Region>,
     records: Vec<Region>,
+    /// Addresses of the regions; then process ids, if there are any.
     bases: Vec<u64>,
 }
 
@@ -62,9 +63,16 @@ impl World {
         World { layout, regions, records, bases }
     }
 
+    /// The same with ranks that read each other's memory as that of process `id`.
+    pub fn of_processes(mut self, id: u32) -> World {
+        self.bases.extend((0..self.layout.world).map(|_| u64::from(id)));
+        self
+    }
+
     pub fn ops(&self, rank: u32) -> Peers {
         let own = self.bases[rank as usize];
-        Peers(Mapped { layout: self.layout, rank, reserved: 0, own, bases: self.bases.as_ptr() as u64 })
+        let processes = u32::from(self.bases.len() > self.layout.world as usize);
+        Peers(Mapped { layout: self.layout, rank, processes, own, bases: self.bases.as_ptr() as u64 })
     }
 
     pub fn control(&self, rank: u32, deadline_ms: u64) -> Control {

@@ -128,6 +128,8 @@ pub enum Kind {
     Out(Type),
     /// `Accumulate<'a, T>`.
     Accumulate(Type),
+    /// `DeviceWindow` and `DevicePeers`: by value, made by a launch from their host halves.
+    Handle,
     /// By value.
     Plain,
 }
@@ -137,7 +139,7 @@ impl Kind {
     pub fn element(&self) -> Option<&Type> {
         match self {
             Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => Some(t),
-            Kind::Plain => None,
+            Kind::Handle | Kind::Plain => None,
         }
     }
 }

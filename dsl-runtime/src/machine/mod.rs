@@ -60,6 +60,14 @@ impl Device {
         Ok(buffer)
     }
 
+    /// A buffer of `len` zeroed elements that peers can map: for windows.
+    ///
+    /// # Errors
+    /// If there is not enough memory, or the device cannot share it.
+    pub fn shared_buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::shared(self, len)
+    }
+
     /// Streaming multiprocessors, or cores.
     pub fn processors(&self) -> usize {
         match &self.0 {

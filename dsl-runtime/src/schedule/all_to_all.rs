@@ -5,6 +5,7 @@ use super::plan::Pattern;
 use super::prepared::Prepared;
 use super::{Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
+use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::Shape;
 use std::marker::PhantomData;
@@ -63,9 +64,38 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         Ok(self.cut(args, options)?.0)
     }
 
-    fn cut(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+    /// The same launcher with a table of the caller's instead of [`Table::current`]. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] if the ranks' tables differ in what they say of this kernel.
+    pub fn with_table(self, table: &Table) -> Result<Self> {
+        Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
+    }
+
+    /// What a tuning table is asked for such a launch.
+    ///
+    /// # Errors
+    /// As for [`AllToAllLauncher::launch_with`].
+    pub fn key(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
+        let plan = self.explain(args, options)?;
+        let symmetric = self.prepared.symmetric(args.output(), plan.elements, self.prepared.world());
+        Ok(self.prepared.key(plan.wire_bytes, Layout::of(options, symmetric)))
+    }
+
+    /// What can be tried for such a launch, the default's own protocol first.
+    ///
+    /// # Errors
+    /// As for [`AllToAllLauncher::launch_with`].
+    pub fn spaces(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
+        let elements = self.elements(args, options)?;
+        let symmetric = self.prepared.symmetric(args.output(), elements, self.prepared.world());
+        self.prepared.spaces::<H>(elements, options, Pattern::AllToAll, symmetric)
+    }
+
+    /// Elements of one peer's chunk.
+    fn elements(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<usize> {
         let world = self.prepared.world();
-        let elements = match (options.elements, args.output().or(args.input()).map(|p| p.len)) {
+        Ok(match (options.elements, args.output().or(args.input()).map(|p| p.len)) {
             (Some(n), _) => n,
             (None, Some(len)) if len.is_multiple_of(world) => len / world,
             (None, Some(len)) => {
@@ -78,8 +108,12 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
                     "the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
                 ));
             }
-        };
-        let symmetric = self.prepared.symmetric(args.output(), elements, world);
+        })
+    }
+
+    fn cut(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+        let elements = self.elements(args, options)?;
+        let symmetric = self.prepared.symmetric(args.output(), elements, self.prepared.world());
         let plan = self.prepared.plan::<H>(elements, options, Pattern::AllToAll, symmetric)?;
         let mut shape = self.prepared.shape(&plan, options)?;
         self.prepared.aim(&plan, &mut shape, args.output());

@@ -9,13 +9,16 @@ mod sendrecv;
 
 pub use all_to_all::{AllToAll, AllToAllLauncher};
 pub use custom::{Custom, CustomLauncher};
-pub use plan::Plan;
+pub(crate) use plan::Pattern;
+pub use plan::{Decided, Plan};
+pub(crate) use prepared::Prepared;
 pub use sendrecv::{SendRecv, SendRecvLauncher};
 
 use std::time::Duration;
 
 /// How bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Protocol {
     /// Through rings of staging in the receiver's memory, with credits: any size.
@@ -54,6 +57,12 @@ pub struct LaunchOptions {
 }
 
 impl LaunchOptions {
+    /// The same, with all that is about cutting left open.
+    pub(crate) fn open(&self) -> Self {
+        let LaunchOptions { elements, shape, deadline, .. } = *self;
+        LaunchOptions { elements, shape, deadline, ..Self::default() }
+    }
+
     /// Sets the elements of one peer's chunk.
     #[must_use]
     pub fn elements(mut self, elements: usize) -> Self {

@@ -3,6 +3,7 @@
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
+use crate::tune::Layout;
 use crate::{Error, Result, Transport};
 use fusewire_device::line;
 use fusewire_device::pack::Pack;
@@ -12,8 +13,15 @@ use std::fmt;
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// Bytes of a rank's whole input from which on staging, whose blocks also drain, gets more multiprocessors.
-const LARGE: usize = 4 << 20;
+/// Multiprocessors at most, by the bytes of a rank's whole input. Staging's blocks also drain, so it gets more; the others did not get
+/// faster by more on 2 or 4 H200s.
+fn multiprocessors(protocol: Protocol, total: usize) -> u32 {
+    match protocol {
+        Protocol::Staged if total >= 64 << 20 => 96,
+        Protocol::Staged if total >= 4 << 20 => 32,
+        _ => 16,
+    }
+}
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +46,29 @@ pub struct Plan {
     pub unroll: u32,
     /// Blocks that the device holds at once, so that they can wait for each other.
     pub resident: u32,
+    /// Who decided.
+    pub decided: Decided,
+}
+
+/// Who decided how a launch is cut: the first of these that had something to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// The caller's options; what they left open is as by default.
+    Caller,
+    /// A row of the tuning table, for all that the caller left open.
+    Table,
+    /// The analytic default.
+    Default,
+}
+
+impl fmt::Display for Decided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Decided::Caller => "as the caller's options say",
+            Decided::Table => "as the tuning table says",
+            Decided::Default => "by default",
+        })
+    }
 }
 
 impl fmt::Display for Plan {
@@ -50,12 +81,14 @@ impl fmt::Display for Plan {
             }
             Protocol::Lines => write!(f, " over {channels} channels of lines that carry their flags")?,
             Protocol::Direct => write!(f, " straight into its output over {channels} channels")?,
-            Protocol::Copy => return write!(f, " by the copy engine, between two kernels of one block"),
+            Protocol::Copy => {
+                return write!(f, " by the copy engine, between two kernels of one block; {}", self.decided);
+            }
         }
         write!(
             f,
-            "; {} blocks of {} threads (the device holds {}), {} packs in flight",
-            self.blocks, self.threads, self.resident, self.unroll
+            "; {} blocks of {} threads (the device holds {}), {} packs in flight; {}",
+            self.blocks, self.threads, self.resident, self.unroll, self.decided
         )
     }
 }
@@ -81,9 +114,10 @@ impl Pattern {
     }
 
     /// Blocks of a grid: see `fusewire_device::schedule`.
-    fn blocks(self, protocol: Protocol, cut: Cut, world: u32) -> u32 {
+    fn blocks(self, protocol: Protocol, cut: Cut, world: u32, on_host: bool) -> u32 {
         match (self, protocol) {
             (Pattern::Custom(blocks), _) => blocks,
+            (Pattern::AllToAll, Protocol::Staged) if on_host => cut.channels,
             (_, Protocol::Copy) => 1,
             (Pattern::AllToAll, _) if world == 1 => cut.diagonal,
             (Pattern::AllToAll, Protocol::Lines | Protocol::Direct) => cut.channels + cut.diagonal,
@@ -137,11 +171,9 @@ impl Work {
         }
     }
 
-    /// Channels and diagonal blocks where the caller does not say: at most 16 multiprocessors, or 32 for staging from [`LARGE`] on. More
-    /// did not help on 2 or 4 H200s.
+    /// Channels and diagonal blocks where the caller does not say.
     fn cut(&self, protocol: Protocol) -> Cut {
-        let staged = protocol == Protocol::Staged;
-        let multiprocessors = if staged && self.total() >= LARGE { 32 } else { 16 };
+        let multiprocessors = multiprocessors(protocol, self.total());
         let packs = (self.wire_bytes / 16) as u32;
         let all_to_all = matches!(self.pattern, Pattern::AllToAll);
         match protocol {
@@ -173,7 +205,27 @@ const COPY_LEAST: usize = 96 << 20;
 
 impl<X: Transport> Prepared<X> {
     /// Cuts a chunk. `symmetric`: whether the output is symmetric memory of this transport that holds every chunk.
+    ///
+    /// What the caller's options say stands; what they leave open comes from the tuning table, if it has a row that fits, else from
+    /// [`Prepared::cut`].
     pub(crate) fn plan<H: HookSet>(
+        &self,
+        elements: usize,
+        options: &LaunchOptions,
+        pattern: Pattern,
+        symmetric: bool,
+    ) -> Result<Plan> {
+        let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES).saturating_mul(16);
+        if let Some(filled) = self.tuned.fill(wire_bytes, Layout::of(options, symmetric), options)
+            && let Ok(plan) = self.cut::<H>(elements, &filled, pattern, symmetric)
+        {
+            return Ok(Plan { decided: Decided::Table, ..plan });
+        }
+        self.cut::<H>(elements, options, pattern, symmetric)
+    }
+
+    /// Cuts a chunk without a table.
+    pub(crate) fn cut<H: HookSet>(
         &self,
         elements: usize,
         options: &LaunchOptions,
@@ -258,7 +310,7 @@ impl<X: Transport> Prepared<X> {
         let resident = self.resident(protocol, options.unroll, threads)?;
         while options.channels.is_none()
             && cut.channels > least
-            && pattern.blocks(protocol, cut, world) > resident
+            && pattern.blocks(protocol, cut, world, on_host) > resident
         {
             cut.channels -= 1;
         }
@@ -266,7 +318,7 @@ impl<X: Transport> Prepared<X> {
         if !lines {
             self.link.check_transfer(cut.channels, chunk)?;
         }
-        let blocks = pattern.blocks(protocol, cut, world);
+        let blocks = pattern.blocks(protocol, cut, world, on_host);
         if blocks > resident {
             return Err(Error::misuse(format!(
                 "{blocks} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
@@ -284,6 +336,7 @@ impl<X: Transport> Prepared<X> {
             chunk,
             unroll,
             resident,
+            decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
         })
     }
 }

@@ -6,12 +6,13 @@ use super::{LaunchOptions, Protocol};
 use crate::kernel::{Arguments, Binder, Entry, Image, Place, Supports};
 use crate::machine::Crew;
 use crate::stream::Kind;
+use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::ops::Ops;
 use fusewire_device::schedule::{Grid, Params, Shape};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel that all ranks have agreed on, loaded on this rank.
@@ -19,6 +20,9 @@ pub(crate) struct Prepared<X: Transport> {
     pub(crate) ops: X::Ops,
     pub(crate) link: Arc<Link>,
     pub(crate) kernel: u64,
+    /// What the tuning table says of this kernel.
+    pub(crate) tuned: Tuned,
+    key: Key,
     name: &'static str,
     variants: Vec<Variant>,
     /// For the copy engine; made when it is first used.
@@ -36,6 +40,20 @@ impl<X: Transport> Prepared<X> {
         let link = transport.link();
         let number = link.next_kernel();
         let wire = <H::Wire as fusewire_device::element::Element>::NAME;
+        let key = Key {
+            world: link.world().size(),
+            transport: X::NAME.into(),
+            device: match link.machine() {
+                Machine::Host => "host".into(),
+                Machine::Cuda(context) => context.device().name().into(),
+            },
+            schedule: schedule.into(),
+            variant: H::NAME.into(),
+            element: wire.into(),
+            layout: Layout::default(),
+            bytes: 0,
+        };
+        let tuned = Tuned::of(&*Table::current()?, &key);
         let fields = [
             ("protocol version", fusewire_device::PROTOCOL.to_string()),
             ("transport", X::NAME.to_string()),
@@ -45,6 +63,7 @@ impl<X: Transport> Prepared<X> {
             ("wire type", wire.to_string()),
             ("hooks' fingerprint", format!("{:016x}", H::FINGERPRINT)),
             ("kernels made before on this transport", number.to_string()),
+            ("tuned configurations", tuned.digest()),
         ];
         link.world().agree("kernel", &fields)?;
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
@@ -62,10 +81,24 @@ impl<X: Transport> Prepared<X> {
             ops: transport.ops(),
             link: Arc::clone(link),
             kernel,
+            tuned,
+            key,
             name: H::NAME,
             variants,
             aside: Mutex::default(),
         })
+    }
+
+    /// The same with another table. Collective: ranks compare theirs.
+    pub(crate) fn with_table(self, table: &Table) -> Result<Self> {
+        let tuned = Tuned::of(table, &self.key);
+        self.link.world().agree("tuning table", &[("tuned configurations", tuned.digest())])?;
+        Ok(Prepared { tuned, ..self })
+    }
+
+    /// The key of launches with that many wire bytes.
+    pub(crate) fn key(&self, wire_bytes: usize, layout: Layout) -> Key {
+        Key { layout, bytes: bucket(wire_bytes), ..self.key.clone() }
     }
 
     pub(crate) fn world(&self) -> usize {
@@ -100,6 +133,16 @@ impl<X: Transport> Prepared<X> {
 
     pub(crate) fn has(&self, protocol: Protocol) -> bool {
         self.variants.iter().any(|v| v.entry.protocol == protocol)
+    }
+
+    /// The protocols that this kernel can run.
+    pub(crate) fn protocols(&self) -> BTreeSet<Protocol> {
+        self.variants.iter().map(|v| v.entry.protocol).collect()
+    }
+
+    /// The packs in flight of a protocol's variants.
+    pub(crate) fn unrolls(&self, protocol: Protocol) -> Vec<u32> {
+        self.variants.iter().filter(|v| v.entry.protocol == protocol).map(|v| v.entry.unroll).collect()
     }
 
     pub(crate) fn unroll(&self, protocol: Protocol, unroll: Option<u32>) -> Result<u32> {
@@ -176,12 +219,12 @@ impl<X: Transport> Prepared<X> {
     ) -> Result<()> {
         let device = self.device();
         device.check_same(&stream.device().0, "the stream")?;
-        let mut binder = Binder::new(device);
+        let mut binder = Binder::new(device, &self.link);
         let raw = args.bind(&mut binder)?;
         binder.use_on(stream)?;
         stream.touch(&self.link)?;
         let mut params = Params { ops: self.ops, control: self.link.control(options.deadline), shape, raw };
-        let variant = self.variant(plan.protocol, options.unroll)?;
+        let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
             (Kind::Cuda(s), Some((function, _)), _) => {
                 stream.captured(|c| c.modules.push(function.clone()));
@@ -192,10 +235,10 @@ impl<X: Transport> Prepared<X> {
                 unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()])? };
             }
             (Kind::Host(_), _, Some(entry)) => {
-                let (blocks, memory, link, ops) =
-                    (plan.blocks, binder.memory(), Arc::clone(&self.link), self.ops);
+                let (blocks, held, link, ops) =
+                    (plan.blocks, binder.keep(), Arc::clone(&self.link), self.ops);
                 stream.push(Arc::new(move |crew: &mut Crew| {
-                    let _held = (&memory, &link);
+                    let _held = (&held, &link);
                     let at = Address((&raw const params).cast());
                     // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
                     let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };

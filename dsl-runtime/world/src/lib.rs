@@ -24,6 +24,8 @@
 //! | [`World::with_bootstrap`] | whatever the caller's own [`Bootstrap`] reaches |
 //! | [`World::single`] | just this one |
 //!
+//! [`Job`] starts the ranks of one host as processes.
+//!
 //! # Environment
 //! | variable | meaning |
 //! |---|---|
@@ -57,6 +59,7 @@ mod fds;
 mod group;
 mod host;
 mod id;
+mod job;
 mod list;
 mod options;
 mod store;
@@ -69,6 +72,7 @@ pub use bootstrap::{Bootstrap, LostCallback};
 pub use env::{Launch, Launcher};
 pub use error::{DifferingField, Disagreement, EnvError, Error, Fabric, Misuse, PeerError, Result, Timeout};
 pub use id::UniqueId;
+pub use job::{Job, launched};
 pub use options::Options;
 pub use world::{Kind, World};
 

@@ -7,8 +7,9 @@ use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
 use fusewire_examples::hooks::copy;
+use fusewire_examples::plot::plot;
 use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, slowest_median, spawn};
-use fusewire_examples::reference;
+use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,6 +55,9 @@ struct Options {
     /// Compare two files of JSON lines (`a.jsonl b.jsonl`): the second in times of the first.
     #[arg(long, num_args = 2)]
     compare: Option<Vec<PathBuf>>,
+    /// Draw files of JSON lines: `--plot DIR a.jsonl b.jsonl ..` writes SVG and PNG into the folder.
+    #[arg(long, num_args = 2..)]
+    plot: Option<Vec<PathBuf>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,8 +97,15 @@ fn protocol(text: &str) -> Result<Protocol, String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if let Some(files) = &options.compare {
-        return match compare(&files[0], &files[1]) {
+    let read = match (&options.compare, &options.plot) {
+        (Some(files), _) => Some(compare(&files[0], &files[1])),
+        (None, Some(paths)) => Some(plot(&paths[0], &paths[1..]).map(|written| {
+            written.iter().for_each(|path| println!("{}", path.display()));
+        })),
+        (None, None) => None,
+    };
+    if let Some(outcome) = read {
+        return match outcome {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => {
                 eprintln!("error: {e}");
@@ -322,20 +333,6 @@ fn timed(
         times.push(end.since(&start)? / count as u32);
     }
     slowest_median(world, times)
-}
-
-/// `f(0), f(1), ..` by all cores.
-fn parallel(len: usize, f: impl Fn(usize) -> f32 + Sync) -> Vec<f32> {
-    let mut values = vec![0.0; len];
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(16);
-    let part = len.div_ceil(cores).max(1);
-    std::thread::scope(|scope| {
-        for (k, values) in values.chunks_mut(part).enumerate() {
-            let f = &f;
-            scope.spawn(move || values.iter_mut().enumerate().for_each(|(i, v)| *v = f(k * part + i)));
-        }
-    });
-    values
 }
 
 fn compare(first: &PathBuf, second: &PathBuf) -> Result<(), String> {

@@ -4,4 +4,5 @@ pub mod copying;
 pub mod faulty;
 pub mod hooks;
 pub mod schedules;
+pub mod windows;
 pub mod wires;

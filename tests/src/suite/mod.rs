@@ -7,6 +7,7 @@ mod graphs;
 mod hooks;
 mod lines;
 mod misuse;
+mod multi_peer;
 mod options;
 mod peers;
 pub mod processes;
@@ -14,6 +15,9 @@ mod random;
 mod schedules;
 mod support;
 mod together;
+mod tuning;
+mod window_faults;
+mod windows;
 
 use crate::{Case, Subject};
 

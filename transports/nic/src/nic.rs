@@ -254,7 +254,7 @@ pub trait Nic: Send + Sync + fmt::Debug {
     /// Empties a queue pair and its completion queue, whatever state it is in, and connects it as before.
     ///
     /// # Errors
-    /// If it was never connected.
+    /// If it was never connected, or was used and the adapter cannot empty a completion queue in place.
     fn reset(&self, queue: &QueuePair) -> Result<()>;
 
     /// Ends a queue pair: its memory is not touched any more.

@@ -36,6 +36,9 @@ pub enum Error {
     /// No RDMA adapter, or one that refused something.
     #[error(transparent)]
     Rdma(#[from] fusewire_verbs::Error),
+    /// Peers or windows were not used as they can be.
+    #[error(transparent)]
+    Peers(#[from] crate::peers::PeersError),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {

@@ -1,6 +1,7 @@
 //! An abort record in words.
 
 use fusewire_device::wait::{AbortRecord, kind, operation};
+use fusewire_device::window::operation as window;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,6 +16,25 @@ pub struct Fault {
     pub rank: usize,
     /// What it was doing; `None` if its record did not reach the reader.
     pub operation: Option<Operation>,
+    /// Where in the source the operation was called; `None` for those of shipped schedules.
+    pub at: Option<Place>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// File, the end of it if its name is long.
+    pub file: String,
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
 }
 
 /// What the rank that gave up was doing.
@@ -62,17 +82,6 @@ pub enum Operation {
         /// The peer's.
         seen: u64,
     },
-    /// An RDMA adapter could not carry out what a kernel had asked for.
-    Fabric {
-        /// "write", "signal", "put" or "get".
-        what: &'static str,
-        /// The peer.
-        peer: usize,
-        /// Channel or signal number, where it is about one.
-        channel: usize,
-        /// How the request ended.
-        status: fusewire_verbs::Status,
-    },
     /// An adapter ended a work queue entry with an error.
     Adapter {
         /// The operation that found out.
@@ -85,6 +94,17 @@ pub enum Operation {
         syndrome: u8,
         /// Index of the entry.
         entry: u64,
+    },
+    /// An RDMA adapter could not carry out what a kernel had asked for.
+    Fabric {
+        /// "write", "signal", "put" or "get".
+        what: &'static str,
+        /// The peer.
+        peer: usize,
+        /// Channel or signal number, where it is about one.
+        channel: usize,
+        /// How the request ended.
+        status: fusewire_verbs::Status,
     },
     /// The peer's symmetric output is not the one that this rank's is.
     Elsewhere {
@@ -108,18 +128,88 @@ pub enum Operation {
         /// It must be below this.
         limit: u64,
     },
+    /// A window's operation that cannot be; [`Fault::at`] says which line called it.
+    Refused {
+        /// The operation.
+        what: &'static str,
+        /// Block in its grid.
+        block: usize,
+        /// Peer that was named.
+        peer: usize,
+        /// Why not.
+        why: Refusal,
+    },
+}
+
+/// Why a window's operation was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no such rank.
+    NoSuchRank {
+        /// Ranks are below it.
+        world: u64,
+        /// What was given.
+        given: u64,
+    },
+    /// There is no such signal, barrier or counter.
+    NoSuchId {
+        /// Ids are below it.
+        limit: u64,
+        /// What was given.
+        given: u64,
+    },
+    /// It names this rank itself.
+    OwnRank,
+    /// The link to the peer has no such operation: a signal is added to over an adapter, never set.
+    Link,
+    /// The source is not registered with the adapter.
+    Unregistered {
+        /// Its address.
+        address: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoSuchRank { world, given } => {
+                write!(f, "there is no rank {given} in a world of {world}")
+            }
+            Refusal::NoSuchId { limit: 0, given } => {
+                write!(f, "it has no number {given}: the window was made with none of them")
+            }
+            Refusal::NoSuchId { limit, given } => {
+                write!(f, "it has no number {given}: the window was made with {limit} of them")
+            }
+            Refusal::OwnRank => write!(f, "it names this rank itself, and needs a peer"),
+            Refusal::Link => write!(f, "a signal cannot be set over an adapter: add to it"),
+            Refusal::Unregistered { address, bytes } => write!(
+                f,
+                "its source, {bytes} bytes at {address:#x}, is not registered: put from the window's own buffer, or register it with \
+                 the window"
+            ),
+        }
+    }
 }
 
 impl Fault {
     /// Reads a filled record.
     pub(crate) fn read(transport: &'static str, reader: usize, r: &AbortRecord) -> Fault {
         let (peer, block, channel) = (r.peer as usize, r.block as usize, r.channel as usize);
+        let file = String::from_utf8_lossy(&r.file[..(r.file_len as usize).min(r.file.len())]).into_owned();
+        let at = (r.line > 0).then(|| Place { file: file.clone(), line: r.line, column: r.column });
+        let refused = |why| Operation::Refused { what: name(r.operation), block, peer, why };
+        let (limit, given) = (r.expected, r.seen);
         let operation = match r.kind {
-            kind::PANIC => {
-                let bytes = &r.file[..(r.file_len as usize).min(r.file.len())];
-                let file = String::from_utf8_lossy(bytes).into_owned();
-                Operation::Panicked { block, file, line: r.line, column: r.column }
-            }
+            kind::PANIC => Operation::Panicked { block, file, line: r.line, column: r.column },
+            kind::NO_RANK => refused(Refusal::NoSuchRank { world: limit, given }),
+            kind::NO_ID => refused(Refusal::NoSuchId { limit, given }),
+            kind::SELF => refused(Refusal::OwnRank),
+            kind::LINK => refused(Refusal::Link),
+            kind::UNREGISTERED => refused(Refusal::Unregistered { address: given, bytes: limit }),
             kind::MISMATCH if r.operation == operation::OUTPUT => {
                 let place = |word: u64| ((word >> 44) as usize, (word & ((1 << 44) - 1)) as usize);
                 Operation::Elsewhere { peer, own: place(r.expected), theirs: place(r.seen) }
@@ -158,6 +248,7 @@ impl Fault {
                     operation::PUT | operation::SIGNAL => "the adapter's report of a write to the memory",
                     operation::RECEIVE => "data",
                     operation::SEND => "room in staging",
+                    op if op >= operation::WINDOW => awaited(op),
                     _ => "a signal",
                 },
                 peer,
@@ -168,7 +259,7 @@ impl Fault {
                 waited: Duration::from_nanos(r.age_ns),
             },
         };
-        Fault { transport, reader, rank: r.rank as usize, operation: Some(operation) }
+        Fault { transport, reader, rank: r.rank as usize, operation: Some(operation), at }
     }
 }
 
@@ -180,7 +271,20 @@ fn name(op: u32) -> &'static str {
         operation::PUT => "put",
         operation::GET => "get",
         operation::SIGNAL => "signal",
+        op if op >= operation::WINDOW => {
+            window::NAMES.get((op - operation::WINDOW) as usize).copied().unwrap_or("a window")
+        }
         _ => "hook",
+    }
+}
+
+/// What a window's operation waits for.
+fn awaited(op: u32) -> &'static str {
+    match name(op) {
+        name if name.starts_with("barrier") => "the barrier",
+        "wait_counter" => "a counter",
+        name if name.starts_with("put") => "room in the adapter's queue",
+        _ => "a signal",
     }
 }
 
@@ -231,21 +335,27 @@ impl fmt::Display for Fault {
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}): \
                  all ranks must launch the same kernels in the same order"
             )?,
-            Some(Operation::Fabric { what, peer, channel, status }) => write!(
-                f,
-                "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
-                status.describe()
-            )?,
             Some(Operation::Adapter { what, block, peer, syndrome, entry }) => write!(
                 f,
                 "the adapter of rank {rank} ended entry {entry} towards rank {peer} with {} (syndrome {syndrome:#04x}); `{what}` in block \
                  {block} found out",
                 syndrome_text(*syndrome)
             )?,
+            Some(Operation::Fabric { what, peer, channel, status }) => write!(
+                f,
+                "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
+                status.describe()
+            )?,
             Some(Operation::OutOfRange { what, block, peer, given, limit }) => write!(
                 f,
                 "`{what}` on rank {rank} (block {block}, peer {peer}) was given {given}, which must be below {limit}"
             )?,
+            Some(Operation::Refused { what, block, peer, why }) => {
+                write!(f, "`{what}` on rank {rank} (block {block}, peer {peer}) cannot be: {why}")?;
+            }
+        }
+        if let (Some(at), false) = (&self.at, matches!(self.operation, Some(Operation::Panicked { .. }))) {
+            write!(f, " (called at {at})")?;
         }
         write!(f, ". The transport is poisoned until all ranks call `renew`")
     }

@@ -70,6 +70,10 @@ pub trait Region: Send + Sync {
     fn own_address(&self) -> u64;
     /// Address, for kernels, of the table of all ranks' regions.
     fn table_address(&self) -> u64;
+    /// Whether the table goes on with the ids of all ranks' processes, whose memory they can read.
+    fn reads_processes(&self) -> bool {
+        false
+    }
     /// Allocates so many zeroed bytes on every rank and maps them all; `None` where peers' memory cannot be stored to. Collective.
     ///
     /// # Errors
@@ -178,7 +182,7 @@ impl Link {
         Mapped {
             layout: self.layout,
             rank: self.world.rank() as u32,
-            reserved: 0,
+            processes: u32::from(self.region.reads_processes()),
             own: self.region.own_address(),
             bases: self.region.table_address(),
         }
@@ -274,7 +278,7 @@ impl Link {
         let record = self.board.read(rank, Duration::from_secs(if rank == me { 1 } else { 2 }));
         let fault = match record {
             Some(record) => Fault::read(self.name, me, &record),
-            None => Fault { transport: self.name, reader: me, rank, operation: None },
+            None => Fault { transport: self.name, reader: me, rank, operation: None, at: None },
         };
         Err(Box::new(fault).into())
     }

@@ -11,7 +11,7 @@ mod words;
 
 pub use board::Board;
 pub use error::{Error, Result};
-pub use fault::{Fault, Operation};
+pub use fault::{Fault, Operation, Place, Refusal};
 pub use link::{Health, Link, Machine, Region};
 pub use mapping::Mapping;
 pub use options::Options;

@@ -3,6 +3,7 @@
 use super::ShmOps;
 use crate::host::symmetric::map_all;
 use crate::host::{Board, Error, Link, Machine, Mapping, Options, Region, Result, Symmetric, Transport};
+use fusewire_device::arch::read_process;
 use fusewire_device::wait::AbortRecord;
 use fusewire_world::World;
 use std::os::fd::AsFd;
@@ -38,9 +39,16 @@ impl Shm {
         let (regions, pages) = map_all(world, own, &[fd.as_fd(), page.fd()], |fd| Mapping::map(fd, bytes))?;
         let pages = pages.into_iter().map(|p| p.into_iter().next()).collect();
         let board = Board::new(world.rank(), page, pages)?;
-        let table: Box<[u64]> = regions.iter().map(Mapping::address).collect();
-        let region =
-            HostRegion { regions, table, rank: world.rank(), control_bytes: layout.control_bytes() as usize };
+        let processes = readable_processes(world)?;
+        let table: Box<[u64]> =
+            regions.iter().map(Mapping::address).chain(processes.iter().flatten().copied()).collect();
+        let region = HostRegion {
+            regions,
+            table,
+            processes: processes.is_some(),
+            rank: world.rank(),
+            control_bytes: layout.control_bytes() as usize,
+        };
         let link = Link::new("Shm", world, options, layout, Machine::Host, board, Box::new(region));
         world.barrier()?;
         Ok(Shm { link })
@@ -60,9 +68,29 @@ impl Transport for Shm {
     }
 }
 
+/// The ids of all ranks' processes, if every rank can read the memory of each: the system may forbid it, or the ranks may be in
+/// containers that number processes differently. Collective.
+fn readable_processes(world: &World) -> Result<Option<Vec<u64>>> {
+    let id = u64::from(std::process::id());
+    // A value that no other process has at this address.
+    let token = Box::new(std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), id));
+    let own = (id, (&raw const *token) as u64, *token);
+    let all = world.all_gather_as(&own)?;
+    let readable = all.iter().all(|(id, address, value)| {
+        let mut seen = 0u64;
+        // SAFETY: `seen` is eight bytes.
+        unsafe { read_process(*id, *address, (&raw mut seen).cast(), 8) && seen == *value }
+    });
+    // The tokens stay until all have looked.
+    let everywhere = world.all_gather_as(&readable)?.into_iter().all(|readable| readable);
+    Ok(everywhere.then(|| all.into_iter().map(|(id, ..)| id).collect()))
+}
+
 struct HostRegion {
     regions: Vec<Mapping>,
+    /// Addresses of all regions; then, if `processes`, all ranks' process ids.
     table: Box<[u64]>,
+    processes: bool,
     rank: usize,
     control_bytes: usize,
 }
@@ -105,6 +133,10 @@ impl Region for HostRegion {
 
     fn table_address(&self) -> u64 {
         self.table.as_ptr() as u64
+    }
+
+    fn reads_processes(&self) -> bool {
+        self.processes
     }
 
     fn symmetric(&self, world: &World, bytes: usize) -> Result<Option<Symmetric>> {

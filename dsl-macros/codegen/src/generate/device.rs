@@ -49,7 +49,9 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
                 file,
             });
             let raw = glue::raw_struct(&function.args.fields, None, &d);
-            text.push(&format!("use ::fusewire_device::prelude::*; {raw} {entries}"));
+            text.push(&format!(
+                "use ::fusewire_device::prelude::*; use ::fusewire_transports::prelude::*; {raw} {entries}"
+            ));
             text
         }
     }

@@ -45,7 +45,7 @@ pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> T
     let members = fields.iter().map(|f| {
         let (name, ty) = (&f.ident, &f.ty);
         match f.kind {
-            Kind::Plain => quote!(pub #name: #ty),
+            Kind::Plain | Kind::Handle => quote!(pub #name: #ty),
             _ => quote!(pub #name: #d::args::RawSlice),
         }
     });
@@ -91,7 +91,7 @@ pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
         Kind::Slice(_) => quote!(raw.#name.slice()),
         Kind::Out(_) => quote!(#d::args::Out::from_raw(raw.#name)),
         Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(raw.#name)),
-        Kind::Plain => quote!(raw.#name),
+        Kind::Plain | Kind::Handle => quote!(raw.#name),
     }
 }
 
@@ -120,6 +120,25 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         |name| quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value))),
         |name| quote!(#name(ctx, args, value)),
     );
+    let as_is = [
+        module.produce.is_none().then(|| {
+            quote! {
+                #[inline(always)]
+                fn sends_as_is<'x>(args: &Self::Args<'x>) -> ::core::option::Option<&'x [Self::Wire]> {
+                    ::core::option::Option::Some(args.input)
+                }
+            }
+        }),
+        module.consume.is_none().then(|| {
+            quote! {
+                #[inline(always)]
+                fn keeps_as_is<'x>(args: &Self::Args<'x>) -> ::core::option::Option<#d::args::Out<'x, Self::Wire>> {
+                    ::core::option::Option::Some(args.output)
+                }
+            }
+        }),
+    ];
+    let as_is = as_is.into_iter().flatten();
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
     let (generic, plain) = match &param {
@@ -147,6 +166,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             fn consume(ctx: &#d::ctx::Consume, args: &#args_elided, value: #d::pack::Pack<Self::Wire>) {
                 #consume
             }
+            #(#as_is)*
         }
         // SAFETY: the launch made each raw slice from a checked buffer that outlives it, exclusive where it is an output.
         unsafe impl #generic #d::schedule::Unpack for #hooks #plain where #bounds #static_bound {
@@ -210,6 +230,7 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     };
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
+            None if matches!(field.kind, Kind::Handle) => {}
             Some(t) if !is_param(t) && !is_known(t) => {
                 out.extend(assertion(t.span(), t, quote!(#d::element::Element)))
             }

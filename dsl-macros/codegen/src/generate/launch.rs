@@ -36,6 +36,14 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                     output = quote!(::core::option::Option::Some(self.#name.place()));
                 }
             }
+            Kind::Handle => {
+                let handle = {
+                    let ty = &f.ty;
+                    quote!(<#ty as #krate::kernel::Handle>)
+                };
+                members.extend(quote!(#doc pub #name: #handle::Owner<'a>,));
+                binds.extend(quote!(#name: #handle::bind(self.#name, #label, binder)?,));
+            }
             Kind::Plain => {
                 let ty = &f.ty;
                 members.extend(quote!(#doc pub #name: #ty,));

@@ -254,6 +254,11 @@ pub fn kind(ty: &Type) -> Kind {
     if let Some(t) = generic(ty, "Accumulate") {
         return Kind::Accumulate(t);
     }
+    if let Type::Path(p) = ty
+        && p.path.segments.last().is_some_and(|s| s.ident == "DeviceWindow" || s.ident == "DevicePeers")
+    {
+        return Kind::Handle;
+    }
     Kind::Plain
 }
 

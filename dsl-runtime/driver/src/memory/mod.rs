@@ -8,6 +8,7 @@
 
 mod align;
 mod device;
+mod dmabuf;
 mod pinned;
 mod registered;
 mod shared;
@@ -15,6 +16,7 @@ mod vmm;
 
 pub use align::round_up;
 pub use device::DeviceMemory;
+pub use dmabuf::DmaBuf;
 pub use pinned::PinnedMemory;
 pub use registered::RegisteredMemory;
 pub use shared::SharedMemory;

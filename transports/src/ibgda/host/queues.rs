@@ -33,7 +33,8 @@ impl Queues {
     /// Makes them, unconnected.
     pub fn new(nic: &Arc<dyn Nic>, machine: &Machine, world: usize, options: &IbgdaOptions) -> Result<Self> {
         let (count, depth) = (options.queue_pairs as usize, options.depth);
-        let bytes = |depth: u32| (4096 + 2 * 64 * u64::from(depth)).next_multiple_of(4096);
+        // Records, then two rings; an adapter may want each to begin at a page.
+        let bytes = |depth: u32| 4096 + 2 * (64 * u64::from(depth)).next_multiple_of(4096);
         let trio = 2 * bytes(depth) + bytes(RESPONDER_DEPTH);
         let memory = QueueMemory::new(machine, (world * count) as u64 * trio)?;
         let make = |kind, depth| nic.create_queue(&QueueRequest { kind, depth }, &memory);

@@ -1,0 +1,215 @@
+//! Schedules for CPU threads. There are few cores, and a thread that waits for another one costs more than what it waits for; so one
+//! thread works both ends of its channel, to and from every peer, chunk by chunk in turn. What hooks leave as it is is copied in one
+//! piece.
+
+use super::span::{self, Team};
+use super::{Grid, Params, Ring, Shape, Share, Unpack, place};
+use crate::arch;
+use crate::args::Out;
+use crate::channel::{HEADER, Receiving, Sending, stream_bytes};
+use crate::ctx::Ctx;
+use crate::element::Element;
+use crate::group::Block;
+use crate::hooks::Hooks;
+use crate::ops::Ops;
+use crate::pack::Pack;
+use crate::wait::{Flow, Watch};
+use core::ops::Range;
+
+/// [`all_to_all`](super::all_to_all) by one block a channel. Grid: `channels` blocks.
+///
+/// All ranks take their turns in one order: a chunk to each peer, the same part of the own chunk, a chunk from each peer. So a rank
+/// waits for room or for data only while the peer is at an earlier chunk, and the ranks cannot wait for each other in a circle.
+///
+/// # Safety
+/// As for [`sendrecv`](super::sendrecv).
+pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
+    let (group, ops, shape) = (Block, &params.ops, &params.shape);
+    // SAFETY: the caller's contract.
+    let (watch, args) =
+        unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let (ring, channel) = (Ring::of(ops), grid.block);
+    let share = Share::of::<H>(shape.elements, shape.share, channel);
+    if share.packs == 0 {
+        return Ok(());
+    }
+    watch.enter(&group)?;
+    if ops.reads_processes()
+        && 16 * share.packs >= READ_BYTES
+        && let (Some(input), Some(output)) = (H::sends_as_is(&args), H::keeps_as_is(&args))
+    {
+        return read_from_peers(grid, ops, shape, &watch, share, input, output);
+    }
+    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
+    let call = share.call(shape.kernel);
+    let total = stream_bytes(call.payload);
+    let mut from = 0;
+    while from < total {
+        let to = total.min(from + shape.chunk);
+        let (s0, s1) = span::packs(from, to, share.packs);
+        let part = Part { first: share.first, packs: s0..s1.max(s0) };
+        for peer in (1..ring.world).map(|step| ring.to(step)) {
+            // SAFETY: this block alone works this channel's ends; every chunk goes on where the last one left off, since the
+            // position moves with `finish` alone.
+            let out = unsafe { Sending::begin(ops, &watch, peer, channel, call) };
+            out.reserve(&group, from, to)?;
+            part.send::<O, H>(&at(peer), &args, &out);
+            out.publish(&group, from, to)?;
+            if to == total {
+                out.finish(&group);
+            }
+        }
+        part.keep::<H>(&at(ring.rank), &args);
+        for peer in (1..ring.world).map(|step| ring.from(step)) {
+            // SAFETY: as above.
+            let from_peer = unsafe { Receiving::begin(ops, &watch, peer, channel, call) };
+            from_peer.await_bytes(&group, from, to)?;
+            part.receive::<O, H>(&at(peer), &args, &from_peer);
+            from_peer.free(&group, to)?;
+            if to == total {
+                from_peer.finish(&group);
+            }
+        }
+        from = to;
+    }
+    Ok(())
+}
+
+/// Shares of so many bytes and more, which hooks leave as they are, are not staged: the system copies them from the sender's memory
+/// to the receiver's. Below, two copies are faster than asking it.
+const READ_BYTES: usize = 16 << 10;
+
+/// What a sender stages then: the header, and where the data are.
+const ANNOUNCEMENT: u64 = stream_bytes(16);
+
+/// The part of [`all_to_all`] that is one channel's, by reading what peers announce.
+fn read_from_peers<O: Ops, W: Element>(
+    grid: Grid,
+    ops: &O,
+    shape: &Shape,
+    watch: &Watch,
+    share: Share,
+    input: &[W],
+    output: Out<'_, W>,
+) -> Flow {
+    let (ring, channel) = (Ring::of(ops), grid.block);
+    let part = Part { first: share.first, packs: 0..share.packs };
+    let call = share.call(shape.kernel);
+    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
+    let sending = |peer: u32| {
+        // SAFETY: this block alone works this channel's ends, and goes on where it left off; the position moves with `finish_at`.
+        unsafe { Sending::begin(ops, watch, peer, channel, call) }
+    };
+    for peer in (1..ring.world).map(|step| ring.to(step)) {
+        let (start, len) = part.elements::<W>(&at(peer));
+        let from = input[start..start + len].as_ptr() as u64;
+        let out = sending(peer);
+        out.reserve(&Block, 0, ANNOUNCEMENT)?;
+        // SAFETY: reserved, and aligned since streams are multiples of 128.
+        unsafe { arch::store_16(out.at(HEADER), [from as u32, (from >> 32) as u32, 0, 0]) };
+        out.publish(&Block, 0, ANNOUNCEMENT)?;
+    }
+    part.copy(&at(ring.rank), input, &output);
+    for peer in (1..ring.world).map(|step| ring.from(step)) {
+        // SAFETY: as for `sending`.
+        let from_peer = unsafe { Receiving::begin(ops, watch, peer, channel, call) };
+        from_peer.await_bytes(&Block, 0, ANNOUNCEMENT)?;
+        let (start, len) = part.elements::<W>(&at(peer));
+        // SAFETY: arrived, and aligned since streams are multiples of 128.
+        let words = unsafe { arch::load_16(from_peer.at(HEADER)) };
+        let from = u64::from(words[0]) | u64::from(words[1]) << 32;
+        let to = output.run(start, len).cast();
+        // SAFETY: the output's elements are these packs' own, whose `consume` this replaces.
+        if !unsafe { ops.read_process(peer, from, to, len * W::SIZE) } {
+            return Err(from_peer.unreadable((len * W::SIZE) as u64));
+        }
+        from_peer.free(&Block, ANNOUNCEMENT)?;
+        from_peer.finish_at(&Block, ANNOUNCEMENT);
+    }
+    // The input is the caller's again when this kernel has ended.
+    for peer in (1..ring.world).map(|step| ring.to(step)) {
+        let out = sending(peer);
+        out.await_freed(&Block, ANNOUNCEMENT)?;
+        out.finish_at(&Block, ANNOUNCEMENT);
+    }
+    Ok(())
+}
+
+/// Stream packs of a channel whose share begins at chunk pack `first`.
+struct Part {
+    first: usize,
+    packs: Range<usize>,
+}
+
+impl Part {
+    /// Index in the flat buffer of the first element, and the number of elements.
+    fn elements<W: Element>(&self, place: &Ctx) -> (usize, usize) {
+        let lanes = Pack::<W>::LANES;
+        let start = (self.first + self.packs.start) * lanes;
+        (place.chunk_start + start, (self.packs.len() * lanes).min(place.chunk_len.saturating_sub(start)))
+    }
+
+    /// Where in the stream they begin.
+    fn offset(&self) -> u64 {
+        HEADER + 16 * self.packs.start as u64
+    }
+
+    fn send<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, out: &Sending<'_, O>) {
+        let Some(input) = H::sends_as_is(args) else {
+            let (s0, s1) = (self.packs.start, self.packs.end);
+            let hooks = span::Module::<H>(args);
+            let team = Team::all(&Block);
+            return span::produce::<span::By<H>, _>(team, place, self.first, s0, s1, &hooks, |s, _, pack| {
+                // SAFETY: the ring's place of pack `s`, reserved for this block.
+                unsafe { arch::store_16(out.at(HEADER + 16 * s as u64), pack.words()) };
+            });
+        };
+        let (start, len) = self.elements::<H::Wire>(place);
+        let from = input[start..start + len].as_ptr().cast::<u8>();
+        let mut done = 0;
+        while done < len * H::Wire::SIZE {
+            let offset = self.offset() + done as u64;
+            let bytes = out.in_one_piece(offset, len * H::Wire::SIZE - done);
+            // SAFETY: within the slice; the ring's bytes are reserved for this block, and lie in one piece.
+            unsafe { out.at(offset).copy_from_nonoverlapping(from.add(done), bytes) };
+            done += bytes;
+        }
+    }
+
+    fn receive<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, from: &Receiving<'_, O>) {
+        let Some(output) = H::keeps_as_is(args) else {
+            let (s0, s1) = (self.packs.start, self.packs.end);
+            let hooks = span::Module::<H>(args);
+            let team = Team::all(&Block);
+            return span::consume::<span::By<H>, _>(team, place, self.first, s0, s1, &hooks, |s| {
+                from.at(HEADER + 16 * s as u64)
+            });
+        };
+        let (start, len) = self.elements::<H::Wire>(place);
+        let to = output.run(start, len).cast::<u8>();
+        let mut done = 0;
+        while done < len * H::Wire::SIZE {
+            let offset = self.offset() + done as u64;
+            let bytes = from.in_one_piece(offset, len * H::Wire::SIZE - done);
+            // SAFETY: the bytes have arrived and lie in one piece; the output's elements are these packs' own, whose `consume`
+            // this replaces.
+            unsafe { to.add(done).copy_from_nonoverlapping(from.at(offset), bytes) };
+            done += bytes;
+        }
+    }
+
+    fn keep<H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>) {
+        let (Some(input), Some(output)) = (H::sends_as_is(args), H::keeps_as_is(args)) else {
+            let first = self.first + self.packs.start;
+            return span::diagonal::<H, Block>(&Block, place, first, self.packs.len(), args);
+        };
+        self.copy(place, input, &output);
+    }
+
+    fn copy<W: Element>(&self, place: &Ctx, input: &[W], output: &Out<'_, W>) {
+        let (start, len) = self.elements::<W>(place);
+        let from = input[start..start + len].as_ptr();
+        // SAFETY: the output's elements are these packs' own; a launch's buffers do not overlap.
+        unsafe { output.run(start, len).copy_from_nonoverlapping(from, len) };
+    }
+}

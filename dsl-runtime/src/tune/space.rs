@@ -1,0 +1,96 @@
+//! What can be tried.
+
+use super::key::Config;
+use crate::kernel::HookSet;
+use crate::schedule::{LaunchOptions, Pattern, Prepared};
+use crate::{Error, Result, Transport};
+use serde::{Deserialize, Serialize};
+
+/// Configurations of one protocol to try: around a start, along five axes. Each value fits the launch when the rest is as in `start`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// What the launcher decides by itself for this protocol.
+    pub start: Config,
+    /// Channels to each peer.
+    pub channels: Vec<u32>,
+    /// Blocks for the rank's own chunk.
+    pub diagonal: Vec<u32>,
+    /// Threads of a block.
+    pub threads: Vec<u32>,
+    /// Staged: bytes that travel together.
+    pub chunk: Vec<usize>,
+    /// Packs in flight.
+    pub unroll: Vec<u32>,
+}
+
+impl Space {
+    /// The neighbours of `base` along axis `axis` (of [`Space::AXES`]).
+    pub(crate) fn along(&self, axis: usize, base: Config) -> Vec<Config> {
+        match axis {
+            0 => self.channels.iter().map(|&channels| Config { channels, ..base }).collect(),
+            1 => self.diagonal.iter().map(|&diagonal| Config { diagonal, ..base }).collect(),
+            2 => self.threads.iter().map(|&threads| Config { threads, ..base }).collect(),
+            3 => self.chunk.iter().map(|&chunk| Config { chunk: Some(chunk), ..base }).collect(),
+            _ => self.unroll.iter().map(|&unroll| Config { unroll, ..base }).collect(),
+        }
+    }
+
+    pub(crate) const AXES: usize = 5;
+
+    /// Measurements that a search along each axis in turn takes: the start, and every value that is not the start's.
+    pub(crate) fn steps(&self) -> usize {
+        let others = |axis| self.along(axis, self.start).into_iter().filter(|c| *c != self.start).count();
+        1 + (0..Self::AXES).map(others).sum::<usize>()
+    }
+}
+
+impl<X: Transport> Prepared<X> {
+    /// What can be tried, the default's own protocol first. What `options` say of the cut is not looked at.
+    pub(crate) fn spaces<H: HookSet>(
+        &self,
+        elements: usize,
+        options: &LaunchOptions,
+        pattern: Pattern,
+        symmetric: bool,
+    ) -> Result<Vec<Space>> {
+        let cut = |options: &LaunchOptions| self.cut::<H>(elements, options, pattern, symmetric);
+        let open = options.open();
+        let default = cut(&open)?;
+        let others = self.protocols().into_iter().filter(|p| *p != default.protocol);
+        let mut spaces = Vec::new();
+        for protocol in std::iter::once(default.protocol).chain(others) {
+            let plan = match cut(&open.clone().protocol(protocol)) {
+                Ok(_) if protocol == default.protocol => default,
+                Ok(plan) => plan,
+                // This protocol cannot carry the chunk.
+                Err(Error::Misuse { .. }) => continue,
+                Err(other) => return Err(other),
+            };
+            let start = Config::from(&plan);
+            let fits = |config: &Config| cut(&config.options(&open)).is_ok();
+            let layout = self.link.layout();
+            // A channel with less than a line has nothing to do; on the host blocks are threads of few cores.
+            let lines = (plan.wire_bytes / 128).max(1);
+            let most = if self.on_host() { lines.min(self.device().processors()) } else { lines };
+            let channels = (0..12).flat_map(|k| [1u32 << k, 3 << k]).filter(|c| *c as usize <= most);
+            let mut channels: Vec<u32> = channels.chain([start.channels]).collect();
+            channels.sort_unstable();
+            channels.dedup();
+            channels.retain(|&channels| fits(&Config { channels, ..start }));
+            let mut diagonal = vec![start.diagonal];
+            if start.diagonal > 0 && !self.on_host() {
+                diagonal.extend([1, 2, 4, 8, 16].into_iter().filter(|d| *d != start.diagonal));
+            }
+            diagonal.retain(|&diagonal| fits(&Config { diagonal, ..start }));
+            let mut threads = if self.on_host() { vec![start.threads] } else { vec![64, 128, 256, 512] };
+            threads.retain(|&threads| fits(&Config { threads, ..start }));
+            let mut chunk: Vec<usize> = start.chunk.map_or(vec![], |_| {
+                (1..=5).map(|halvings| layout.window as usize >> halvings).filter(|c| *c >= 1024).collect()
+            });
+            chunk.retain(|&chunk| fits(&Config { chunk: Some(chunk), ..start }));
+            let unroll = self.unrolls(protocol);
+            spaces.push(Space { start, channels, diagonal, threads, chunk, unroll });
+        }
+        Ok(spaces)
+    }
+}

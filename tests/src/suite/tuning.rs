@@ -1,0 +1,145 @@
+//! Tuning tables: what a row decides, and what it must not.
+
+use super::support::{POISON, misuse};
+use crate::check::{same, says};
+use crate::kernels::copying::copy;
+use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
+use fusewire::schedule::Decided;
+use fusewire::tune::{ANY, Config, Entry, Key, Space, Table};
+use fusewire::{Buffer, Error, LaunchOptions, Options, Protocol};
+
+const CHUNK: usize = 4096;
+
+fn row(key: Key, config: Config) -> Table {
+    let mut table = Table::default();
+    table.insert(key, Entry { config, us: 1.0, default_us: 2.0 });
+    table
+}
+
+/// The caller's word comes before the row, and the row before the default; a row that does not fit is none.
+pub fn the_table_decides<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(8))?;
+    let n = CHUNK * rank.size();
+    let input = ground.device.buffer::<u32>(n)?;
+    let mut output = ground.device.buffer::<u32>(n)?;
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    let open = LaunchOptions::default();
+    let prepare = || AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport);
+    let plain = prepare()?.with_table(&Table::default())?;
+    let default = plain.explain(&args, &open)?;
+    assert_eq!(default.decided, Decided::Default);
+    let key = plain.key(&args, &open)?;
+    assert_eq!((key.world, key.bytes, key.element.as_str()), (rank.size(), 16384, "u32"));
+
+    let staged = plain.explain(&args, &open.clone().protocol(Protocol::Staged))?;
+    // Something else than the default, whatever that is.
+    let config = Config {
+        protocol: Protocol::Staged,
+        channels: 3,
+        diagonal: staged.diagonal,
+        threads: if default.threads == 1 { 1 } else { 96 },
+        chunk: Some(1024),
+        unroll: staged.unroll,
+    };
+    let tuned = prepare()?.with_table(&row(key.clone(), config))?;
+    let plan = tuned.explain(&args, &open)?;
+    assert_eq!((Config::from(&plan), plan.decided), (config, Decided::Table));
+    says(plan, &["3 channels", "as the tuning table says"]);
+    let plan = tuned.explain(&args, &open.clone().channels(2))?;
+    assert_eq!((plan.channels, plan.chunk, plan.decided), (2, 1024, Decided::Table));
+    let plan = tuned.explain(&args, &open.clone().protocol(Protocol::Lines))?;
+    assert_eq!((plan.protocol, plan.decided), (Protocol::Lines, Decided::Caller));
+    let plan = tuned.explain(&args, &open.clone().elements(CHUNK / 4))?;
+    assert_eq!(plan.decided, Decided::Default, "another bucket");
+    misuse(tuned.explain(&args, &open.clone().channels(9)));
+
+    let rows_of_any = Key { element: ANY.into(), variant: ANY.into(), ..key.clone() };
+    for (key, config, decided) in [
+        (rows_of_any, config, Decided::Table),
+        (Key { world: key.world + 1, ..key.clone() }, config, Decided::Default),
+        (key.clone(), Config { channels: 9, ..config }, Decided::Default),
+        (key.clone(), Config { chunk: Some(100), ..config }, Decided::Default),
+        (key, Config { unroll: 3, ..config }, Decided::Default),
+    ] {
+        let tuned = prepare()?.with_table(&row(key, config))?;
+        let plan = tuned.explain(&args, &open)?;
+        assert_eq!(plan.decided, decided, "{config}");
+        assert_eq!(Config::from(&plan) == config, decided == Decided::Table, "{plan}");
+    }
+    Ok(())
+}
+
+/// Ranks that would cut differently are told so.
+pub fn tables_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let n = CHUNK * rank.size();
+    let input = ground.device.buffer::<u32>(n)?;
+    let mut output = ground.device.buffer::<u32>(n)?;
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let key = launcher.key(&args, &LaunchOptions::default())?;
+    let plan = launcher.explain(&args, &LaunchOptions::default())?;
+    let channels = if rank.me() == 1 { 2 } else { 1 };
+    let table = row(key, Config { channels, ..Config::from(&plan) });
+    match launcher.with_table(&table) {
+        Err(Error::Peer(error)) => {
+            says(error, &["tuning table", "rank 1 has tuned configurations", "1 rows"])
+        }
+        Err(other) => panic!("the ranks should disagree: {other:?}"),
+        Ok(_) => panic!("the ranks should disagree"),
+    }
+    // Rows for others do not matter.
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let key = launcher.key(&args, &LaunchOptions::default())?;
+    let other = Key { transport: format!("of rank {}", rank.me()), ..key };
+    launcher.with_table(&row(other, Config::from(&plan)))?;
+    Ok(())
+}
+
+/// Whatever a launcher says can be tried gives the right result, into ordinary and into symmetric memory.
+pub fn all_that_can_be_tried<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(8))?;
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let (me, open) = (rank.me(), LaunchOptions::default());
+    for (call, chunk) in [1, CHUNK + 3, 10 * CHUNK].into_iter().enumerate() {
+        let (data, n) = (rank.data(call), chunk * rank.size());
+        let input = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+        for symmetric in [false, true] {
+            let mut output = match symmetric {
+                true => Buffer::<u32>::symmetric(&ground.transport, n)?,
+                false => ground.device.buffer::<u32>(n)?,
+            };
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            assert_eq!(launcher.key(&args, &open)?.layout.symmetric, symmetric);
+            let default = Config::from(&launcher.explain(&args, &open)?);
+            let spaces = launcher.spaces(&args, &open)?;
+            assert_eq!(spaces[0].start, default);
+            let direct = spaces.iter().any(|s| s.start.protocol == Protocol::Direct);
+            assert!(symmetric == direct, "{spaces:?}");
+            for config in spaces.iter().flat_map(around) {
+                output.fill_bytes(&ground.stream, POISON)?;
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, args, &config.options(&open))?;
+                let got = output.read(&ground.stream)?;
+                same(format_args!("{chunk} elements to each rank, {config}, at rank {me}"), &got, |i| {
+                    reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at))
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The start of a space and its neighbours along each axis.
+fn around(space: &Space) -> Vec<Config> {
+    let Space { start, channels, diagonal, threads, chunk, unroll } = space.clone();
+    assert!(channels.contains(&start.channels) && unroll.contains(&start.unroll));
+    channels
+        .into_iter()
+        .map(|channels| Config { channels, ..start })
+        .chain(diagonal.into_iter().map(|diagonal| Config { diagonal, ..start }))
+        .chain(threads.into_iter().map(|threads| Config { threads, ..start }))
+        .chain(chunk.into_iter().map(|bytes| Config { chunk: Some(bytes), ..start }))
+        .chain(unroll.into_iter().map(|unroll| Config { unroll, ..start }))
+        .collect()
+}

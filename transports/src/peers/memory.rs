@@ -1,0 +1,126 @@
+//! Memory that peers map, and tables that kernels read.
+
+use super::Allocation;
+use crate::host::{Error, Machine, Mapping, Result};
+use bytemuck::Pod;
+use fusewire_driver::memory::{DeviceMemory, DeviceRegion, SharedMemory};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Memory that the ranks of a host can map: of the host, or of a GPU.
+#[derive(Debug)]
+pub enum Sharable {
+    /// Of the host.
+    Host(Mapping),
+    /// Of a GPU.
+    Cuda(SharedMemory),
+}
+
+impl Sharable {
+    /// New memory, zeroed, at least one byte.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be shared.
+    pub fn create(machine: &Machine, bytes: usize) -> Result<Self> {
+        let bytes = bytes.max(1);
+        Ok(match machine {
+            Machine::Host => Sharable::Host(Mapping::create(bytes)?),
+            Machine::Cuda(context) => Sharable::Cuda(SharedMemory::create(context, bytes)?),
+        })
+    }
+
+    /// Memory that another rank created and passed on.
+    pub(super) fn import(machine: &Machine, fd: OwnedFd, bytes: usize) -> Result<Self> {
+        let bytes = bytes.max(1);
+        Ok(match machine {
+            Machine::Host => Sharable::Host(Mapping::map(fd, bytes)?),
+            Machine::Cuda(context) => Sharable::Cuda(SharedMemory::import(context, fd.as_fd(), bytes)?),
+        })
+    }
+
+    /// A descriptor by which another rank maps it.
+    pub(super) fn export(&self) -> Result<OwnedFd> {
+        match self {
+            Sharable::Host(mapping) => mapping
+                .fd()
+                .try_clone_to_owned()
+                .map_err(|source| Error::System { what: "sharing memory".into(), source }),
+            Sharable::Cuda(memory) => Ok(memory.export_fd()?),
+        }
+    }
+
+    /// Address of the first byte, as kernels of this rank see it.
+    pub fn address(&self) -> u64 {
+        match self {
+            Sharable::Host(mapping) => mapping.address(),
+            Sharable::Cuda(memory) => memory.ptr().as_u64(),
+        }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Sharable::Host(mapping) => mapping.bytes(),
+            Sharable::Cuda(memory) => memory.bytes(),
+        }
+    }
+
+    /// The whole of it, to be registered.
+    pub fn allocation(&self) -> Allocation<'_> {
+        let file = match self {
+            Sharable::Host(mapping) => Some(mapping.fd()),
+            Sharable::Cuda(_) => None,
+        };
+        Allocation { base: self.address(), bytes: self.bytes() as u64, file }
+    }
+
+    /// Zeroes it. No kernel may be using it.
+    ///
+    /// # Errors
+    /// If the GPU refuses.
+    pub fn clear(&self) -> Result<()> {
+        match self {
+            // SAFETY: this rank's live mapping of so many bytes; for races see the contract above: bytes that a kernel would read are
+            // its own to lose.
+            Sharable::Host(mapping) => unsafe {
+                (mapping.address() as *mut u8).write_bytes(0, mapping.bytes());
+            },
+            Sharable::Cuda(memory) => memory.fill(0)?,
+        }
+        Ok(())
+    }
+}
+
+/// Plain values where kernels of a machine read them.
+#[derive(Debug)]
+pub enum Table<T> {
+    /// On the host.
+    Host(Box<[T]>),
+    /// On a GPU.
+    Cuda(Option<DeviceMemory>),
+}
+
+impl<T: Pod> Table<T> {
+    /// Copies the values there.
+    ///
+    /// # Errors
+    /// If the GPU has no room.
+    pub fn new(machine: &Machine, values: Vec<T>) -> Result<Self> {
+        Ok(match machine {
+            Machine::Host => Table::Host(values.into()),
+            Machine::Cuda(_) if values.is_empty() => Table::Cuda(None),
+            Machine::Cuda(context) => {
+                let memory = DeviceMemory::new(context, size_of_val(values.as_slice()))?;
+                memory.write(0, &values)?;
+                Table::Cuda(Some(memory))
+            }
+        })
+    }
+
+    /// Address of the first value.
+    pub fn address(&self) -> u64 {
+        match self {
+            Table::Host(values) => values.as_ptr() as u64,
+            Table::Cuda(memory) => memory.as_ref().map_or(0, |m| m.ptr().as_u64()),
+        }
+    }
+}

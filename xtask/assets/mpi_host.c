@@ -1,0 +1,71 @@
+// Open MPI's side of `cargo xtask bench-host`: MPI_Alltoall and a round trip of 8 bytes between 2 ranks, as JSON lines.
+// Usage: mpirun -n 2 mpi_host BYTES..   where BYTES are those of each rank's whole input.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Best and median over windows of the slowest rank's time of one operation, microseconds.
+static void row(const char *op, long bytes, double *times, int windows, int rank) {
+    double slowest[64];
+    MPI_Reduce(times, slowest, windows, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (rank != 0) return;
+    qsort(slowest, windows, sizeof(double), compare);
+    printf("{\"op\":\"%s\",\"bytes\":%ld,\"best_us\":%.3f,\"median_us\":%.3f}\n", op, bytes, slowest[0], slowest[windows / 2]);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    double times[64];
+    for (int i = 1; i < argc; i++) {
+        long bytes = atol(argv[i]), chunk = bytes / size;
+        int windows = 15, count = bytes >= 16 << 20 ? 2 : bytes >= 1 << 20 ? 10 : 100;
+        unsigned char *in = malloc(bytes), *out = malloc(bytes);
+        for (long k = 0; k < bytes; k++) in[k] = (unsigned char)(k * 31 + k / 4096 + rank * 7);
+        memset(out, 0xff, bytes);
+        for (int w = -2; w < windows; w++) {
+            MPI_Barrier(MPI_COMM_WORLD);
+            double start = MPI_Wtime();
+            for (int n = 0; n < count; n++) MPI_Alltoall(in, chunk, MPI_BYTE, out, chunk, MPI_BYTE, MPI_COMM_WORLD);
+            if (w >= 0) times[w] = (MPI_Wtime() - start) / count * 1e6;
+        }
+        for (long k = 0; k < bytes; k++) {
+            long peer = k / chunk, at = rank * chunk + k % chunk;
+            if (out[k] != (unsigned char)(at * 31 + at / 4096 + peer * 7)) {
+                fprintf(stderr, "byte %ld is wrong on rank %d\n", k, rank);
+                MPI_Abort(MPI_COMM_WORLD, 1);
+            }
+        }
+        row("all_to_all", bytes, times, windows, rank);
+        free(in);
+        free(out);
+    }
+    int windows = 25, count = 1000;
+    long word = rank;
+    for (int w = -3; w < windows; w++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        for (int n = 0; n < count; n++) {
+            if (rank == 0) {
+                MPI_Send(&word, 8, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+                MPI_Recv(&word, 8, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            } else if (rank == 1) {
+                MPI_Recv(&word, 8, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Send(&word, 8, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+            }
+        }
+        if (w >= 0) times[w] = (MPI_Wtime() - start) / count * 1e6;
+    }
+    row("round_trip", 8, times, windows, rank);
+    MPI_Finalize();
+    return 0;
+}
