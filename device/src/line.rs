@@ -15,7 +15,7 @@
 //!   the header of the buffer that goes the other way), and a sender waits for call `e` before it writes call `e + 2`.
 
 use crate::arch;
-use crate::atomic::{self, Acquire, Release, System};
+use crate::atomic::{self, Release, System};
 use crate::channel::Call;
 use crate::ctx::{Consume, Ctx};
 use crate::element::Element;
@@ -257,30 +257,13 @@ impl<O: Direct> Line<'_, O> {
         let needed = self.number.wrapping_sub(2);
         // SAFETY: the credit's word in the first buffer of the other direction.
         let at = unsafe { self.ops.lines_in(self.peer(), self.channel).add(DONE as usize) }.cast::<u64>();
-        let (mut start, mut turn) = (0, 0u32);
-        loop {
-            // SAFETY: a live word that the peer writes by atomics alone.
-            let seen = unsafe { atomic::load::<System, Acquire, u64>(at) };
-            if seen.wrapping_sub(needed) as i64 >= 0 {
-                return true;
-            }
-            arch::relax(turn);
-            turn = turn.saturating_add(1);
-            if !turn.is_multiple_of(64) {
-                continue;
-            }
-            let now = arch::now_ns();
-            start = if start == 0 { now } else { start };
-            if self.watch.aborted() {
-                return false;
-            }
-            let age = now.wrapping_sub(start);
-            if age >= self.watch.deadline_ns() {
-                let about = About { peer: self.peer(), channel: self.channel, operation: operation::SEND };
-                self.watch.give_up(self.ops, kind::EXPIRED, about, needed, seen, age);
-                return false;
-            }
+        // SAFETY: a live word that the peer writes by atomics alone.
+        let (_, fault) = unsafe { self.watch.poll(at, needed, operation::SEND) };
+        if fault.kind == kind::EXPIRED {
+            let about = About { peer: self.peer(), channel: self.channel, operation: operation::SEND };
+            self.watch.give_up(self.ops, fault.kind, about, fault.expected, fault.seen, fault.age_ns);
         }
+        fault.kind == 0
     }
 
     /// Tells the peer that this call's lines have been read. Called by one thread, after the block's sync.

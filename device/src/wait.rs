@@ -195,8 +195,9 @@ pub struct Watch {
     control: Control,
     rank: u32,
     block: u32,
-    /// The abort word at the start; the leader's alone unless begun by [`Watch::begin_all`].
-    poison: u64,
+    /// The abort word's lower half (never 0 in a raised word) at the start; the leader's alone unless begun by [`Watch::begin_all`].
+    /// It lives as long as the block: half a word is one register less.
+    poison: u32,
 }
 
 impl Watch {
@@ -210,7 +211,7 @@ impl Watch {
         let mut watch = Watch { control, rank, block, poison: 0 };
         arch::arm_panic(group, &watch.control, rank, block);
         if group.leads() {
-            watch.poison = watch.abort_word();
+            watch.poison = watch.abort_word() as u32;
         }
         watch
     }
@@ -223,7 +224,7 @@ impl Watch {
     pub unsafe fn begin_all<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
         let mut watch = Watch { control, rank, block, poison: 0 };
         arch::arm_panic(group, &watch.control, rank, block);
-        watch.poison = watch.abort_word();
+        watch.poison = watch.abort_word() as u32;
         watch
     }
 
@@ -466,25 +467,7 @@ fn give_up<O: Ops>(
     seen: u64,
     age_ns: u64,
 ) {
-    let code = abort_code(rank, kind);
-    if !claim(abort, code) {
-        return;
-    }
-    let record = record as *mut AbortRecord;
-    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`.
-    unsafe {
-        (&raw mut (*record).kind).write_volatile(kind);
-        (&raw mut (*record).rank).write_volatile(rank);
-        (&raw mut (*record).peer).write_volatile(peer);
-        (&raw mut (*record).block).write_volatile(block);
-        (&raw mut (*record).channel).write_volatile(channel);
-        (&raw mut (*record).operation).write_volatile(operation);
-        (&raw mut (*record).expected).write_volatile(expected);
-        (&raw mut (*record).seen).write_volatile(seen);
-        (&raw mut (*record).age_ns).write_volatile(age_ns);
-        atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
-    }
-    raise_peers(ops, rank, code);
+    report(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns, |_| {});
 }
 
 #[cold]
@@ -505,6 +488,29 @@ fn give_up_at<O: Ops>(
     age_ns: u64,
     at: &'static core::panic::Location<'static>,
 ) {
+    // SAFETY: called with the record's only writer.
+    let place = |record| unsafe { write_place(record, at.file(), at.line(), at.column()) };
+    report(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns, place);
+}
+
+/// Claims the abort word, fills the record, its place by `place`, and tells the peers; only the first of all callers does.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)] // see the callers
+fn report<O: Ops>(
+    ops: &O,
+    abort: u64,
+    record: u64,
+    rank: u32,
+    block: u32,
+    kind: u32,
+    peer: u32,
+    channel: u32,
+    operation: u32,
+    expected: u64,
+    seen: u64,
+    age_ns: u64,
+    place: impl FnOnce(*mut AbortRecord),
+) {
     let code = abort_code(rank, kind);
     if !claim(abort, code) {
         return;
@@ -521,7 +527,7 @@ fn give_up_at<O: Ops>(
         (&raw mut (*record).expected).write_volatile(expected);
         (&raw mut (*record).seen).write_volatile(seen);
         (&raw mut (*record).age_ns).write_volatile(age_ns);
-        write_place(record, at.file(), at.line(), at.column());
+        place(record);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
     raise_peers(ops, rank, code);

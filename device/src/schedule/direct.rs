@@ -7,7 +7,7 @@
 //! size or place find out before a byte is written.
 
 use super::span::{self, Team};
-use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, packs_of, place};
+use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, packs_of, place};
 use crate::arch;
 use crate::args::store_pack;
 use crate::channel::Call;
@@ -236,6 +236,22 @@ impl Lanes {
         }
     }
 
+    /// Says *go* to every peer and waits for theirs.
+    #[inline(always)]
+    fn open<O: Direct>(&self, channel: &Channel<'_, O>) -> Flow {
+        self.each(channel, |ends| channel.say_go(ends));
+        channel.settle(self.wait(channel, |ends| (ends.to, channel.await_go(ends))))
+    }
+
+    /// Says *done* to every peer and waits for theirs; then the next call may begin.
+    #[inline(always)]
+    fn close<O: Direct>(&self, channel: &Channel<'_, O>) -> Flow {
+        self.each(channel, |ends| channel.say_done(ends));
+        channel.settle(self.wait(channel, |ends| (ends.from, channel.await_done(ends))))?;
+        self.each(channel, |ends| channel.finish(ends));
+        Ok(())
+    }
+
     /// What this lane's waits found: the first fault, with its peer.
     #[inline(always)]
     fn wait<O: Direct>(&self, channel: &Channel<'_, O>, f: impl Fn(Ends) -> (u32, Fault)) -> (u32, Fault) {
@@ -263,16 +279,11 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
     let blocks = if ring.world == 1 { 0 } else { shape.channels };
     let at = |peer: u32, channel| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     if grid.block >= blocks {
-        watch.enter(&Block)?;
-        let share = Share::of::<H>(shape.elements, shape.own_share, grid.block - blocks);
-        span::diagonal::<H, Block>(&Block, &at(ring.rank, 0), share.first, share.packs, &args);
-        Block.sync();
-        return watch.check_panic(ops);
+        return own_share::<O, H>(ops, &watch, shape, &at(ring.rank, 0), grid.block - blocks, &args);
     }
     let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
     let lanes = Lanes::of(&channel);
-    lanes.each(&channel, |ends| channel.say_go(ends));
-    channel.settle(lanes.wait(&channel, |ends| (ends.to, channel.await_go(ends))))?;
+    lanes.open(&channel)?;
     for step in 1..ring.world {
         let to = u64::from(ring.rank) * shape.elements;
         // SAFETY: every peer said go, with this call's size and place.
@@ -280,10 +291,7 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
     }
     Block.sync();
     watch.check_panic(ops)?;
-    lanes.each(&channel, |ends| channel.say_done(ends));
-    channel.settle(lanes.wait(&channel, |ends| (ends.from, channel.await_done(ends))))?;
-    lanes.each(&channel, |ends| channel.finish(ends));
-    Ok(())
+    lanes.close(&channel)
 }
 
 /// What stands before (`shape.phase` 0) and behind (1) the copy engine's part of an all-to-all: *go* and *done* with every peer.
@@ -299,14 +307,10 @@ pub unsafe fn all_to_all_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     let channel = Channel::of::<H>(ops, &watch, shape, 0);
     let lanes = Lanes::of(&channel);
     if shape.phase == 0 {
-        lanes.each(&channel, |ends| channel.say_go(ends));
-        return channel.settle(lanes.wait(&channel, |ends| (ends.to, channel.await_go(ends))));
+        return lanes.open(&channel);
     }
     watch.enter(&Block)?;
-    lanes.each(&channel, |ends| channel.say_done(ends));
-    channel.settle(lanes.wait(&channel, |ends| (ends.from, channel.await_done(ends))))?;
-    lanes.each(&channel, |ends| channel.finish(ends));
-    Ok(())
+    lanes.close(&channel)
 }
 
 /// [`super::sendrecv`] straight into the symmetric output of the peer. Grid: `channels` blocks.

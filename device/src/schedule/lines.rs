@@ -1,7 +1,7 @@
 //! In lines that carry their flags: small chunks, where peers' memory can be stored to. See [`crate::line`].
 
 use super::span::{self, Team};
-use super::{Grid, NOBODY, Params, Ring, Share, Unpack, packs_of, place};
+use super::{Grid, NOBODY, Params, Ring, Share, Unpack, own_share, packs_of, place};
 use crate::channel::Call;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
@@ -64,11 +64,7 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     let blocks = if ring.world == 1 { 0 } else { shape.channels };
     if channel >= blocks {
-        watch.enter(&Block)?;
-        let share = Share::of::<H>(shape.elements, shape.own_share, channel - blocks);
-        span::diagonal::<H, Block>(&Block, &at(ring.rank), share.first, share.packs, &args);
-        Block.sync();
-        return watch.check_panic(ops);
+        return own_share::<O, H>(ops, &watch, shape, &at(ring.rank), channel - blocks, &args);
     }
     let state = ops.line_state(ring.rank, channel);
     // SAFETY: live state, written last by the previous kernel on this channel.

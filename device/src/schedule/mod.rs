@@ -35,10 +35,11 @@ pub use staged::{all_to_all, sendrecv};
 
 use crate::channel::Call;
 use crate::ctx::Ctx;
+use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::wait::Control;
+use crate::wait::{Control, Flow, Watch};
 
 /// Geometry of one launch; equal on all ranks but for the peers of `sendrecv`.
 #[derive(Clone, Copy, Debug)]
@@ -186,6 +187,23 @@ impl Ring {
     fn from(self, step: u32) -> u32 {
         if step > self.rank { self.rank + self.world - step } else { self.rank - step }
     }
+}
+
+/// A diagonal block's whole work: its part of the rank's own chunk, at `place`.
+#[inline(always)]
+fn own_share<O: Ops, H: Hooks>(
+    ops: &O,
+    watch: &Watch,
+    shape: &Shape,
+    place: &Ctx,
+    part: u32,
+    args: &H::Args<'_>,
+) -> Flow {
+    watch.enter(&Block)?;
+    let share = Share::of::<H>(shape.elements, shape.own_share, part);
+    span::diagonal::<H, Block>(&Block, place, share.first, share.packs, args);
+    Block.sync();
+    watch.check_panic(ops)
 }
 
 #[inline(always)]

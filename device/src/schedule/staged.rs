@@ -1,7 +1,7 @@
 //! Through rings of staging in the receiver's memory, with credits: any size, any transport.
 
 use super::span::{self, Sink, Source, Team, Unroll};
-use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, place};
+use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place};
 use crate::arch;
 use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use crate::ctx::Ctx;
@@ -138,11 +138,7 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
     let ends = if ring.world == 1 { 0 } else { shape.channels };
     let at = |peer: u32, channel| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     if grid.block >= 2 * ends {
-        watch.enter(&Block)?;
-        let share = Share::of::<H>(shape.elements, shape.own_share, grid.block - 2 * ends);
-        span::diagonal::<H, Block>(&Block, &at(ring.rank, 0), share.first, share.packs, &args);
-        Block.sync();
-        return watch.check_panic(ops);
+        return own_share::<O, H>(ops, &watch, shape, &at(ring.rank, 0), grid.block - 2 * ends, &args);
     }
     // One loop for each end: a hook in both would make each block as large as the larger one.
     if grid.block < ends {

@@ -187,7 +187,9 @@ impl Work {
             Protocol::Direct => {
                 // Every block copies as many bytes.
                 let diagonal = if all_to_all { (multiprocessors / self.world).max(1) } else { 0 };
-                Cut { channels: packs.div_ceil(128).clamp(1, multiprocessors - diagonal), diagonal }
+                // A world of one rank has its own chunk alone.
+                let most = (multiprocessors - diagonal).max(1);
+                Cut { channels: packs.div_ceil(128).clamp(1, most), diagonal }
             }
             Protocol::Staged => {
                 let diagonal = if all_to_all { (multiprocessors / (2 * self.world)).max(1) } else { 0 };
