@@ -39,14 +39,14 @@ pub const BUFFERS: u64 = 2 * BUFFER;
 /// Offset of a pack's first line; the second stands [`HALF`] behind it. 32 packs, a warp's, have their first lines side by side, then
 /// their second ones, so that one access of a warp covers 512 bytes without gaps.
 #[inline(always)]
-const fn pack_at(s: usize) -> usize {
-    16 * ((s & !31) * 2 + (s & 31))
+const fn pack_at(s: u32) -> usize {
+    16 * ((s & !31) * 2 + (s & 31)) as usize
 }
 
 /// Offset of the pack `k` warps behind `s`: at a constant distance where a warp has 32 threads.
 #[inline(always)]
-const fn ahead(s: usize, k: usize) -> usize {
-    if WARP == 32 { pack_at(s) + k * 1024 } else { pack_at(s + k * WARP) }
+const fn ahead(s: u32, k: usize) -> usize {
+    if WARP == 32 { pack_at(s) + k * 1024 } else { pack_at(span::nth(s, k)) }
 }
 
 /// From a pack's first line to its second.
@@ -66,7 +66,7 @@ pub(crate) struct Line<'k, O> {
     pub team: Team,
     pub place: Ctx,
     pub first: usize,
-    pub packs: usize,
+    pub packs: u32,
     pub channel: u32,
     /// Number of the call.
     pub number: u64,
@@ -100,7 +100,6 @@ impl<O: Direct> Line<'_, O> {
             self.team,
             &self.place,
             self.first,
-            0,
             self.packs,
             &hooks,
             |s, _, pack| {
@@ -121,7 +120,7 @@ impl<O: Direct> Line<'_, O> {
     #[inline(always)]
     pub unsafe fn receive<H: Hooks>(&self, args: &H::Args<'_>) -> bool {
         let lanes = Pack::<H::Wire>::LANES;
-        let whole = span::whole_until(&self.place, lanes, self.first, 0, self.packs);
+        let whole = span::whole_until(&self.place, lanes, self.first, self.packs);
         // SAFETY: the two buffers of the channel.
         let input = unsafe {
             self.ops.lines_in(self.peer(), self.channel).add(((self.number & 1) * BUFFER) as usize)
@@ -140,7 +139,7 @@ impl<O: Direct> Line<'_, O> {
             let Some([pack]) = (unsafe { self.poll::<1, H::Wire>(input, s, self.packs) }) else {
                 return false;
             };
-            let ctx = span::any(&self.place, lanes, self.first + s, s < whole);
+            let ctx = span::any(&self.place, lanes, self.first + s as usize, s < whole);
             hooks.take(&Consume(ctx), pack);
             s += self.team.lanes;
         }
@@ -154,16 +153,17 @@ impl<O: Direct> Line<'_, O> {
     #[inline(always)]
     unsafe fn take_unrolled<const U: usize, W: Element>(
         &self,
-        whole: usize,
+        whole: u32,
         input: *const u8,
         sink: &impl Sink<W>,
     ) -> bool {
-        let mut s = self.team.bundle::<U>(0);
+        let mut s = self.team.bundle::<U>();
         while s < whole {
             // SAFETY: packs of the buffer.
             let Some(packs) = (unsafe { self.poll::<U, W>(input, s, whole) }) else { return false };
-            unroll!(U, |K| if s + K * WARP < whole {
-                let ctx = span::whole(&self.place, Pack::<W>::LANES, self.first + s + K * WARP);
+            unroll!(U, |K| if span::nth(s, K) < whole {
+                let ctx =
+                    span::whole(&self.place, Pack::<W>::LANES, self.first + s as usize + K * WARP as usize);
                 sink.take(&Consume(ctx), packs[K]);
             });
             s += self.team.stride::<U>();
@@ -179,15 +179,15 @@ impl<O: Direct> Line<'_, O> {
     unsafe fn poll<const U: usize, W: Element>(
         &self,
         input: *const u8,
-        s: usize,
-        end: usize,
+        s: u32,
+        end: u32,
     ) -> Option<[Pack<W>; U]> {
         let fresh = flag(self.number, self.call.kernel, self.call.payload);
         let (mut start, mut look, mut turn) = (0, 0, 0u32);
         loop {
             let mut packs = [Pack::<W>::ZERO; U];
             let mut odd = fresh;
-            unroll!(U, |K| if s + K * WARP < end {
+            unroll!(U, |K| if span::nth(s, K) < end {
                 // SAFETY: the caller's contract.
                 let ((a, f), (b, g)) = unsafe {
                     let at = input.add(ahead(s, K));

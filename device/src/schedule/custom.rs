@@ -1,7 +1,7 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
 use super::staged::Stream;
-use super::{Grid, Shape, Share, share_packs, span};
+use super::{Grid, Shape, cut, share_packs, span};
 use crate::atomic::{self, Device, Relaxed};
 use crate::channel::Call;
 use crate::ctx::{Consume, Ctx, Produce};
@@ -83,9 +83,9 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     pub fn share(&self, n: usize) -> Tile {
         let packs = (n as u64).div_ceil(16);
-        let share = Share::cut(packs, share_packs(packs, self.grid.blocks), self.grid.block);
-        let start = (share.first * 16).min(n);
-        Tile { start, len: (share.packs * 16).min(n - start) }
+        let (first, packs) = cut(packs, share_packs(packs, self.grid.blocks), self.grid.block);
+        let start = (first as usize * 16).min(n);
+        Tile { start, len: (packs as usize * 16).min(n - start) }
     }
 
     /// All threads of the block wait for each other.
@@ -154,11 +154,11 @@ impl<O: Ops> Kernel<O> {
         unsafe { self.stream::<W>(&place).send::<span::Two, W, Block>(&Block, &span::Each(hook)) }
     }
 
-    /// The stream of a tile.
+    /// The stream of a tile, of at most 64 GiB on the wire: packs are counted in 32 bits.
     #[inline(always)]
     fn stream<'k, W: Element>(&'k self, place: &'k Ctx) -> Stream<'k, O> {
-        let packs = place.chunk_len.div_ceil(Pack::<W>::LANES);
-        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * packs as u64 };
+        let packs = place.chunk_len.div_ceil(Pack::<W>::LANES) as u32;
+        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * u64::from(packs) };
         Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk: self.shape.chunk, call }
     }
 

@@ -189,7 +189,6 @@ impl<'k, O: Direct> Channel<'k, O> {
             Team::all(&Block),
             place,
             share.first,
-            0,
             share.packs,
             &hooks,
             |_, ctx, pack| {

@@ -23,9 +23,9 @@ impl Teams {
     /// A team gets a warp for every 32 packs, or where that is more threads than there are and hooks are taken four at a time, for every
     /// 128. There are as many teams as the block has threads for, up to one for each peer.
     #[inline(always)]
-    fn of<H: Hooks>(peers: u32, packs: usize) -> Self {
+    fn of<H: Hooks>(peers: u32, packs: u32) -> Self {
         let (lane, lanes) = (Block.lane(), Block.lanes());
-        let warps = |packs_each: u32| 32 * (packs as u32).div_ceil(packs_each).max(1);
+        let warps = |packs_each: u32| 32 * packs.div_ceil(packs_each).max(1);
         let mut width = warps(32);
         if peers * width > lanes && <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
             width = warps(128);
@@ -34,7 +34,7 @@ impl Teams {
         if count <= 1 {
             return Teams { count: 1, index: 0, team: Team::all(&Block) };
         }
-        let team = Team { lane: (lane % width) as usize, lanes: width as usize };
+        let team = Team { lane: lane % width, lanes: width };
         Teams { count, index: lane / width, team }
     }
 

@@ -136,26 +136,29 @@ pub unsafe trait Unpack: Hooks {
 #[derive(Clone, Copy)]
 struct Share {
     first: usize,
-    packs: usize,
+    /// Fewer than 2^32: the host refuses larger shares.
+    packs: u32,
 }
 
 impl Share {
     /// Share number `part` of `each` packs, of a chunk of `elements`.
     #[inline(always)]
     fn of<H: Hooks>(elements: u64, each: u64, part: u32) -> Self {
-        Self::cut(packs_of::<H>(elements), each, part)
-    }
-
-    #[inline(always)]
-    fn cut(packs: u64, each: u64, part: u32) -> Self {
-        let first = (each * u64::from(part)).min(packs);
-        Share { first: first as usize, packs: (packs - first).min(each) as usize }
+        let (first, packs) = cut(packs_of::<H>(elements), each, part);
+        Share { first: first as usize, packs: packs as u32 }
     }
 
     #[inline(always)]
     fn call(&self, kernel: u64) -> Call {
-        Call { kernel, payload: 16 * self.packs as u64 }
+        Call { kernel, payload: 16 * u64::from(self.packs) }
     }
+}
+
+/// Part number `part` of `each`, of `packs`: its first, and how many.
+#[inline(always)]
+fn cut(packs: u64, each: u64, part: u32) -> (u64, u64) {
+    let first = (each * u64::from(part)).min(packs);
+    (first, (packs - first).min(each))
 }
 
 /// Packs of a chunk.
@@ -227,7 +230,7 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
 
 #[cfg(test)]
 mod tests {
-    use super::{Ring, Share, share_packs, span};
+    use super::{Ring, cut, share_packs, span};
     use crate::channel::{HEADER, stream_bytes};
     use proptest::prelude::*;
 
@@ -237,27 +240,28 @@ mod tests {
             let packs = elements.div_ceil(1 << shift);
             let (each, mut next) = (share_packs(packs, parts), 0);
             for part in 0..parts {
-                let share = Share::cut(packs, each, part);
-                prop_assert!(share.packs == 0 || share.first == next);
+                let (first, count) = cut(packs, each, part);
+                prop_assert!(count == 0 || first == next);
                 // Whole 128-byte lines, so that two blocks never share one.
-                prop_assert!(share.packs == 0 || share.first.is_multiple_of(8));
-                next += share.packs;
+                prop_assert!(count == 0 || first.is_multiple_of(8));
+                next += count;
             }
-            prop_assert_eq!(next as u64, packs);
+            prop_assert_eq!(next, packs);
         }
 
         #[test]
-        fn chunks_cover_every_pack_once(packs in 0usize..5000, lines in 1u64..40) {
-            let (total, mut from, mut next) = (stream_bytes(16 * packs as u64), 0, 0);
+        fn chunks_cover_every_pack_once(packs in 0u32..5000, lines in 1u64..40) {
+            let (total, mut from, mut next) = (stream_bytes(16 * u64::from(packs)), 0, 0);
             while from < total {
                 let to = total.min(from + 128 * lines);
-                let (s0, s1) = span::packs(from, to, packs);
-                prop_assert!(s0 >= s1 || s0 == next);
-                prop_assert!(s0 >= s1 || HEADER + 16 * s1 as u64 <= to);
-                next = next.max(s1);
+                let (s0, count) = span::packs(from, to, packs);
+                let s1 = s0 + count as usize;
+                prop_assert!(count == 0 || s0 == next);
+                prop_assert!(count == 0 || HEADER + 16 * s1 as u64 <= to);
+                next = next.max(if count == 0 { 0 } else { s1 });
                 from = to;
             }
-            prop_assert_eq!(next, packs);
+            prop_assert_eq!(next, packs as usize);
         }
     }
 

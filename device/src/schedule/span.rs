@@ -2,6 +2,8 @@
 //!
 //! A warp that has `U` packs in flight per thread takes `U * 32` neighbouring packs at once, so that a thread's packs lie at constant
 //! distances: one address serves all of them. Packs that are not whole go one by one.
+//!
+//! Packs are counted from the span's first, in 32 bits: these loops stand beside a hook's own values, and registers are few.
 
 use crate::arch;
 use crate::channel::HEADER;
@@ -85,21 +87,21 @@ impl Unroll for Two {
     const PACKS: usize = 2;
 }
 
-/// The payload packs, counted from the stream's first, that lie in stream bytes `from..to`.
+/// The payload packs that lie in bytes `from..to` of a stream of `packs`: the first, and how many.
 #[inline(always)]
-pub fn packs(from: u64, to: u64, packs: usize) -> (usize, usize) {
+pub fn packs(from: u64, to: u64, packs: u32) -> (usize, u32) {
     let s0 = (from.max(HEADER) - HEADER) / 16;
     let s1 = (to.max(HEADER) - HEADER) / 16;
-    (s0 as usize, (s1 as usize).min(packs))
+    (s0 as usize, s1.min(u64::from(packs)).saturating_sub(s0) as u32)
 }
 
-/// The first stream pack in `s0..s1` that is not whole or whose index is not aligned.
+/// Of `count` packs from chunk pack `first` on, how many are whole and have an aligned index.
 #[inline(always)]
-pub fn whole_until(place: &Ctx, lanes: usize, first: usize, s0: usize, s1: usize) -> usize {
+pub fn whole_until(place: &Ctx, lanes: usize, first: usize, count: u32) -> u32 {
     if place.chunk_start.is_multiple_of(lanes) {
-        s1.min((place.chunk_len / lanes).saturating_sub(first)).max(s0)
+        (place.chunk_len / lanes).saturating_sub(first).min(count as usize) as u32
     } else {
-        s0
+        0
     }
 }
 
@@ -117,41 +119,41 @@ pub fn whole(place: &Ctx, lanes: usize, pack: usize) -> Ctx {
 }
 
 /// Threads of a warp; a team's width is a multiple of it.
-pub const WARP: usize = if cfg!(target_arch = "nvptx64") { 32 } else { 1 };
+pub const WARP: u32 = if cfg!(target_arch = "nvptx64") { 32 } else { 1 };
 
 /// Threads that share a loop.
 #[derive(Clone, Copy)]
 pub struct Team {
     /// This thread.
-    pub lane: usize,
+    pub lane: u32,
     /// Threads.
-    pub lanes: usize,
+    pub lanes: u32,
 }
 
 impl Team {
     /// All threads of a group.
     #[inline(always)]
     pub fn all<G: Group>(group: &G) -> Self {
-        Team { lane: group.lane() as usize, lanes: group.lanes() as usize }
+        Team { lane: group.lane(), lanes: group.lanes() }
     }
 
-    /// The first of this thread's `U` packs, `WARP` apart, in the team's first bundles from `s0` on.
+    /// The first of this thread's `U` packs, `WARP` apart, in the team's first bundles.
     #[inline(always)]
     #[allow(clippy::modulo_one)] // on the host
-    pub fn bundle<const U: usize>(&self, s0: usize) -> usize {
-        s0 + self.lane / WARP * (U * WARP) + self.lane % WARP
+    pub fn bundle<const U: usize>(&self) -> u32 {
+        self.lane / WARP * (U as u32 * WARP) + self.lane % WARP
     }
 
     /// From one bundle of this thread to its next.
     #[inline(always)]
-    pub fn stride<const U: usize>(&self) -> usize {
-        self.lanes / WARP * (U * WARP)
+    pub fn stride<const U: usize>(&self) -> u32 {
+        self.lanes / WARP * (U as u32 * WARP)
     }
 
-    /// Calls `f` with the first pack of each of this thread's bundles that begin in `s0..end`.
+    /// Calls `f` with the first pack of each of this thread's bundles that begin before `end`.
     #[inline(always)]
-    pub fn bundles<const U: usize>(&self, s0: usize, end: usize, mut f: impl FnMut(usize)) {
-        let mut s = self.bundle::<U>(s0);
+    pub fn bundles<const U: usize>(&self, end: u32, mut f: impl FnMut(u32)) {
+        let mut s = self.bundle::<U>();
         while s < end {
             f(s);
             s += self.stride::<U>();
@@ -159,31 +161,52 @@ impl Team {
     }
 }
 
-/// Where bundles of `U` packs from `s0` on end, of those before `whole`. Hooks by pack (four or more) fill the last bundle as far as
-/// packs go; those by element have no registers to spare for that.
+/// Where bundles of `U` packs end, of those before `whole`. Hooks by pack (four or more) fill the last bundle as far as packs go;
+/// those by element have no registers to spare for that.
 #[inline(always)]
-fn bundled<const U: usize>(s0: usize, whole: usize) -> usize {
-    let whole = whole.max(s0);
-    if U >= 4 { whole } else { s0 + (whole - s0) / (U * WARP) * (U * WARP) }
+fn bundled<const U: usize>(whole: u32) -> u32 {
+    let each = U as u32 * WARP;
+    if U >= 4 { whole } else { whole / each * each }
+}
+
+/// Pack `k` of the bundle that begins at `s`.
+#[inline(always)]
+pub const fn nth(s: u32, k: usize) -> u32 {
+    s + k as u32 * WARP
 }
 
 /// Whether pack `s` of a bundle is there.
 #[inline(always)]
-fn inside<const U: usize>(s: usize, end: usize) -> bool {
+fn inside<const U: usize>(s: u32, end: u32) -> bool {
     U < 4 || s < end
 }
 
-/// A loop over stream packs.
+/// A loop over the packs from `first` of the chunk at `place` on.
 #[derive(Clone, Copy)]
 struct Run<'k> {
     place: &'k Ctx,
     first: usize,
     team: Team,
     /// Before it, packs are whole.
-    whole: usize,
+    whole: u32,
 }
 
-/// Produces stream packs `s0..s1` (chunk packs from `first + s0` on) and hands each to `put` with its number and context.
+impl Run<'_> {
+    /// The context of pack `k` of the bundle that begins at `s`; it is whole.
+    #[inline(always)]
+    fn whole<W: Element>(&self, s: u32, k: usize) -> Ctx {
+        // Widened before `k` is added, so that a thread's packs keep constant distances.
+        whole(self.place, Pack::<W>::LANES, self.first + s as usize + k * WARP as usize)
+    }
+
+    /// The context of pack `s`.
+    #[inline(always)]
+    fn any<W: Element>(&self, s: u32) -> Ctx {
+        any(self.place, Pack::<W>::LANES, self.first + s as usize, s < self.whole)
+    }
+}
+
+/// Produces `count` packs from chunk pack `first` on and hands each to `put` with its number, from 0 on, and context.
 ///
 /// There are few copies of the hook, since one may be long: `U::PACKS` for whole packs, one for the rest.
 #[inline(always)]
@@ -191,24 +214,21 @@ pub fn produce<U: Unroll, W: Element>(
     team: Team,
     place: &Ctx,
     first: usize,
-    s0: usize,
-    s1: usize,
+    count: u32,
     source: &impl Source<W>,
-    put: impl Fn(usize, &Ctx, Pack<W>),
+    put: impl Fn(u32, &Ctx, Pack<W>),
 ) {
-    let lanes = Pack::<W>::LANES;
-    let run = Run { place, first, team, whole: whole_until(place, lanes, first, s0, s1) };
-    let mut s = s0;
+    let run = Run { place, first, team, whole: whole_until(place, Pack::<W>::LANES, first, count) };
+    let mut s = team.lane;
     if U::PACKS >= 8 {
-        s = produce_unrolled::<8, _>(s, run, source, &put);
+        s += produce_unrolled::<8, _>(run, source, &put);
     } else if U::PACKS >= 4 {
-        s = produce_unrolled::<4, _>(s, run, source, &put);
+        s += produce_unrolled::<4, _>(run, source, &put);
     } else if U::PACKS >= 2 {
-        s = produce_unrolled::<2, _>(s, run, source, &put);
+        s += produce_unrolled::<2, _>(run, source, &put);
     }
-    s += team.lane;
-    while s < s1 {
-        let ctx = Produce(any(place, lanes, first + s, s < run.whole));
+    while s < count {
+        let ctx = Produce(run.any::<W>(s));
         put(s, &ctx, source.pack(&ctx));
         s += team.lanes;
     }
@@ -217,112 +237,101 @@ pub fn produce<U: Unroll, W: Element>(
 /// `U` packs in flight before the first store.
 #[inline(always)]
 fn produce_unrolled<const U: usize, W: Element>(
-    s0: usize,
     run: Run<'_>,
     source: &impl Source<W>,
-    put: &impl Fn(usize, &Ctx, Pack<W>),
-) -> usize {
-    let ctx = |s: usize| whole(run.place, Pack::<W>::LANES, run.first + s);
-    let end = bundled::<U>(s0, run.whole);
-    run.team.bundles::<U>(s0, end, |s| {
+    put: &impl Fn(u32, &Ctx, Pack<W>),
+) -> u32 {
+    let end = bundled::<U>(run.whole);
+    run.team.bundles::<U>(end, |s| {
         // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
         let mut packs = [Pack::<W>::ZERO; U];
-        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
-            packs[K] = source.pack(&Produce(ctx(s + K * WARP)));
+        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+            packs[K] = source.pack(&Produce(run.whole::<W>(s, K)));
         });
-        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
-            put(s + K * WARP, &ctx(s + K * WARP), packs[K]);
+        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+            put(nth(s, K), &run.whole::<W>(s, K), packs[K]);
         });
     });
     end
 }
 
-/// Loads stream packs `s0..s1` from `at(s)` and consumes each.
+/// Loads `count` packs, number `s` from `at(s)`, and consumes each as the chunk's pack `first + s`.
 #[inline(always)]
 pub fn consume<U: Unroll, W: Element>(
     team: Team,
     place: &Ctx,
     first: usize,
-    s0: usize,
-    s1: usize,
+    count: u32,
     sink: &impl Sink<W>,
-    at: impl Fn(usize) -> *const u8,
+    at: impl Fn(u32) -> *const u8,
 ) {
-    let lanes = Pack::<W>::LANES;
-    let run = Run { place, first, team, whole: whole_until(place, lanes, first, s0, s1) };
-    let mut s = s0;
+    let run = Run { place, first, team, whole: whole_until(place, Pack::<W>::LANES, first, count) };
+    let mut s = team.lane;
     if U::PACKS >= 8 {
-        s = consume_unrolled::<8, _>(s, run, sink, &at);
+        s += consume_unrolled::<8, _>(run, sink, &at);
     } else if U::PACKS >= 4 {
-        s = consume_unrolled::<4, _>(s, run, sink, &at);
+        s += consume_unrolled::<4, _>(run, sink, &at);
     } else if U::PACKS >= 2 {
-        s = consume_unrolled::<2, _>(s, run, sink, &at);
+        s += consume_unrolled::<2, _>(run, sink, &at);
     }
-    s += team.lane;
-    while s < s1 {
+    while s < count {
         // SAFETY: pack `s` has arrived and is not overwritten before it is freed.
         let pack = Pack::from_words(unsafe { arch::load_16_once(at(s)) });
-        sink.take(&Consume(any(place, lanes, first + s, s < run.whole)), pack);
+        sink.take(&Consume(run.any::<W>(s)), pack);
         s += team.lanes;
     }
 }
 
 #[inline(always)]
 fn consume_unrolled<const U: usize, W: Element>(
-    s0: usize,
     run: Run<'_>,
     sink: &impl Sink<W>,
-    at: &impl Fn(usize) -> *const u8,
-) -> usize {
-    let end = bundled::<U>(s0, run.whole);
-    run.team.bundles::<U>(s0, end, |s| {
+    at: &impl Fn(u32) -> *const u8,
+) -> u32 {
+    let end = bundled::<U>(run.whole);
+    run.team.bundles::<U>(end, |s| {
         let mut packs = [Pack::<W>::ZERO; U];
-        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
+        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             // SAFETY: the pack has arrived and is not overwritten before it is freed.
-            packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(s + K * WARP)) });
+            packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(nth(s, K))) });
         });
-        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
-            let ctx = whole(run.place, Pack::<W>::LANES, run.first + s + K * WARP);
-            sink.take(&Consume(ctx), packs[K]);
+        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+            sink.take(&Consume(run.whole::<W>(s, K)), packs[K]);
         });
     });
     end
 }
 
-/// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + packs` of the chunk.
+/// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + count` of the chunk.
 #[inline(always)]
-pub fn diagonal<H: Hooks, G: Group>(group: &G, place: &Ctx, first: usize, packs: usize, args: &H::Args<'_>) {
-    let lanes = Pack::<H::Wire>::LANES;
+pub fn diagonal<H: Hooks, G: Group>(group: &G, place: &Ctx, first: usize, count: u32, args: &H::Args<'_>) {
     let team = Team::all(group);
-    let until = whole_until(place, lanes, first, 0, packs);
-    let run = Run { place, first, team, whole: until };
-    let mut s = 0;
+    let run = Run { place, first, team, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
+    let mut s = team.lane;
     if H::UNROLL >= 8 {
-        s = diagonal_unrolled::<8, H>(run, args);
+        s += diagonal_unrolled::<8, H>(run, args);
     } else if H::UNROLL >= 4 {
-        s = diagonal_unrolled::<4, H>(run, args);
+        s += diagonal_unrolled::<4, H>(run, args);
     } else if H::UNROLL >= 2 {
-        s = diagonal_unrolled::<2, H>(run, args);
+        s += diagonal_unrolled::<2, H>(run, args);
     }
-    s += team.lane;
-    while s < packs {
-        let pack = H::produce(&Produce(any(place, lanes, first + s, s < until)), args);
-        H::consume(&Consume(any(place, lanes, first + s, s < until)), args, pack);
+    while s < count {
+        let pack = H::produce(&Produce(run.any::<H::Wire>(s)), args);
+        H::consume(&Consume(run.any::<H::Wire>(s)), args, pack);
         s += team.lanes;
     }
 }
 
 #[inline(always)]
-fn diagonal_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> usize {
-    let ctx = |s: usize| whole(run.place, Pack::<H::Wire>::LANES, run.first + s);
-    let end = bundled::<U>(0, run.whole);
-    run.team.bundles::<U>(0, end, |s| {
+fn diagonal_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> u32 {
+    let end = bundled::<U>(run.whole);
+    run.team.bundles::<U>(end, |s| {
         let mut packs = [Pack::<H::Wire>::ZERO; U];
-        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
-            packs[K] = H::produce(&Produce(ctx(s + K * WARP)), args);
+        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+            packs[K] = H::produce(&Produce(run.whole::<H::Wire>(s, K)), args);
         });
-        unroll!(U, |K| if inside::<U>(s + K * WARP, end) {
-            H::consume(&Consume(ctx(s + K * WARP)), args, packs[K]);
+        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+            H::consume(&Consume(run.whole::<H::Wire>(s, K)), args, packs[K]);
         });
     });
     end

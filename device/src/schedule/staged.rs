@@ -17,7 +17,7 @@ pub(super) struct Stream<'k, O> {
     pub watch: &'k Watch,
     pub place: &'k Ctx,
     pub first: usize,
-    pub packs: usize,
+    pub packs: u32,
     pub chunk: u64,
     pub call: Call,
 }
@@ -37,11 +37,19 @@ impl<O: Ops> Stream<'_, O> {
         while from < total {
             let to = total.min(from + self.chunk);
             out.reserve(group, from, to)?;
-            let (s0, s1) = span::packs(from, to, self.packs);
-            span::produce::<U, W>(Team::all(group), self.place, self.first, s0, s1, source, |s, _, pack| {
-                // SAFETY: the ring's place of pack `s`, reserved for this group; each pack is one thread's.
-                unsafe { arch::store_16(out.at(HEADER + 16 * s as u64), pack.words()) };
-            });
+            let (s0, count) = span::packs(from, to, self.packs);
+            let payload = HEADER + 16 * s0 as u64;
+            span::produce::<U, W>(
+                Team::all(group),
+                self.place,
+                self.first + s0,
+                count,
+                source,
+                |s, _, pack| {
+                    // SAFETY: the ring's place of pack `s`, reserved for this group; each pack is one thread's.
+                    unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
+                },
+            );
             out.publish(group, from, to)?;
             from = to;
         }
@@ -63,9 +71,10 @@ impl<O: Ops> Stream<'_, O> {
         while from < total {
             let to = total.min(from + self.chunk);
             input.await_bytes(group, from, to)?;
-            let (s0, s1) = span::packs(from, to, self.packs);
-            span::consume::<U, W>(Team::all(group), self.place, self.first, s0, s1, sink, |s| {
-                input.at(HEADER + 16 * s as u64)
+            let (s0, count) = span::packs(from, to, self.packs);
+            let payload = HEADER + 16 * s0 as u64;
+            span::consume::<U, W>(Team::all(group), self.place, self.first + s0, count, sink, |s| {
+                input.at(payload + 16 * u64::from(s))
             });
             input.free(group, to)?;
             from = to;

@@ -35,7 +35,7 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
     }
     watch.enter(&group)?;
     if ops.reads_processes()
-        && 16 * share.packs >= READ_BYTES
+        && 16 * share.packs as usize >= READ_BYTES
         && let (Some(input), Some(output)) = (H::sends_as_is(&args), H::keeps_as_is(&args))
     {
         return read_from_peers(grid, ops, shape, &watch, share, input, output);
@@ -46,8 +46,8 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
     let mut from = 0;
     while from < total {
         let to = total.min(from + shape.chunk);
-        let (s0, s1) = span::packs(from, to, share.packs);
-        let part = Part { first: share.first, packs: s0..s1.max(s0) };
+        let (s0, count) = span::packs(from, to, share.packs);
+        let part = Part { first: share.first, packs: s0..s0 + count as usize };
         for peer in (1..ring.world).map(|step| ring.to(step)) {
             // SAFETY: this block alone works this channel's ends; every chunk goes on where the last one left off, since the
             // position moves with `finish` alone.
@@ -93,7 +93,7 @@ fn read_from_peers<O: Ops, W: Element>(
     output: Out<'_, W>,
 ) -> Flow {
     let (ring, channel) = (Ring::of(ops), grid.block);
-    let part = Part { first: share.first, packs: 0..share.packs };
+    let part = Part { first: share.first, packs: 0..share.packs as usize };
     let call = share.call(shape.kernel);
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     let sending = |peer: u32| {
@@ -156,12 +156,12 @@ impl Part {
 
     fn send<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, out: &Sending<'_, O>) {
         let Some(input) = H::sends_as_is(args) else {
-            let (s0, s1) = (self.packs.start, self.packs.end);
+            let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
             let hooks = span::Module::<H>(args);
             let team = Team::all(&Block);
-            return span::produce::<span::By<H>, _>(team, place, self.first, s0, s1, &hooks, |s, _, pack| {
+            return span::produce::<span::By<H>, _>(team, place, first, count, &hooks, |s, _, pack| {
                 // SAFETY: the ring's place of pack `s`, reserved for this block.
-                unsafe { arch::store_16(out.at(HEADER + 16 * s as u64), pack.words()) };
+                unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
@@ -178,11 +178,11 @@ impl Part {
 
     fn receive<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, from: &Receiving<'_, O>) {
         let Some(output) = H::keeps_as_is(args) else {
-            let (s0, s1) = (self.packs.start, self.packs.end);
+            let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
             let hooks = span::Module::<H>(args);
             let team = Team::all(&Block);
-            return span::consume::<span::By<H>, _>(team, place, self.first, s0, s1, &hooks, |s| {
-                from.at(HEADER + 16 * s as u64)
+            return span::consume::<span::By<H>, _>(team, place, first, count, &hooks, |s| {
+                from.at(self.offset() + 16 * u64::from(s))
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
@@ -201,7 +201,7 @@ impl Part {
     fn keep<H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>) {
         let (Some(input), Some(output)) = (H::sends_as_is(args), H::keeps_as_is(args)) else {
             let first = self.first + self.packs.start;
-            return span::diagonal::<H, Block>(&Block, place, first, self.packs.len(), args);
+            return span::diagonal::<H, Block>(&Block, place, first, self.packs.len() as u32, args);
         };
         self.copy(place, input, &output);
     }

@@ -89,7 +89,6 @@ fn sound(name: &str, arch: &str) {
             ptxas.check(&text, arch.parse().unwrap()).unwrap_or_else(|error| panic!("{about}: {error}"));
         assert_eq!(report.kernels.len(), own.len(), "{about}");
         for k in &report.kernels {
-            eprintln!("{about}: {k:?}");
             assert_eq!((k.spill_stores, k.spill_loads), (0, 0), "{about}: {k:?}");
             assert!(k.registers <= 128, "{about}: {k:?}");
         }

@@ -174,7 +174,7 @@ impl Work {
     /// Channels and diagonal blocks where the caller does not say.
     fn cut(&self, protocol: Protocol) -> Cut {
         let multiprocessors = multiprocessors(protocol, self.total());
-        let packs = (self.wire_bytes / 16) as u32;
+        let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
         let all_to_all = matches!(self.pattern, Pattern::AllToAll);
         match protocol {
             _ if self.on_host => Cut { channels: 1, diagonal: 1 },
@@ -204,6 +204,9 @@ const LINES_MOST: usize = 1 << 20;
 
 /// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
 const COPY_LEAST: usize = 96 << 20;
+
+/// Packs of a block's share at most: device code counts them in 32 bits.
+const MOST_PACKS: u64 = u32::MAX as u64 & !7;
 
 impl<X: Transport> Prepared<X> {
     /// Cuts a chunk. `symmetric`: whether the output is symmetric memory of this transport that holds every chunk.
@@ -327,6 +330,13 @@ impl<X: Transport> Prepared<X> {
             )));
         }
         let Cut { channels, diagonal } = cut;
+        let fewest = if diagonal > 0 { channels.min(diagonal) } else { channels };
+        if share_packs(packs as u64, fewest) > MOST_PACKS {
+            return Err(Error::misuse(format!(
+                "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",
+                16 * MOST_PACKS
+            )));
+        }
         Ok(Plan {
             protocol,
             elements,
