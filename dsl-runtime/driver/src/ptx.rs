@@ -21,6 +21,27 @@ pub fn part<'a>(ptx: &'a str, entries: &[&str]) -> Cow<'a, str> {
     }
 }
 
+/// `ptx` for a GPU of compute capability `major`.0 at least: its target is raised to that, and its lines that are comments for older
+/// ones, `// sm_90: INSTRUCTION`, become instructions. Nothing is changed where there is none of them for such a GPU.
+///
+/// ```
+/// let ptx = ".target sm_80\n\t// sm_90: griddepcontrol.wait;\n";
+/// assert_eq!(fusewire_driver::ptx::raised(ptx, 8), ptx);
+/// assert_eq!(fusewire_driver::ptx::raised(ptx, 10), ".target sm_90\n\tgriddepcontrol.wait;\n");
+/// ```
+pub fn raised(ptx: &str, major: u32) -> Cow<'_, str> {
+    const MARK: &str = "// sm_90: ";
+    if major < 9 || !ptx.contains(MARK) {
+        return Cow::Borrowed(ptx);
+    }
+    let raise = |line: &str| match line.strip_prefix(".target sm_") {
+        // Those of a family (`sm_90a`) are as new.
+        Some(number) if number.trim_end().parse().is_ok_and(|n: u32| n < 90) => ".target sm_90\n".to_owned(),
+        _ => line.replace(MARK, ""),
+    };
+    Cow::Owned(ptx.split_inclusive('\n').map(raise).collect())
+}
+
 /// A function's declaration or definition, or text between functions.
 struct Piece<'a> {
     name: Option<&'a str>,

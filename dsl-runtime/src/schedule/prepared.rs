@@ -25,6 +25,8 @@ pub(crate) struct Prepared<X: Transport> {
     key: Key,
     name: &'static str,
     variants: Vec<Variant>,
+    /// Whether launches may be set up while the kernel before them still runs.
+    follows: bool,
     /// For the copy engine; made when it is first used.
     pub(crate) aside: Mutex<Option<Aside>>,
 }
@@ -67,9 +69,11 @@ impl<X: Transport> Prepared<X> {
         ];
         link.world().agree("kernel", &fields)?;
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
-        let functions = match link.machine() {
-            Machine::Host => H::ENTRIES.iter().map(|_| None).collect(),
-            Machine::Cuda(context) => load(context, H::ENTRIES)?.into_iter().map(Some).collect::<Vec<_>>(),
+        let (functions, follows) = match link.machine() {
+            Machine::Host => (H::ENTRIES.iter().map(|_| None).collect::<Vec<_>>(), false),
+            Machine::Cuda(context) => {
+                (load(context, H::ENTRIES)?.into_iter().map(Some).collect(), follows(context))
+            }
         };
         let variants = H::ENTRIES.iter().zip(functions);
         let variants = variants.map(|(entry, function)| Variant { entry, function }).collect();
@@ -81,6 +85,7 @@ impl<X: Transport> Prepared<X> {
             key,
             name: H::NAME,
             variants,
+            follows,
             aside: Mutex::default(),
         })
     }
@@ -224,7 +229,10 @@ impl<X: Transport> Prepared<X> {
         match (&stream.0.kind, &variant.function, variant.entry.host) {
             (Kind::Cuda(s), Some((function, _)), _) => {
                 stream.captured(|c| c.modules.push(function.clone()));
+                // Copies stand before and behind the copy engine's kernels.
+                let follows = self.follows && plan.protocol != Protocol::Copy;
                 let config = cuda::LaunchConfig::new(plan.blocks, plan.threads);
+                let config = config.programmatic_serialization(follows);
                 let at: *mut _ = &raw mut params;
                 // SAFETY: the entry was compiled for these very parameter types; every buffer in them was checked and lives until
                 // the stream is idle; the blocks are resident together.
@@ -289,6 +297,13 @@ fn image(context: &cuda::Context, entry: &Entry) -> Result<&'static Image> {
     })
 }
 
+/// Whether kernels of this GPU may be set up while the one before them on their stream still runs (programmatic dependent launch: from
+/// compute capability 9.0 on). `FUSEWIRE_FOLLOW=0` turns it off.
+fn follows(context: &cuda::Context) -> bool {
+    context.device().compute_capability().0 >= 9
+        && std::env::var_os("FUSEWIRE_FOLLOW").is_none_or(|v| v != "0")
+}
+
 /// Loads the entries, once per GPU, with the blocks of [`THREADS`] that the GPU holds of each. An image has those of other transports
 /// and schedules too: the driver is given what these entries need.
 fn load(context: &cuda::Context, entries: &'static [Entry]) -> Result<Vec<(cuda::Function, u32)>> {
@@ -306,7 +321,8 @@ fn load(context: &cuda::Context, entries: &'static [Entry]) -> Result<Vec<(cuda:
         let module = match cache.get(&key) {
             Some(module) => module.clone(),
             None => {
-                let text = cuda::ptx::part(own.text, &symbols);
+                let part = cuda::ptx::part(own.text, &symbols);
+                let text = cuda::ptx::raised(&part, if follows(context) { 9 } else { 0 });
                 let module = cuda::Module::load_ptx(context, &text, &cuda::JitOptions::default())?;
                 cache.insert(key, module.clone());
                 module
