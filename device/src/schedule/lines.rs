@@ -69,9 +69,6 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     let state = ops.line_state(ring.rank, channel);
     // SAFETY: live state, written last by the previous kernel on this channel.
     let number = unsafe { (&raw const (*state).sent).read_volatile() } + 1;
-    if watch.poisoned() {
-        return Err(Stopped);
-    }
     let share = Share::of::<H>(shape.elements, shape.share, channel);
     let teams = Teams::of::<H>(ring.world - 1, share.packs);
     // All channels name the whole call: `payload` is the chunk's, not the share's.
@@ -84,6 +81,11 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
         // SAFETY: free, as `line`'s module says; each block works its own line channel.
         unsafe { line(at(ring.to(step))).send::<H>(&args) };
     });
+    // Not before: a branch would wait for the abort word before the input is asked for. Lines of a poisoned transport harm nobody, since
+    // `renew` clears them when all ranks are idle.
+    if watch.poisoned() {
+        return Err(Stopped);
+    }
     let mut whole = true;
     teams.each_step(ring.world, |step| {
         // SAFETY: each block works its own line channel.

@@ -252,12 +252,19 @@ impl<X: Transport> Prepared<X> {
         }
         let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
         let work = Work { pattern, world, wire_bytes, symmetric, on_host };
-        let room = layout.line_channels as usize * line::PACKS as usize * 16;
+        let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
+        let room = line_room(layout.line_channels);
+        // With as many channels as the caller wants.
+        let default_room = match options.channels {
+            Some(channels) if channels > layout.line_channels => 0,
+            Some(channels) => line_room(channels),
+            None => room,
+        };
         let protocol = match options.protocol {
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
-            None => work.protocol(|p| self.has(p), room),
+            None => work.protocol(|p| self.has(p), default_room),
         };
         let lines = protocol == Protocol::Lines;
         if matches!(protocol, Protocol::Direct | Protocol::Copy) && !symmetric {

@@ -18,11 +18,7 @@ pub mod copy {
 }
 
 /// Each chunk backwards, element by element.
-#[comm_kernel(
-    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
-    elements(u8, u16, u32, u64),
-    unroll(2, 1, 4, 8)
-)]
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), elements(u8, u16, u32, u64))]
 pub mod reverse {
     /// One chunk a peer, in and out.
     pub struct Args<'a, T> {
@@ -37,6 +33,26 @@ pub mod reverse {
     }
 
     pub(crate) fn consume<T: Element>(ctx: &Consume, args: &Args<T>, value: T) {
+        args.output.at(ctx).set(value);
+    }
+}
+
+/// By element, in all variants.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), unroll(2, 1, 4, 8))]
+pub mod reverse_unrolled {
+    /// One chunk a peer, in and out.
+    pub struct Args<'a> {
+        /// What is sent.
+        pub input: &'a [u32],
+        /// What arrived.
+        pub output: Out<'a, u32>,
+    }
+
+    pub(crate) fn produce(ctx: &Produce, args: &Args) -> u32 {
+        args.input[ctx.chunk_start + ctx.chunk_len - 1 - ctx.pos]
+    }
+
+    pub(crate) fn consume(ctx: &Consume, args: &Args, value: u32) {
         args.output.at(ctx).set(value);
     }
 }

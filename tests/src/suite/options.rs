@@ -2,7 +2,7 @@
 
 use super::support::{POISON, copy_once, misuse};
 use crate::check::same;
-use crate::kernels::copying::{copy, reverse, unrolled};
+use crate::kernels::copying::{copy, reverse_unrolled, unrolled};
 use crate::kernels::hooks::places;
 use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
 use fusewire::{LaunchOptions, Options};
@@ -36,7 +36,7 @@ pub fn chunk_sizes<X: Subject>(rank: &Rank<X>) -> Outcome {
 pub fn variants<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let by_pack = AllToAllOf::<unrolled::Hooks>::all_to_all(&ground.transport)?;
-    let by_element = AllToAllOf::<reverse::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let by_element = AllToAllOf::<reverse_unrolled::Hooks>::all_to_all(&ground.transport)?;
     let (me, size) = (rank.me(), rank.size());
     for (k, packs) in [None, Some(1), Some(2), Some(4), Some(8)].into_iter().enumerate() {
         for chunk in [5, 8, 257, rank.scale.pick(1024, 99_999)] {
@@ -49,7 +49,7 @@ pub fn variants<X: Subject>(rank: &Rank<X>) -> Outcome {
             b.fill_bytes(&ground.stream, POISON)?;
             let args = unrolled::Launch { input: shorts.view(), output: a.view_mut() };
             by_pack.launch_with(&ground.stream, args, &options)?;
-            let args = reverse::Launch { input: words.view(), output: b.view_mut() };
+            let args = reverse_unrolled::Launch { input: words.view(), output: b.view_mut() };
             by_element.launch_with(&ground.stream, args, &options)?;
             let what = format!("chunks of {chunk}, {packs:?} packs in flight");
             same(&what, &a.read(&ground.stream)?, |i| {
