@@ -51,6 +51,8 @@ pub trait HookSet: Sized + 'static {
     const ELEMENT: &'static str;
     /// Differs when hooks or options do.
     const FINGERPRINT: u64;
+    /// Neither hook is the user's: elements arrive as they were sent.
+    const COPIES: bool;
 }
 
 /// Compiled for schedule `S` on transport `X`.

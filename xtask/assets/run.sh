@@ -22,6 +22,7 @@ case $command in
     step "suite, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads "$@"
     step "suite, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes "$@"
     step "suite over emulated adapters, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads --over ibgda "$@"
+    step "suite over proxies, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes --over host-ib "$@"
     if [ "$gpus" -ge 4 ]; then step "suite in domains of two GPUs, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes --over mesh "$@"; fi
     step "example ring over a window" 60 "$here/window_ring" --device cuda --ranks "$gpus"
     step "example halo over a window" 60 "$here/window_halo" --device cuda --ranks "$gpus" --rows 200 --cols 1000

@@ -234,7 +234,7 @@ impl Model {
     }
 
     /// Whether the elements of `input` go to `output` as they are.
-    fn copies(&self) -> bool {
+    pub fn copies(&self) -> bool {
         matches!(&self.item, Item::Hooks(m) if m.consume.is_none() && m.produce.is_none())
     }
 

@@ -13,12 +13,21 @@ use std::fmt;
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// Multiprocessors at most, by the bytes of a rank's whole input. Staging's blocks also drain, so it gets more; the others did not get
-/// faster by more on 2 or 4 H200s.
-fn multiprocessors(protocol: Protocol, total: usize) -> u32 {
-    match protocol {
-        Protocol::Staged if total >= 64 << 20 => 96,
-        Protocol::Staged if total >= 4 << 20 => 32,
+/// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
+///
+/// Copies are bound by links: few blocks fill them, and only staging, whose blocks also drain, gets more. Hooks with work of their own
+/// are bound by instructions.
+fn multiprocessors(protocol: Protocol, total: usize, copies: bool) -> u32 {
+    let (small, middle, large) = match (protocol, copies) {
+        (Protocol::Staged, true) => (16, 32, 96),
+        (_, true) => (16, 16, 16),
+        (Protocol::Lines, false) => (32, 32, 32),
+        (_, false) => (32, 64, 96),
+    };
+    match total {
+        0x0400_0000.. => large,
+        0x0040_0000.. => middle,
+        0x0004_0000.. => small,
         _ => 16,
     }
 }
@@ -144,6 +153,8 @@ struct Work {
     wire_bytes: usize,
     /// Whether the output is symmetric memory of this transport.
     symmetric: bool,
+    /// Whether neither hook is the user's.
+    copies: bool,
     on_host: bool,
 }
 
@@ -173,7 +184,7 @@ impl Work {
 
     /// Channels and diagonal blocks where the caller does not say.
     fn cut(&self, protocol: Protocol) -> Cut {
-        let multiprocessors = multiprocessors(protocol, self.total());
+        let multiprocessors = multiprocessors(protocol, self.total(), self.copies);
         let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
         let all_to_all = matches!(self.pattern, Pattern::AllToAll);
         match protocol {
@@ -182,7 +193,7 @@ impl Work {
             Protocol::Lines => {
                 let diagonal = if all_to_all { packs.div_ceil(1024).clamp(1, 4) } else { 0 };
                 let ends = if all_to_all { 1 } else { 2 };
-                Cut { channels: packs.div_ceil(64).clamp(1, (16 - diagonal) / ends), diagonal }
+                Cut { channels: packs.div_ceil(64).clamp(1, (multiprocessors - diagonal) / ends), diagonal }
             }
             Protocol::Direct => {
                 // Every block copies as many bytes.
@@ -251,7 +262,7 @@ impl<X: Transport> Prepared<X> {
             )));
         }
         let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
-        let work = Work { pattern, world, wire_bytes, symmetric, on_host };
+        let work = Work { pattern, world, wire_bytes, symmetric, copies: H::COPIES, on_host };
         let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
         let room = line_room(layout.line_channels);
         // With as many channels as the caller wants.
