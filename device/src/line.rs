@@ -15,7 +15,11 @@
 //!   the header of the buffer that goes the other way), and a sender waits for call `e` before it writes call `e + 2`.
 
 use crate::arch;
-use crate::atomic::{self, Release, System};
+#[cfg(target_arch = "nvptx64")]
+use crate::atomic::Relaxed;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::atomic::Release;
+use crate::atomic::{self, System};
 use crate::channel::Call;
 use crate::ctx::{Consume, Ctx};
 use crate::element::Element;
@@ -275,6 +279,11 @@ impl<O: Direct> Line<'_, O> {
         // SAFETY: the credit's word; this rank alone writes it.
         unsafe {
             let at = self.ops.lines_out(self.peer(), self.channel).add(DONE as usize).cast::<u64>();
+            // On a GPU no fence: what must come first are loads, and every thread had their values before the block's sync. A fence
+            // would wait for the output's stores, which are none of the peer's business. (NCCL's LL tells its head so, too.)
+            #[cfg(target_arch = "nvptx64")]
+            atomic::store::<System, Relaxed, u64>(at, self.number);
+            #[cfg(not(target_arch = "nvptx64"))]
             atomic::store::<System, Release, u64>(at, self.number);
         }
     }

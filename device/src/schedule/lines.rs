@@ -119,9 +119,6 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
     let count = unsafe { if sends { &raw mut (*state).sent } else { &raw mut (*state).received } };
     // SAFETY: written last by the previous kernel on this channel.
     let number = unsafe { count.read_volatile() } + 1;
-    if watch.poisoned() {
-        return Err(Stopped);
-    }
     let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
     let place = place(ops, grid, shape, peer, part, 0);
     let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
@@ -136,6 +133,10 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
             }
             leave(ops, &watch, free)?;
         } else {
+            // A sender's wait for credit sees it too.
+            if watch.poisoned() {
+                return Err(Stopped);
+            }
             let whole = line.receive::<H>(&args);
             leave(ops, &watch, whole)?;
             if Block.leads() {
