@@ -4,8 +4,10 @@ use crate::diagnose;
 use crate::errors::Errors;
 use crate::generate::device_source;
 use crate::model::{Entry, Model};
-use fusewire_toolchain::{Arch, CompileError, Library, Rlib, Target, Toolchain, Unit};
+use crate::source::Text;
+use fusewire_toolchain::{Arch, CompileError, Library, Ptx, Rlib, Target, Toolchain, Unit};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use syn::ext::IdentExt;
 
 /// PTX for one architecture (and one element type of a generic module).
@@ -80,6 +82,15 @@ pub(crate) fn unit_file(model: &Model) -> String {
     format!("{}.rs", unit_name(model))
 }
 
+fn target(model: &Model, arch: &str, line_info: bool) -> Result<Target, Errors> {
+    let arch: Arch = arch.parse().map_err(|e| {
+        let mut errors = Errors::default();
+        errors.span(model.options.span, format!("{e}"));
+        errors
+    })?;
+    Ok(Target::new(arch).with_line_info(line_info))
+}
+
 /// Compiles the given entries of a kernel.
 ///
 /// # Errors
@@ -90,25 +101,35 @@ pub fn compile(
     entries: &[Entry],
     options: &CompileOptions,
 ) -> Result<Compiled, Errors> {
-    let mut errors = Errors::default();
-    let arch: Arch = match options.arch.parse() {
-        Ok(arch) => arch,
-        Err(e) => {
-            errors.span(model.options.span, format!("{e}"));
-            return Err(errors);
-        }
-    };
-    let target = Target::new(arch).with_line_info(options.line_info);
+    let target = target(model, &options.arch, options.line_info)?;
     let text = device_source(model, entries);
-    let result = libraries(toolchain, &target, false).and_then(|libraries| {
-        let Some((device, transports)) = libraries else { unreachable!("built when it was not there") };
-        let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
-        let name = unit_name(model);
-        let mut unit = Unit::new(&name, &text.text, &target);
-        unit.externs = &externs;
-        unit.file = text.file.as_deref();
-        toolchain.kernel(&unit)
-    });
+    let result = assemble(toolchain, &target, &unit_name(model), (&text.text, text.file.as_deref()));
+    finish(model, entries, &text, result)
+}
+
+/// Compiles a text, of a file or of none. Without the model, whose spans belong to one thread.
+fn assemble(
+    toolchain: &Toolchain,
+    target: &Target,
+    name: &str,
+    (text, file): (&str, Option<&Path>),
+) -> Result<Ptx, CompileError> {
+    let libraries = libraries(toolchain, target, false)?;
+    let Some((device, transports)) = libraries else { unreachable!("built when it was not there") };
+    let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
+    let mut unit = Unit::new(name, text, target);
+    unit.externs = &externs;
+    unit.file = file;
+    toolchain.kernel(&unit)
+}
+
+/// What came of a text, in the user's terms.
+fn finish(
+    model: &Model,
+    entries: &[Entry],
+    text: &Text,
+    result: Result<Ptx, CompileError>,
+) -> Result<Compiled, Errors> {
     match result {
         Ok(ptx) => Ok(Compiled {
             symbols: entries.iter().map(|e| e.symbol(model.ident())).collect(),
@@ -117,7 +138,8 @@ pub fn compile(
             from_cache: ptx.from_cache,
         }),
         Err(error) => {
-            diagnose::report(&error, &text, model, &mut errors);
+            let mut errors = Errors::default();
+            diagnose::report(&error, text, model, &mut errors);
             Err(errors)
         }
     }
@@ -177,13 +199,57 @@ pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
         errors.span(model.options.span, format!("no device compiler for `#[comm_kernel]`: {e}"));
         errors
     })?;
+    let mut texts = Vec::new();
+    for (arch, _, entries) in &units {
+        texts.push((target(model, arch, model.options.line_info)?, device_source(model, entries)));
+    }
+    // Text alone goes to other threads.
+    let sources: Vec<_> = texts.iter().map(|(_, t)| (t.text.clone(), t.file.clone())).collect();
+    let targets: Vec<_> = texts.iter().map(|(target, _)| target.clone()).collect();
+    let name = unit_name(model);
+    let compiled = side_by_side(texts.len(), |k| {
+        let (text, file) = &sources[k];
+        assemble(&toolchain, &targets[k], &name, (text, file.as_deref()))
+    });
     let mut images = Vec::new();
-    for (arch, element, entries) in units {
-        let options = CompileOptions { arch: arch.clone(), line_info: model.options.line_info };
-        let compiled = compile(&toolchain, model, &entries, &options)?;
+    for (((arch, element, entries), (_, text)), result) in units.into_iter().zip(&texts).zip(compiled) {
+        let compiled = finish(model, &entries, text, result)?;
         images.push(Image { arch, element, text: compiled.text });
     }
     Ok(images)
+}
+
+/// Results of `work` for `0..count`, at least one. The first is done alone, and the others not if it fails, since what is wrong with one
+/// is mostly wrong with all; then as many at once as there are cores.
+fn side_by_side<T: Send, E: Send>(
+    count: usize,
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Vec<Result<T, E>> {
+    let first = work(0);
+    if count == 1 || first.is_err() {
+        return vec![first];
+    }
+    let next = AtomicUsize::new(1);
+    let mut done = vec![(0, first)];
+    std::thread::scope(|threads| {
+        let worker = || {
+            let mut own = Vec::new();
+            loop {
+                let k = next.fetch_add(1, Ordering::Relaxed);
+                if k >= count {
+                    return own;
+                }
+                own.push((k, work(k)));
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (1..count.min(cores + 1)).map(|_| threads.spawn(worker)).collect();
+        for worker in workers {
+            done.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+    });
+    done.sort_by_key(|(k, _)| *k);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// PTX as far as it is in the cache: for editors.
@@ -206,4 +272,31 @@ pub fn cached(model: &Model) -> Vec<Image> {
         }
     }
     images
+}
+
+#[cfg(test)]
+mod tests {
+    use super::side_by_side;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn results_come_in_order() {
+        for count in [1, 2, 7, 40] {
+            let results = side_by_side(count, |k| if k == 5 { Err(k) } else { Ok(k) });
+            assert_eq!(results.len(), count);
+            for (k, result) in results.into_iter().enumerate() {
+                assert_eq!(result, if k == 5 { Err(k) } else { Ok(k) });
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_follows_a_first_failure() {
+        let calls = AtomicUsize::new(0);
+        let results = side_by_side(9, |k| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            Err::<(), _>(k)
+        });
+        assert_eq!((results, calls.into_inner()), (vec![Err(0)], 1));
+    }
 }

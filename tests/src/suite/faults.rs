@@ -10,7 +10,7 @@ use crate::kernels::schedules::ring_all_gather;
 use crate::run::Ground;
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject, reference};
 use fusewire::schedule::AllToAllLauncher;
-use fusewire::{Buffer, Error, Fault, LaunchOptions, Operation};
+use fusewire::{Buffer, Error, Fault, LaunchOptions, Operation, Protocol};
 use std::time::{Duration, Instant};
 
 /// How long waits last where one is meant to expire.

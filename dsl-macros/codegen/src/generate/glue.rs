@@ -124,7 +124,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         module.produce.is_none().then(|| {
             quote! {
                 #[inline(always)]
-                fn sends_as_is<'x>(args: &#args_x) -> ::core::option::Option<&'x [#wire]> {
+                fn sends_as_is<'x>(args: &<Self as #d::hooks::Hooks>::Args<'x>) -> ::core::option::Option<&'x [#wire]> {
                     ::core::option::Option::Some(args.input)
                 }
             }
@@ -132,7 +132,9 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         module.consume.is_none().then(|| {
             quote! {
                 #[inline(always)]
-                fn keeps_as_is<'x>(args: &#args_x) -> ::core::option::Option<#d::args::Out<'x, #wire>> {
+                fn keeps_as_is<'x>(
+                    args: &<Self as #d::hooks::Hooks>::Args<'x>,
+                ) -> ::core::option::Option<#d::args::Out<'x, #wire>> {
                     ::core::option::Option::Some(args.output)
                 }
             }
