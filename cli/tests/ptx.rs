@@ -152,7 +152,11 @@ fn says_what_there_is_instead() {
         (folder.path(), &["ring", "--arch", "90"], &["`90` is not a GPU architecture", "sm_90"]),
         (folder.path(), &["ring", "--element", "f32"], &["leave `--element` out"]),
         (folder.path(), &["ring", "--schedule", "sendrecv"], &["is a schedule itself"]),
-        (folder.path(), &["ring", "--protocol", "lines"], &["in all_to_all alone"]),
+        (
+            folder.path(),
+            &["ring", "--protocol", "lines"],
+            &["`ring` is not compiled to travel by `lines`", "there is staged"],
+        ),
         (folder.path(), &["refused"], &["a hook module needs its arguments"]),
         (
             folder.path(),

@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
+    /// Ranks map each other's memory: there are lines and symmetric outputs.
+    const MAPS: bool = false;
+
     /// Makes it. Collective.
     ///
     /// # Errors
@@ -35,12 +38,16 @@ pub trait Meet: Transport + Sized {
 }
 
 impl Meet for Shm {
+    const MAPS: bool = true;
+
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Shm::rendezvous(world, options)?)
     }
 }
 
 impl Meet for Nvl {
+    const MAPS: bool = true;
+
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Nvl::rendezvous(world, options)?)
     }

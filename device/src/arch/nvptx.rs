@@ -31,6 +31,23 @@ pub fn lane_count() -> u32 {
     unsafe { nvptx::_block_dim_x() as u32 }
 }
 
+/// Begins a kernel. Where it was launched so that it may be set up while the kernel before it on its stream still runs, this waits until
+/// that one is done and all it wrote is visible; and what follows this kernel may be set up from here on, since all blocks of this one
+/// have their place.
+///
+/// For images of GPUs that cannot do this, it stands there as a comment, which a launcher takes away on a GPU that can.
+#[inline(always)]
+pub fn follow() {
+    // SAFETY: orders this kernel behind another; no effect in a plain launch.
+    unsafe {
+        asm!(
+            "// sm_90: griddepcontrol.launch_dependents;",
+            "// sm_90: griddepcontrol.wait;",
+            options(nostack)
+        );
+    }
+}
+
 /// Nanoseconds of a clock that all blocks of this GPU share (`%globaltimer`).
 #[inline(always)]
 pub fn now_ns() -> u64 {

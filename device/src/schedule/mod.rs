@@ -110,6 +110,14 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// Begins a kernel, behind what precedes it on its stream; gives its grid. Before anything else.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub fn begin() -> Self {
+        crate::arch::follow();
+        Self::here()
+    }
+
     /// The grid of the running kernel.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]

@@ -127,6 +127,26 @@ fn every_element_type() {
     sound("every", "sm_90");
 }
 
+/// What a launcher gives the driver: the kernels of one transport, without all others.
+#[test]
+fn a_part_of_a_module_assembles_alone() {
+    let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+    for name in ["quantise", "ring"] {
+        let model = kernel(name);
+        let entries = on_gpus(&model);
+        let whole = ptx(&model, &entries, "sm_90", true);
+        let arch = "sm_90".parse().unwrap();
+        let all = ptxas.check(&whole, arch).unwrap().kernels;
+        assert!(all.len() == entries.len() && !all.is_empty(), "{all:?}");
+        for kernel in all {
+            let part = fusewire_driver::ptx::part(&whole, &[&kernel.name]);
+            assert!(entries.len() == 1 || part.len() < whole.len(), "{name}: nothing was left out");
+            let report = ptxas.check(&part, arch).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+            assert_eq!(format!("{:?}", report.kernels), format!("{:?}", [kernel]), "{name}");
+        }
+    }
+}
+
 /// One source, two transports: the entries of a transport that is not asked for are not there, and nothing is chosen at run time.
 #[test]
 fn a_kernel_is_of_its_transport_alone() {

@@ -27,6 +27,7 @@
 
 pub mod copy;
 pub mod memory;
+pub mod ptx;
 
 mod context;
 mod device;

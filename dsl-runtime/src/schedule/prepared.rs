@@ -25,6 +25,8 @@ pub(crate) struct Prepared<X: Transport> {
     key: Key,
     name: &'static str,
     variants: Vec<Variant>,
+    /// Whether launches may be set up while the kernel before them still runs.
+    follows: bool,
     /// For the copy engine; made when it is first used.
     pub(crate) aside: Mutex<Option<Aside>>,
 }
@@ -67,16 +69,14 @@ impl<X: Transport> Prepared<X> {
         ];
         link.world().agree("kernel", &fields)?;
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
-        let variants = H::ENTRIES
-            .iter()
-            .map(|entry| {
-                let function = match link.machine() {
-                    Machine::Host => None,
-                    Machine::Cuda(context) => Some(load(context, entry)?),
-                };
-                Ok(Variant { entry, function })
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let (functions, follows) = match link.machine() {
+            Machine::Host => (H::ENTRIES.iter().map(|_| None).collect::<Vec<_>>(), false),
+            Machine::Cuda(context) => {
+                (load(context, H::ENTRIES)?.into_iter().map(Some).collect(), follows(context))
+            }
+        };
+        let variants = H::ENTRIES.iter().zip(functions);
+        let variants = variants.map(|(entry, function)| Variant { entry, function }).collect();
         Ok(Prepared {
             ops: transport.ops(),
             link: Arc::clone(link),
@@ -85,6 +85,7 @@ impl<X: Transport> Prepared<X> {
             key,
             name: H::NAME,
             variants,
+            follows,
             aside: Mutex::default(),
         })
     }
@@ -228,7 +229,10 @@ impl<X: Transport> Prepared<X> {
         match (&stream.0.kind, &variant.function, variant.entry.host) {
             (Kind::Cuda(s), Some((function, _)), _) => {
                 stream.captured(|c| c.modules.push(function.clone()));
+                // Copies stand before and behind the copy engine's kernels.
+                let follows = self.follows && plan.protocol != Protocol::Copy;
                 let config = cuda::LaunchConfig::new(plan.blocks, plan.threads);
+                let config = config.programmatic_serialization(follows);
                 let at: *mut _ = &raw mut params;
                 // SAFETY: the entry was compiled for these very parameter types; every buffer in them was checked and lives until
                 // the stream is idle; the blocks are resident together.
@@ -273,43 +277,60 @@ fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-type Modules = HashMap<(usize, *const u8), cuda::Module>;
+/// Modules by GPU, image and the first of the entries that were loaded from it.
+type Modules = HashMap<(usize, *const u8, &'static str), cuda::Module>;
 
-/// Loads the newest image that the GPU runs; each image once per GPU.
-fn load(context: &cuda::Context, entry: &Entry) -> Result<(cuda::Function, u32)> {
+/// The newest image of an entry that the GPU runs.
+fn image(context: &cuda::Context, entry: &Entry) -> Result<&'static Image> {
+    let (major, minor) = context.device().compute_capability();
+    let number = |i: &Image| i.arch.trim_start_matches("sm_").parse::<u32>().unwrap_or(u32::MAX);
+    let fitting = entry.images.iter().filter(|i| number(i) <= major * 10 + minor);
+    fitting.max_by_key(|i| number(i)).ok_or_else(|| {
+        let have: Vec<&str> = entry.images.iter().map(|i| i.arch).collect();
+        Error::misuse(format!(
+            "`{}` has no PTX for {} (sm_{major}{minor}); it has [{}]. Name an older one in `archs(..)`{}",
+            entry.symbol,
+            context.device(),
+            have.join(", "),
+            if have.is_empty() { ", and build without FUSEWIRE_CHECK_ONLY" } else { "" }
+        ))
+    })
+}
+
+/// Whether kernels of this GPU may be set up while the one before them on their stream still runs (programmatic dependent launch: from
+/// compute capability 9.0 on). `FUSEWIRE_FOLLOW=0` turns it off.
+fn follows(context: &cuda::Context) -> bool {
+    context.device().compute_capability().0 >= 9
+        && std::env::var_os("FUSEWIRE_FOLLOW").is_none_or(|v| v != "0")
+}
+
+/// Loads the entries, once per GPU, with the blocks of [`THREADS`] that the GPU holds of each. An image has those of other transports
+/// and schedules too: the driver is given what these entries need.
+fn load(context: &cuda::Context, entries: &'static [Entry]) -> Result<Vec<(cuda::Function, u32)>> {
     struct Cache(Modules);
     // SAFETY: the pointers are keys, never followed.
     unsafe impl Send for Cache {}
     static MODULES: Mutex<Option<Cache>> = Mutex::new(None);
-    let (major, minor) = context.device().compute_capability();
-    let number = |i: &Image| i.arch.trim_start_matches("sm_").parse::<u32>().unwrap_or(u32::MAX);
-    let image = entry
-        .images
-        .iter()
-        .filter(|i| number(i) <= major * 10 + minor)
-        .max_by_key(|i| number(i))
-        .ok_or_else(|| {
-            let have: Vec<&str> = entry.images.iter().map(|i| i.arch).collect();
-            Error::misuse(format!(
-                "`{}` has no PTX for {} (sm_{major}{minor}); it has [{}]. Name an older one in `archs(..)`{}",
-                entry.symbol,
-                context.device(),
-                have.join(", "),
-                if have.is_empty() { ", and build without FUSEWIRE_CHECK_ONLY" } else { "" }
-            ))
-        })?;
+    let images = entries.iter().map(|e| image(context, e)).collect::<Result<Vec<_>>>()?;
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = &mut modules.get_or_insert_with(|| Cache(HashMap::new())).0;
-    let key = (context.device().ordinal(), image.text.as_ptr());
-    let module = match cache.get(&key) {
-        Some(module) => module.clone(),
-        None => {
-            let module = cuda::Module::load_ptx(context, image.text, &cuda::JitOptions::default())?;
-            cache.insert(key, module.clone());
-            module
-        }
+    let function = |(entry, own): (&Entry, &&'static Image)| {
+        let of_image = entries.iter().zip(&images).filter(|(_, i)| i.text.as_ptr() == own.text.as_ptr());
+        let symbols: Vec<&'static str> = of_image.map(|(e, _)| e.symbol).collect();
+        let key = (context.device().ordinal(), own.text.as_ptr(), symbols[0]);
+        let module = match cache.get(&key) {
+            Some(module) => module.clone(),
+            None => {
+                let part = cuda::ptx::part(own.text, &symbols);
+                let text = cuda::ptx::raised(&part, if follows(context) { 9 } else { 0 });
+                let module = cuda::Module::load_ptx(context, &text, &cuda::JitOptions::default())?;
+                cache.insert(key, module.clone());
+                module
+            }
+        };
+        let function = module.function(entry.symbol)?;
+        let resident = function.max_resident_blocks(THREADS, 0)?;
+        Ok((function, resident))
     };
-    let function = module.function(entry.symbol)?;
-    let resident = function.max_resident_blocks(THREADS, 0)?;
-    Ok((function, resident))
+    entries.iter().zip(&images).map(function).collect()
 }

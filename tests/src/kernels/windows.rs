@@ -22,9 +22,10 @@ macro_rules! scripts {
                 steps: usize,
                 rounds: usize,
             ) -> Flow {
-                /// `ALL` operations for the block, the others for parts of it: each more is code that a GPU's driver has to compile.
-                #[inline(always)]
-                fn step<O: Ops, G: Group, const ALL: bool>(
+                /// One operation. A function for each of them, not inlined: what a compiler takes for a function grows faster than the
+                /// function, and a GPU's driver compiles this script when it loads it.
+                #[inline(never)]
+                fn act<const OP: u64, O: Ops, G: Group>(
                     group: &G,
                     window: &Window<'_, O, $links>,
                     words: &[u64],
@@ -52,22 +53,17 @@ macro_rules! scripts {
                     };
                     // SAFETY: one thread writes the place of this step, or all write the same.
                     let note = |value: u64| unsafe { seen.write(place, value) };
-                    match words[0] {
+                    match OP {
                         1 => window.signal_peer(group, peer, id, set, value),
-                        3 => window.wait_signal_from(group, peer, id, cmp, value),
-                        9 => window.barrier(group, id),
-                        10 => window.barrier_peer(group, peer, id),
-                        // SAFETY: as above.
-                        18 => unsafe { window.put(group, peer, to, source()) },
-                        // SAFETY: as above.
-                                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
-                        _ if !ALL => panic!("this operation is for the whole block"),
                         2 => window.signal_all(group, id, set, value),
+                        3 => window.wait_signal_from(group, peer, id, cmp, value),
                         4 => window.wait_signal(group, id, cmp, value),
                         5 => window.wait_next_from(group, peer, id, value),
                         6 => window.wait_next(group, id, value),
                         7 => window.read_signal_from(peer, id).map(note),
                         8 => window.read_signal(id).map(note),
+                        9 => window.barrier(group, id),
+                        10 => window.barrier_peer(group, peer, id),
                         11 => window.barrier_arrive(group, id),
                         12 => window.barrier_arrive_peer(group, peer, id),
                         13 => window.barrier_wait(group, id),
@@ -76,9 +72,48 @@ macro_rules! scripts {
                         16 => window.read_counter(peer, id).map(note),
                         17 => window.reset_counter(group, peer, id),
                         // SAFETY: as above.
-                                        20 => unsafe {
+                        18 => unsafe { window.put(group, peer, to, source()) },
+                        // SAFETY: as above.
+                        19 => unsafe { window.put_signal(group, peer, to, source(), id, value) },
+                        // SAFETY: as above.
+                        20 => unsafe {
                             window.put_signal_counter(group, peer, to, source(), id, value, words[9] as usize)
                         },
+                        _ => Ok(()),
+                    }
+                }
+                /// `ALL` operations for the block, the others for parts of it: each more is code that a GPU's driver has to compile.
+                #[inline(always)]
+                fn step<O: Ops, G: Group, const ALL: bool>(
+                    group: &G,
+                    window: &Window<'_, O, $links>,
+                    words: &[u64],
+                    input: &[u64],
+                    seen: &Out<'_, u64>,
+                    place: usize,
+                ) -> Flow {
+                    match words[0] {
+                        1 => act::<1, O, G>(group, window, words, input, seen, place),
+                        3 => act::<3, O, G>(group, window, words, input, seen, place),
+                        9 => act::<9, O, G>(group, window, words, input, seen, place),
+                        10 => act::<10, O, G>(group, window, words, input, seen, place),
+                        18 => act::<18, O, G>(group, window, words, input, seen, place),
+                        19 => act::<19, O, G>(group, window, words, input, seen, place),
+                        _ if !ALL => panic!("this operation is for the whole block"),
+                        2 => act::<2, O, G>(group, window, words, input, seen, place),
+                        4 => act::<4, O, G>(group, window, words, input, seen, place),
+                        5 => act::<5, O, G>(group, window, words, input, seen, place),
+                        6 => act::<6, O, G>(group, window, words, input, seen, place),
+                        7 => act::<7, O, G>(group, window, words, input, seen, place),
+                        8 => act::<8, O, G>(group, window, words, input, seen, place),
+                        11 => act::<11, O, G>(group, window, words, input, seen, place),
+                        12 => act::<12, O, G>(group, window, words, input, seen, place),
+                        13 => act::<13, O, G>(group, window, words, input, seen, place),
+                        14 => act::<14, O, G>(group, window, words, input, seen, place),
+                        15 => act::<15, O, G>(group, window, words, input, seen, place),
+                        16 => act::<16, O, G>(group, window, words, input, seen, place),
+                        17 => act::<17, O, G>(group, window, words, input, seen, place),
+                        20 => act::<20, O, G>(group, window, words, input, seen, place),
                         _ => Ok(()),
                     }
                 }
@@ -270,7 +305,7 @@ pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, 
 }
 
 /// The line of call 0 of [`misdirected_window()`]; call `n` is `n` lines below.
-pub const FIRST_CALL: u32 = line!() + 14;
+pub const FIRST_CALL: u32 = line!() + 21;
 
 /// Calls something that cannot be, as `what` says.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
@@ -281,39 +316,79 @@ pub fn misdirected_window<O: Ops>(
     input: &[u64],
     what: u32,
 ) -> Flow {
-    let (w, me, next, far) = (kernel.window(&window), kernel.rank(), kernel.next(1), kernel.world());
-    // SAFETY: refused before anything is written; so all below. One line each: the test counts them.
+    /// A function for each call, as in [`script()`].
+    #[inline(never)]
+    fn call<const WHAT: u32, O: Ops>(
+        kernel: &Kernel<O>,
+        window: &DeviceWindow<Mixed>,
+        input: &[u64],
+    ) -> Flow {
+        let (w, me, next, far) = (kernel.window(window), kernel.rank(), kernel.next(1), kernel.world());
+        // SAFETY: refused before anything is written; so all below. One line each: the test counts them.
+        match WHAT {
+            0 => w.signal_peer(&Block, far, 0, SignalOp::Add, 1),
+            1 => w.signal_peer(&Block, me, 0, SignalOp::Add, 1),
+            2 => w.signal_peer(&Thread, next, 3, SignalOp::Add, 1),
+            3 => w.signal_all(&Block, 77, SignalOp::Set, 1),
+            4 => w.wait_signal_from(&Block, usize::MAX, 0, Cmp::Ge, 1),
+            5 => w.wait_signal_from(&Warp, me, 0, Cmp::Ge, 1),
+            6 => w.wait_signal(&Block, 3, Cmp::Ge, 1),
+            7 => w.wait_next_from(&Block, next, usize::MAX, 1),
+            8 => w.wait_next(&Block, 3, 1),
+            9 => w.read_signal(3).map(|_| ()),
+            10 => w.read_signal_from(me, 0).map(|_| ()),
+            11 => w.barrier(&Block, 2),
+            12 => w.barrier_peer(&Block, me, 0),
+            13 => w.barrier_arrive_peer(&Block, far, 0),
+            14 => w.barrier_wait(&Thread, 1 << 40),
+            15 => w.barrier_grid(2),
+            16 => w.wait_counter(&Block, next, 1, Cmp::Ge, 1),
+            17 => w.read_counter(far, 0).map(|_| ()),
+            18 => w.reset_counter(&Block, me, 0),
+            19 => unsafe { w.put(&Block, next, 61, &input[..4]) },
+            20 => unsafe { w.put(&Block, me, 0, &input[..4]) },
+            21 => unsafe { w.put_signal(&Block, next, usize::MAX - 1, &input[..4], 0, 1) },
+            22 => unsafe { w.put_signal(&Block, next, 0, &input[..4], 3, 1) },
+            23 => unsafe { w.put_signal_counter(&Block, next, 0, &input[..4], 0, 1, 1) },
+            24 => w.wait_next_from(&Block, next, 0, 1),
+            25 => w.barrier(&Block, 0),
+            26 => w.wait_counter(&Block, next, 0, Cmp::Eq, 5),
+            27 => w.signal_peer(&Block, next, 0, SignalOp::Set, 1),
+            28 => unsafe { w.put(&Block, next, 0, &input[..4]) },
+            // A hook must not use a window: its block would wait in the middle of a tile.
+            _ => kernel.send_tile(next, Tile { start: 0, len: 1 }, |_| w.read_signal(0).unwrap_or(0)),
+        }
+    }
     match what {
-        0 => w.signal_peer(&Block, far, 0, SignalOp::Add, 1),
-        1 => w.signal_peer(&Block, me, 0, SignalOp::Add, 1),
-        2 => w.signal_peer(&Thread, next, 3, SignalOp::Add, 1),
-        3 => w.signal_all(&Block, 77, SignalOp::Set, 1),
-        4 => w.wait_signal_from(&Block, usize::MAX, 0, Cmp::Ge, 1),
-        5 => w.wait_signal_from(&Warp, me, 0, Cmp::Ge, 1),
-        6 => w.wait_signal(&Block, 3, Cmp::Ge, 1),
-        7 => w.wait_next_from(&Block, next, usize::MAX, 1),
-        8 => w.wait_next(&Block, 3, 1),
-        9 => w.read_signal(3).map(|_| ()),
-        10 => w.read_signal_from(me, 0).map(|_| ()),
-        11 => w.barrier(&Block, 2),
-        12 => w.barrier_peer(&Block, me, 0),
-        13 => w.barrier_arrive_peer(&Block, far, 0),
-        14 => w.barrier_wait(&Thread, 1 << 40),
-        15 => w.barrier_grid(2),
-        16 => w.wait_counter(&Block, next, 1, Cmp::Ge, 1),
-        17 => w.read_counter(far, 0).map(|_| ()),
-        18 => w.reset_counter(&Block, me, 0),
-        19 => unsafe { w.put(&Block, next, 61, &input[..4]) },
-        20 => unsafe { w.put(&Block, me, 0, &input[..4]) },
-        21 => unsafe { w.put_signal(&Block, next, usize::MAX - 1, &input[..4], 0, 1) },
-        22 => unsafe { w.put_signal(&Block, next, 0, &input[..4], 3, 1) },
-        23 => unsafe { w.put_signal_counter(&Block, next, 0, &input[..4], 0, 1, 1) },
-        24 => w.wait_next_from(&Block, next, 0, 1),
-        25 => w.barrier(&Block, 0),
-        26 => w.wait_counter(&Block, next, 0, Cmp::Eq, 5),
-        27 => w.signal_peer(&Block, next, 0, SignalOp::Set, 1),
-        28 => unsafe { w.put(&Block, next, 0, &input[..4]) },
-        // A hook must not use a window: its block would wait in the middle of a tile.
-        _ => kernel.send_tile(next, Tile { start: 0, len: 1 }, |_| w.read_signal(0).unwrap_or(0)),
+        0 => call::<0, O>(kernel, &window, input),
+        1 => call::<1, O>(kernel, &window, input),
+        2 => call::<2, O>(kernel, &window, input),
+        3 => call::<3, O>(kernel, &window, input),
+        4 => call::<4, O>(kernel, &window, input),
+        5 => call::<5, O>(kernel, &window, input),
+        6 => call::<6, O>(kernel, &window, input),
+        7 => call::<7, O>(kernel, &window, input),
+        8 => call::<8, O>(kernel, &window, input),
+        9 => call::<9, O>(kernel, &window, input),
+        10 => call::<10, O>(kernel, &window, input),
+        11 => call::<11, O>(kernel, &window, input),
+        12 => call::<12, O>(kernel, &window, input),
+        13 => call::<13, O>(kernel, &window, input),
+        14 => call::<14, O>(kernel, &window, input),
+        15 => call::<15, O>(kernel, &window, input),
+        16 => call::<16, O>(kernel, &window, input),
+        17 => call::<17, O>(kernel, &window, input),
+        18 => call::<18, O>(kernel, &window, input),
+        19 => call::<19, O>(kernel, &window, input),
+        20 => call::<20, O>(kernel, &window, input),
+        21 => call::<21, O>(kernel, &window, input),
+        22 => call::<22, O>(kernel, &window, input),
+        23 => call::<23, O>(kernel, &window, input),
+        24 => call::<24, O>(kernel, &window, input),
+        25 => call::<25, O>(kernel, &window, input),
+        26 => call::<26, O>(kernel, &window, input),
+        27 => call::<27, O>(kernel, &window, input),
+        28 => call::<28, O>(kernel, &window, input),
+        _ => call::<29, O>(kernel, &window, input),
     }
 }

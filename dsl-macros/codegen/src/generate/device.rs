@@ -75,8 +75,9 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             quote! {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, #raw>) {
+                    let grid = #d::schedule::Grid::begin();
                     let _ = unsafe {
-                        #d::schedule::#schedule::<#ops, __Hooks<#element #comma #unroll>>(#d::schedule::Grid::here(), &params)
+                        #d::schedule::#schedule::<#ops, __Hooks<#element #comma #unroll>>(grid, &params)
                     };
                 }
             }
@@ -88,9 +89,10 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             quote! {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, __Raw>) {
+                    let grid = #d::schedule::Grid::begin();
                     let raw = &params.raw;
                     let _ = unsafe {
-                        #d::schedule::custom(#d::schedule::Grid::here(), params.ops, params.control, params.shape, |kernel| {
+                        #d::schedule::custom(grid, params.ops, params.control, params.shape, |kernel| {
                             #name::<#ops>(kernel, #(#values,)*)
                         })
                     };
