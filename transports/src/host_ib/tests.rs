@@ -311,6 +311,26 @@ fn a_fault_of_one_rank_reaches_the_other() {
     assert!(told.elapsed() < Duration::from_secs(4));
 }
 
+/// Once a rank has reported a fault, no kernel of a peer begins, however slow that one's proxy is.
+#[test]
+fn a_fault_is_reported_when_peers_know() {
+    let [a, b] = ranks(&USUAL);
+    let slow = b.proxy.as_ref().unwrap().engine();
+    // SAFETY: refused by the own proxy.
+    unsafe { a.ops.get(&Thread, 1, 0, std::ptr::null_mut(), 8) };
+    a.fault();
+    std::thread::scope(|scope| {
+        let settled = scope.spawn(|| {
+            a.proxy.as_ref().unwrap().engine().settle_faults(Duration::from_secs(5));
+            b.memory.words.abort().unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!settled.is_finished() && b.memory.words.abort().unwrap() == 0);
+        drop(slow);
+        assert_eq!(settled.join().unwrap(), abort_code(0, kind::RANGE));
+    });
+}
+
 /// A ring that nobody empties: a block waits for room until its deadline, then says so, and posts nothing more.
 #[test]
 fn a_full_ring_holds_back_until_the_deadline() {
