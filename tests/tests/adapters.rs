@@ -26,6 +26,15 @@ fn hooks_over_adapters_on_4_processes() {
     passes("ibgda", 4, "graphs::");
 }
 
+/// By mapped memory, beside a transport whose peers are reached by a proxy.
+#[test]
+fn windows_beside_a_proxy_on_2_and_4_processes() {
+    for ranks in [2, 4] {
+        passes("host-ib", ranks, "window");
+        passes("host-ib", ranks, "multi_peer::");
+    }
+}
+
 #[test]
 fn the_suite_in_2_domains_on_4_processes() {
     passes("mesh", 4, "");

@@ -19,6 +19,11 @@ fn names_its_cases() {
         assert!(lines.lines().count() == 7 && lines.contains("copying::large"), "{lines}");
     }
     assert!(text(&program(&["--list"])).contains("processes::rank_0_is_killed"));
+    let lines = text(&program(&["--list", "--filter", "hooks::", "--filter", "peers::", "--skip", "ring"]));
+    assert!(
+        lines.lines().count() == 11 && lines.contains("hooks::") && lines.contains("peers::p"),
+        "{lines}"
+    );
 }
 
 #[test]

@@ -16,11 +16,12 @@
 
 use fusewire_transports::p2p::mock::{self, Call, Mock, MockOptions};
 use fusewire_transports::p2p::*;
-use fusewire_transports::rdma::Fabric;
-use fusewire_world::World;
+use fusewire_transports::rdma::{Fabric, Status};
+use fusewire_world::{Job, World};
 use proptest::prelude::*;
+use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -312,6 +313,55 @@ fn waits_have_deadlines() {
         }
         world.barrier().unwrap();
     });
+}
+
+fn kill_oneself() {
+    use rustix::process::{Signal, getpid, kill_process};
+    kill_process(getpid(), Signal::KILL).unwrap();
+}
+
+/// A receive expires and a send fails when the peer's process is gone, each in time and with the peer's name. The emulation notices
+/// it before anything is sent.
+#[test]
+fn a_killed_peer_is_named_in_time() {
+    use std::os::unix::process::ExitStatusExt;
+    if !fusewire_world::launched() {
+        let job = Job::start(2, |_| {
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            again.args(["--exact", "a_killed_peer_is_named_in_time"]);
+            again
+        });
+        let failed = job.unwrap().wait().unwrap();
+        assert!(matches!(&failed[..], [(1, status)] if status.signal() == Some(9)), "{failed:?}");
+        return;
+    }
+    let world = World::from_env().unwrap();
+    let mapper = Mapper::new(&world, &options()).unwrap();
+    let transport = mapper.p2p_transport(1 - world.rank(), Mode::CopyBased).unwrap();
+    world.barrier().unwrap();
+    if world.rank() == 1 {
+        kill_oneself();
+    }
+    let start = Instant::now();
+    while world.lost().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(5), "nobody noticed that rank 1 died");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (start, mut guard) = (Instant::now(), transport.lock().unwrap());
+    let buffer = || Some(HostBuffer::new(64).unwrap());
+    let request =
+        guard.recv_chunk(RecvChunk { buffer: buffer(), bytes: 64, ..RecvChunk::default() }).unwrap();
+    let error = guard.wait_chunk(&request, Duration::from_millis(200)).unwrap_err();
+    match error {
+        Error::Timeout { peer: 1, what: "a chunk", .. } => {}
+        Error::Failed { peer: 1, .. } if !real() => {}
+        other => panic!("{other}"),
+    }
+    let sent = guard.send_chunk(SendChunk { buffer: buffer(), bytes: 64, ..SendChunk::default() });
+    let error = sent.and_then(|request| guard.wait_chunk(&request, LIMIT)).unwrap_err();
+    let Error::Failed { peer: 1, status, .. } = error else { panic!("{error}") };
+    assert!(status == Status::Unreachable || !real(), "{status:?}");
+    assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
 }
 
 #[test]

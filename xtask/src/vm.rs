@@ -37,19 +37,21 @@ pub fn run() -> Outcome {
     build("building the conformance suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"])?;
     build("building the example", &["-p", "fusewire-examples", "--bin", "infiniband"])?;
     let built = |name: &str| target().join("debug").join(name);
-    let chunks = test_program("fusewire-transports", "p2p")?;
-    let mlx5 = test_program("fusewire-mlx5", "no_adapter")?;
-    let programs = [built("examples/selftest"), chunks, built("gpu-suite"), built("infiniband"), mlx5];
+    let units = test_program("fusewire-transports", &["--lib"])?;
+    let chunks = test_program("fusewire-transports", &["--test", "p2p"])?;
+    let mlx5 = test_program("fusewire-mlx5", &["--test", "no_adapter"])?;
+    let programs = [built("examples/selftest"), units, chunks, built("gpu-suite"), built("infiniband"), mlx5];
     let mut run = Command::new(scripts().join("run.sh"));
     run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
     steps::run("the VM", run.current_dir(root()))
 }
 
 /// A test program of a package, built; cargo says where it is.
-fn test_program(package: &str, name: &str) -> Outcome<PathBuf> {
+fn test_program(package: &str, which: &[&str]) -> Outcome<PathBuf> {
     let mut build = cargo();
-    build.args(["test", "--no-run", "-p", package, "--test", name]);
-    let output = build.output().map_err(|e| format!("building {package}'s test {name}: {e}"))?;
+    build.args(["test", "--no-run", "-p", package]).args(which);
+    let what = format!("building {package}'s test {}", which.join(" "));
+    let output = build.output().map_err(|e| format!("{what}: {e}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let path = text.lines().rev().find_map(|line| {
         // Executable tests/p2p.rs (target/debug/deps/p2p-0123456789abcdef)
@@ -58,7 +60,7 @@ fn test_program(package: &str, name: &str) -> Outcome<PathBuf> {
     });
     match path {
         Some(path) if output.status.success() => Ok(path),
-        _ => Err(format!("building {package}'s test {name}: {text}")),
+        _ => Err(format!("{what}: {text}")),
     }
 }
 

@@ -99,7 +99,17 @@ impl HostIb {
         options: impl Into<Options>,
         how: &HostIbOptions,
     ) -> Result<HostIb> {
-        let options = options.into().line_channels(0);
+        Self::meet(world, options.into(), how, |place| place)
+    }
+
+    /// Makes the transport; until it is renewed, peers' memory is where `seen` says.
+    pub(super) fn meet(
+        world: &World,
+        options: Options,
+        how: &HostIbOptions,
+        seen: fn(Place) -> Place,
+    ) -> Result<HostIb> {
+        let options = options.line_channels(0);
         let layout = options.layout(world.size())?;
         if !how.commands.is_power_of_two() || !(16..=65536).contains(&how.commands) {
             let what = format!("{} commands; a ring has a power of two from 16 to 65536", how.commands);
@@ -133,7 +143,9 @@ impl HostIb {
         if let Some((rank, why)) = errors.iter().enumerate().find_map(|(r, e)| Some((r, e.as_ref()?))) {
             return Err(Error::Misuse { what: format!("rank {rank} cannot use `HostIb`: {why}") });
         }
-        engine.connect(connect(world, &*adapter, engine.region())?);
+        let mut peers = connect(world, &*adapter, engine.region())?;
+        peers.iter_mut().flatten().for_each(|peer| peer.region = seen(peer.region));
+        engine.connect(peers);
         let page = Board::page()?;
         let fds = world.exchange_fds(&[page.fd()])?;
         let pages = fds.into_iter().map(|fds| fds.into_iter().next()).collect();

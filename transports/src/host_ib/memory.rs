@@ -175,6 +175,11 @@ impl Memory {
         layout.total() + writer as u64 * LINE
     }
 
+    /// Offset, in every rank's region, of the word in which `writer` says that it knows of the rank's own fault.
+    pub const fn answer(layout: &Layout, writer: u32) -> u64 {
+        Self::inbox(layout, writer) + 8
+    }
+
     const fn record_at(&self) -> u64 {
         self.slots as u64 * SLOT + LINE
     }

@@ -88,6 +88,8 @@ pub struct Engine {
     suspicion: Option<(Reason, Instant)>,
     /// Peers that have not been told yet of this rank's fault; `None` while there is none.
     to_tell: Option<Vec<usize>>,
+    /// Peers whose fault this rank has taken notice of, and said so.
+    answered: Vec<bool>,
     ended: Vec<Completion>,
 }
 
@@ -118,6 +120,7 @@ impl Engine {
             broken: false,
             suspicion: None,
             to_tell: None,
+            answered: vec![false; world],
             ended: Vec::new(),
         }
     }
@@ -360,55 +363,57 @@ impl Engine {
             self.suspicion = None;
             self.abort(reason);
         }
-        let layout = self.memory.layout;
+        let (layout, me) = (self.memory.layout, self.rank);
         if let Some(record) = self.memory.filled_record() {
             self.poisoned = true;
             let all = || (0..self.peers.len()).filter(|p| self.peers[*p].is_some()).collect();
             let mut to_tell = self.to_tell.take().unwrap_or_else(all);
-            let code = abort_code(record.rank, record.kind).to_ne_bytes();
-            let at = Memory::inbox(&layout, self.rank);
-            to_tell.retain(|peer| {
-                let Some(Peer { pair, region }) = &self.peers[*peer] else { return false };
-                let to = Remote { address: region.start + at, rkey: region.rkey };
-                let work = Work::WriteInline { bytes: &code, to };
-                match pair.post(&Request { id: u64::MAX, work, fence: false }) {
-                    Ok(false) => return true,
-                    Ok(true) => {
-                        let (operation, since) = (operation::SIGNAL, Instant::now());
-                        self.under_way[*peer].push_back(UnderWay {
-                            ticket: None,
-                            operation,
-                            channel: 0,
-                            since,
-                        });
-                    }
-                    // Best effort: a peer that is out of reach sees that for itself.
-                    Err(_) => {}
-                }
-                false
-            });
+            let (code, at) = (abort_code(record.rank, record.kind), Memory::inbox(&layout, me));
+            to_tell.retain(|peer| !self.tell(*peer, at, code));
             self.to_tell = Some(to_tell);
         }
-        if self.poisoned {
-            return;
-        }
-        for peer in (0..layout.world).filter(|p| *p != self.rank) {
+        for peer in (0..layout.world).filter(|p| *p != me) {
             let code = self.memory.region.word(Memory::inbox(&layout, peer)).load(Ordering::Acquire);
-            if code != 0 {
+            if code != 0 && !self.answered[peer as usize] {
                 self.poisoned = true;
                 // If the context is lost, the kernels have ended without this.
                 let _ = self.memory.words.claim(code);
+                self.answered[peer as usize] = self.tell(peer as usize, Memory::answer(&layout, me), code);
             }
         }
     }
 
-    /// Looks for faults, and sees to it that peers that can be told of an own one have been.
+    /// Posts a word for a peer's memory; `false` if the queue is full. Best effort: a peer that is out of reach sees that for itself.
+    fn tell(&mut self, peer: usize, at: u64, word: u64) -> bool {
+        let Some(Some(Peer { pair, region })) = self.peers.get(peer) else { return true };
+        let to = Remote { address: region.start + at, rkey: region.rkey };
+        let work = Work::WriteInline { bytes: &word.to_ne_bytes(), to };
+        match pair.post(&Request { id: u64::MAX, work, fence: false }) {
+            Ok(false) => return false,
+            Ok(true) => {
+                let (operation, since) = (operation::SIGNAL, Instant::now());
+                self.under_way[peer].push_back(UnderWay { ticket: None, operation, channel: 0, since });
+            }
+            Err(_) => {}
+        }
+        true
+    }
+
+    /// Whether every peer has stopped its kernels because of this rank's fault.
+    fn all_know(&self) -> bool {
+        let answer = |peer| self.memory.region.word(Memory::answer(&self.memory.layout, peer));
+        let mut peers = self.peers.iter().zip(0u32..).filter(|(peer, _)| peer.is_some());
+        peers.all(|(_, peer)| answer(peer).load(Ordering::Acquire) != 0)
+    }
+
+    /// Looks for faults, and sees to it that peers that can be told of an own one have been, and let no kernel begin.
     pub fn settle_faults(&mut self, limit: Duration) {
         let start = Instant::now();
         self.turn();
         while self.memory.filled_record().is_some()
             && (self.to_tell.as_ref().is_none_or(|left| !left.is_empty())
-                || self.under_way.iter().any(|requests| !requests.is_empty()))
+                || self.under_way.iter().any(|requests| !requests.is_empty())
+                || !(self.broken || self.all_know()))
             && start.elapsed() < limit
         {
             self.turn();
@@ -436,6 +441,7 @@ impl Engine {
         self.finished.clear();
         self.under_way.iter_mut().for_each(VecDeque::clear);
         (self.to_tell, self.suspicion) = (None, None);
+        self.answered.fill(false);
         (self.poisoned, self.broken) = (false, false);
         Ok(())
     }

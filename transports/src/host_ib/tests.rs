@@ -1,15 +1,18 @@
 //! Device half and proxy of two ranks in one process, without kernels: this thread does what a block would.
+//!
+//! Over the emulation, and in the VM over real verbs (`FUSEWIRE_TEST_VERBS=1`).
 
-use super::HostIbOps;
 use super::memory::Memory;
 use super::proxy::{Engine, Peer, Place, Proxy};
-use crate::host::{Machine, Options};
+use super::{HostIb, HostIbOps, HostIbOptions};
+use crate::host::{Error, Fault, Machine, Operation, Options, Transport};
 use crate::rdma::{
-    Access, Adapter, Completion, Emulated, Local, Pair, PairOptions, Remote, Request, Result, Status, Work,
+    Access, Completion, Fabric, Local, Pair, PairOptions, Remote, Request, Result, Status, Work,
 };
 use fusewire_device::group::Thread;
 use fusewire_device::ops::{Get, Line, Ops, Put};
 use fusewire_device::wait::{AbortRecord, abort_code, kind, operation, read_abort_code};
+use fusewire_world::World;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,6 +21,11 @@ struct Rank {
     proxy: Option<Proxy>,
     memory: Arc<Memory>,
     ops: HostIbOps,
+}
+
+fn fabric() -> Fabric {
+    let real = std::env::var("FUSEWIRE_TEST_VERBS").is_ok_and(|v| v == "1");
+    if real { Fabric::Verbs } else { Fabric::Emulated }
 }
 
 /// A pair whose requests begin late, so that what is reused or reported too early shows.
@@ -79,8 +87,45 @@ impl Pair for Late {
     }
 }
 
+/// A pair that takes requests and never reports one.
+#[derive(Debug)]
+struct Mute(Box<dyn Pair>);
+
+impl Pair for Mute {
+    fn endpoint(&self) -> Vec<u8> {
+        self.0.endpoint()
+    }
+
+    fn connect(&mut self, peer: &[u8]) -> Result<()> {
+        self.0.connect(peer)
+    }
+
+    fn post(&self, _: &Request<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+        self.0.post_receive(id, local)
+    }
+
+    fn poll(&self, _: &mut Vec<Completion>) -> Result<()> {
+        Ok(())
+    }
+
+    fn break_off(&self) {
+        self.0.break_off();
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Pairs {
+    Usual,
+    Late,
+    Mute,
+}
+
 struct How {
-    late: bool,
+    pairs: Pairs,
     deadline: Duration,
     commands: u32,
     /// Added to what rank 0 takes for rank 1's key.
@@ -90,12 +135,12 @@ struct How {
 }
 
 const USUAL: How =
-    How { late: false, deadline: Duration::from_secs(10), commands: 16, wrong_key: 0, runs: true };
+    How { pairs: Pairs::Usual, deadline: Duration::from_secs(10), commands: 16, wrong_key: 0, runs: true };
 
 fn ranks(how: &How) -> [Rank; 2] {
     let layout =
         Options::per_peer(4096).channels(2).signals(4).heap(256 << 10).line_channels(0).layout(2).unwrap();
-    let adapters = [Emulated::new(), Emulated::new()];
+    let adapters = [0, 1].map(|rank| fabric().open(rank).unwrap());
     let mut made: Vec<(Arc<Memory>, Engine, Box<dyn Pair>)> = Vec::new();
     for (rank, adapter) in adapters.iter().enumerate() {
         let memory = Arc::new(Memory::new(&Machine::Host, layout, how.commands).unwrap());
@@ -123,9 +168,10 @@ fn ranks(how: &How) -> [Rank; 2] {
         let theirs = places[1 - rank];
         let wrong = if rank == 0 { how.wrong_key } else { 0 };
         let region = Place { rkey: theirs.rkey.wrapping_add(wrong), ..theirs };
-        let pair = match how.late {
-            true => Box::new(Late { pair, held: Mutex::default() }),
-            false => pair,
+        let pair: Box<dyn Pair> = match how.pairs {
+            Pairs::Usual => pair,
+            Pairs::Late => Box::new(Late { pair, held: Mutex::default() }),
+            Pairs::Mute => Box::new(Mute(pair)),
         };
         let mut peers = vec![None, None];
         peers[1 - rank] = Some(Peer { pair, region });
@@ -189,7 +235,7 @@ fn what_is_flushed_is_there_when_its_signal_is() {
 
 #[test]
 fn puts_and_gets_of_all_sizes_and_places() {
-    let [a, b] = ranks(&How { late: true, ..USUAL });
+    let [a, b] = ranks(&How { pairs: Pairs::Late, ..USUAL });
     let source: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
     let own = |ops: &HostIbOps, at: usize, bytes: usize| {
         // SAFETY: within the heap; only read when a signal or completion says that it is whole.
@@ -265,6 +311,26 @@ fn a_fault_of_one_rank_reaches_the_other() {
     assert!(told.elapsed() < Duration::from_secs(4));
 }
 
+/// Once a rank has reported a fault, no kernel of a peer begins, however slow that one's proxy is.
+#[test]
+fn a_fault_is_reported_when_peers_know() {
+    let [a, b] = ranks(&USUAL);
+    let slow = b.proxy.as_ref().unwrap().engine();
+    // SAFETY: refused by the own proxy.
+    unsafe { a.ops.get(&Thread, 1, 0, std::ptr::null_mut(), 8) };
+    a.fault();
+    std::thread::scope(|scope| {
+        let settled = scope.spawn(|| {
+            a.proxy.as_ref().unwrap().engine().settle_faults(Duration::from_secs(5));
+            b.memory.words.abort().unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!settled.is_finished() && b.memory.words.abort().unwrap() == 0);
+        drop(slow);
+        assert_eq!(settled.join().unwrap(), abort_code(0, kind::RANGE));
+    });
+}
+
 /// A ring that nobody empties: a block waits for room until its deadline, then says so, and posts nothing more.
 #[test]
 fn a_full_ring_holds_back_until_the_deadline() {
@@ -324,4 +390,93 @@ fn a_fresh_start_after_a_fault() {
     }
     until("signals", || b.line(0, Line::User(3)) == 99);
     assert!(a.memory.filled_record().is_none() && b.memory.words.abort().unwrap() == 0);
+}
+
+/// As where an adapter or its driver loses a request: no report, and nothing is sent again.
+#[test]
+fn a_request_that_never_ends_is_a_fault_in_time() {
+    let deadline = Duration::from_millis(300);
+    let [a, _b] = ranks(&How { pairs: Pairs::Mute, deadline, ..USUAL });
+    let start = Instant::now();
+    // SAFETY: never carried out.
+    unsafe { a.ops.signal(&Thread, 1, Line::User(1), 1) };
+    let record = a.fault();
+    assert!((deadline..deadline * 10).contains(&start.elapsed()), "{:?}", start.elapsed());
+    let AbortRecord { kind, rank, peer, channel, operation, age_ns, .. } = record;
+    assert_eq!((kind, rank, peer, channel, operation), (kind::EXPIRED, 0, 1, 1, operation::SIGNAL));
+    assert!(u128::from(age_ns) > deadline.as_nanos());
+    let mut engine = a.proxy.as_ref().unwrap().engine();
+    assert!(!engine.drain(Duration::from_millis(100)), "the pair is of no more use");
+}
+
+/// The fault that a rank's transport reports, in time.
+fn reported(ib: &HostIb) -> Box<Fault> {
+    let start = Instant::now();
+    loop {
+        match ib.link().check() {
+            Ok(()) => assert!(start.elapsed() < Duration::from_secs(5), "nothing is reported"),
+            Err(Error::Fault(fault)) => return fault,
+            Err(other) => panic!("{other}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Rank 0 takes rank 1's memory for another, then both begin anew with the right one.
+fn refused(seen: fn(Place) -> Place) {
+    World::threads(2, move |world| {
+        let (me, peer) = (world.rank(), 1 - world.rank());
+        let options = Options::per_peer(4096).channels(2).signals(4).heap(64 << 10);
+        let how = HostIbOptions::default().fabric(fabric());
+        let ib = HostIb::meet(&world, options, &how, if me == 0 { seen } else { |place| place }).unwrap();
+        let ops = ib.ops();
+        let put = || {
+            // SAFETY: the heap is this thread's; the peer reads it after the signal, if ever.
+            unsafe {
+                ops.heap().write_bytes(me as u8 + 1, 32 << 10);
+                ops.put(&Thread, peer as u32, 32 << 10, ops.heap(), 32 << 10);
+                ops.signal(&Thread, peer as u32, Line::User(3), 1);
+            }
+        };
+        if me == 0 {
+            put();
+            let fault = reported(&ib);
+            let Some(Operation::Fabric { what, peer, status, .. }) = &fault.operation else {
+                panic!("the adapter should have refused it: {fault}");
+            };
+            assert_eq!((fault.rank, *what, *peer, *status), (0, "put", 1, Status::RemoteAccess), "{fault}");
+            let text = fault.to_string();
+            assert!(text.contains("to rank 1") && text.contains("rkey"), "{text}");
+        }
+        world.barrier().unwrap();
+        if me == 1 {
+            // The peer's refusal has broken this end too.
+            put();
+            let fault = reported(&ib);
+            let lost = [Status::Flushed, Status::Unreachable];
+            let named = |o: &Operation| matches!(o, Operation::Fabric { peer: 0, status, .. } if lost.contains(status));
+            assert!(fault.operation.as_ref().is_some_and(named), "{fault}");
+        }
+        ib.renew().unwrap();
+        put();
+        // SAFETY: a live line of this rank.
+        let line = || unsafe { ops.line(peer as u32, Line::User(3)).read_volatile() };
+        until("a signal after the renewal", || line() == 1);
+        // SAFETY: written before the signal that has been seen.
+        let got = unsafe { std::slice::from_raw_parts(ops.heap().add(32 << 10), 32 << 10) };
+        assert!(got.iter().all(|b| *b == peer as u8 + 1), "what was put after the renewal");
+        world.barrier().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_wrong_key_is_reported_and_mended() {
+    refused(|place| Place { rkey: place.rkey ^ 0x100, ..place });
+}
+
+/// Most of the put is within the peer's memory.
+#[test]
+fn a_write_past_the_end_is_reported_and_mended() {
+    refused(|place| Place { start: place.start + (16 << 10), ..place });
 }

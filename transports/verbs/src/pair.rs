@@ -137,7 +137,8 @@ pub struct Request<'a> {
     pub id: u64,
     /// What to do.
     pub work: Work<'a>,
-    /// Begin only when all earlier reads and atomics of this pair have ended.
+    /// Begin only when all earlier reads and atomics of this pair have ended. Soft-RoCE never sends a fenced request again that was
+    /// lost before a read or atomic behind it had ended: it waits for that one too, and reports nothing.
     pub fence: bool,
 }
 

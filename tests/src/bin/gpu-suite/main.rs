@@ -62,9 +62,12 @@ struct Arguments {
     /// Over what.
     #[arg(long, value_enum, default_value_t = Over::Memory)]
     over: Over,
-    /// Only cases whose name contains this.
-    #[arg(long, default_value = "")]
-    filter: String,
+    /// Only cases whose name contains this, or one of these if it is given several times.
+    #[arg(long)]
+    filter: Vec<String>,
+    /// Not cases whose name contains this; may be given several times.
+    #[arg(long)]
+    skip: Vec<String>,
     /// Names the cases and ends.
     #[arg(long)]
     list: bool,
@@ -140,9 +143,10 @@ fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let seed = arguments.seed.unwrap_or_else(data::seed);
-    let chosen = |cases: Vec<Case<X>>| -> Vec<Case<X>> {
-        cases.into_iter().filter(|c| c.name.contains(&arguments.filter)).collect()
-    };
+    let any = |parts: &[String], name: &str| parts.iter().any(|part| name.contains(part.as_str()));
+    let (filter, skip) = (&arguments.filter, &arguments.skip);
+    let wanted = |name| (filter.is_empty() || any(filter, name)) && !any(skip, name);
+    let chosen = |cases: Vec<Case<X>>| cases.into_iter().filter(|c| wanted(c.name)).collect::<Vec<_>>();
     let (shared, deaths) = (chosen(suite::cases()), chosen(processes::cases()));
     if arguments.list {
         shared.iter().chain(&deaths).for_each(|c| println!("{} ({:?} ranks)", c.name, c.ranks));
