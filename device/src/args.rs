@@ -66,6 +66,14 @@ pub trait Packs<T: Element> {
     #[track_caller]
     fn pack(&self, ctx: &Ctx) -> Pack<T>;
 
+    /// The `N` packs at the context's own index: for a wire whose elements are narrower, `N` times as many to a pack. Elements past
+    /// `ctx.valid` are zero.
+    ///
+    /// # Panics
+    /// As for [`Packs::pack`].
+    #[track_caller]
+    fn packs<const N: usize>(&self, ctx: &Ctx) -> [Pack<T>; N];
+
     /// The `Pack::LANES` elements from `first` on.
     ///
     /// # Panics
@@ -79,7 +87,7 @@ impl<T: Element> Packs<T> for [T] {
     fn pack(&self, ctx: &Ctx) -> Pack<T> {
         let first = ctx.index();
         // One comparison with what does not change in a loop; and no numbers in the message, which would cost stack on the device.
-        assert!(ctx.valid <= self.len() && first <= self.len() - ctx.valid, "input ends before this element");
+        assert!(ctx.inside(self.len()), "input ends before this element");
         // SAFETY: in bounds by the assertion.
         let own = unsafe { self.get_unchecked(first..first + ctx.valid) };
         if ctx.whole && Pack::<T>::LANES == ctx.valid {
@@ -93,6 +101,31 @@ impl<T: Element> Packs<T> for [T] {
         } else {
             gather(own)
         }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn packs<const N: usize>(&self, ctx: &Ctx) -> [Pack<T>; N] {
+        let (first, lanes) = (ctx.index(), Pack::<T>::LANES);
+        assert!(ctx.inside(self.len()), "input ends before this element");
+        // SAFETY: in bounds by the assertion.
+        let own = unsafe { self.get_unchecked(first..first + ctx.valid) };
+        let mut packs = [Pack::ZERO; N];
+        if ctx.whole && N * lanes == ctx.valid {
+            // As for one pack.
+            assert!(
+                (self.as_ptr() as usize).is_multiple_of(16),
+                "this part of a slice is not aligned: use `pack_at`"
+            );
+            unroll!(N, |K| {
+                // SAFETY: inside `own`, aligned by the assertion.
+                packs[K] =
+                    Pack::from_words(unsafe { arch::load_16_once(own.as_ptr().add(K * lanes).cast()) });
+            });
+        } else {
+            unroll!(N, |K| packs[K] = gather(own.get(K * lanes..).unwrap_or_default()));
+        }
+        packs
     }
 
     #[inline(always)]
@@ -174,7 +207,7 @@ impl<'a, T: Element> Out<'a, T> {
     #[track_caller]
     pub fn at<'c>(&'c self, ctx: &'c Consume) -> Place<'c, T> {
         let first = ctx.index();
-        assert!(ctx.valid <= self.len && first <= self.len - ctx.valid, "output ends before this element");
+        assert!(ctx.inside(self.len), "output ends before this element");
         // SAFETY: in bounds by the assertion.
         Place { at: unsafe { self.start.add(first) }, ctx, own: PhantomData }
     }
@@ -282,6 +315,22 @@ impl<T: Element> Place<'_, T> {
             // SAFETY: `ctx.valid` elements are in bounds, and only this call reaches them.
             unsafe { store_pack(self.at, self.ctx.valid, value) };
         }
+    }
+
+    /// Sets the elements of this call, which are up to `N` packs: for outputs whose elements are wider than those of the wire. Elements
+    /// past `ctx.valid` are left out.
+    #[inline(always)]
+    pub fn set_packs<const N: usize>(&self, values: [Pack<T>; N]) {
+        let lanes = Pack::<T>::LANES;
+        unroll!(N, |K| {
+            if self.ctx.whole && self.ctx.valid == N * lanes {
+                // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`, and by whole packs from there.
+                unsafe { arch::store_16(self.at.add(K * lanes).cast(), values[K].words()) };
+            } else if K * lanes < self.ctx.valid {
+                // SAFETY: `ctx.valid` elements are in bounds, and only this call reaches them.
+                unsafe { store_pack(self.at.add(K * lanes), self.ctx.valid - K * lanes, values[K]) };
+            }
+        });
     }
 
     /// Replaces the pack by `f` of it.

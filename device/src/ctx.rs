@@ -32,6 +32,10 @@ pub struct Ctx {
     pub rows: usize,
     /// Columns of the chunk, where the launch gave a shape; else `chunk_len`.
     pub cols: usize,
+    /// Row and column of `pos`, where whoever made the context knew them.
+    pub(crate) shaped: Option<(usize, usize)>,
+    /// `index()`, or a larger one that whoever made the context asks for beside it: where that is inside, this one is.
+    pub(crate) most: usize,
     /// The pack is whole and its index a multiple of its length, so that a 16-byte access is right.
     pub(crate) whole: bool,
     /// Keeps a context, and so its witness of exclusive access, on the thread it was made for.
@@ -48,12 +52,63 @@ impl Ctx {
     /// Row and column of `pos` in the chunk's shape, row-major.
     #[inline(always)]
     pub fn row_col(&self) -> (usize, usize) {
-        (self.pos / self.cols, self.pos % self.cols)
+        self.shaped.unwrap_or_else(|| (self.pos / self.cols, self.pos % self.cols))
+    }
+
+    /// Flat index of what stands here once a chunk that lies in memory as `cols` rows of `rows` columns is transposed: of its row
+    /// `row_col().1` and column `row_col().0`.
+    #[inline(always)]
+    pub fn transposed_index(&self) -> usize {
+        let (row, col) = self.row_col();
+        self.chunk_start + col * self.rows + row
     }
 
     #[inline(always)]
     pub(crate) fn at(&self, pos: usize, valid: usize, whole: bool) -> Ctx {
-        Ctx { pos, valid, whole, ..*self }
+        let shaped = if pos == self.pos { self.shaped } else { None };
+        Ctx { pos, valid, shaped, most: self.chunk_start + pos, whole, ..*self }
+    }
+
+    /// The same, one of several packs of which the last one has index `last`.
+    #[inline(always)]
+    pub(crate) fn before(self, last: usize) -> Ctx {
+        Ctx { most: last, ..self }
+    }
+
+    /// Whether `valid` elements from `index()` on are inside `len`. There is one test for all packs that are asked for together, and so
+    /// no branch between what they load.
+    #[inline(always)]
+    pub(crate) fn inside(&self, len: usize) -> bool {
+        self.valid <= len && (self.most <= len - self.valid) | (self.index() <= len - self.valid)
+    }
+
+    /// The start of a chunk, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_chunk(chunk_start: usize, chunk_len: usize, rows: usize, cols: usize) -> Ctx {
+        Ctx {
+            rank: 0,
+            peer: 0,
+            world: 1,
+            block: 0,
+            channel: 0,
+            chunk_start,
+            chunk_len,
+            pos: 0,
+            valid: 0,
+            rows,
+            cols,
+            shaped: None,
+            most: chunk_start,
+            whole: false,
+            thread: PhantomData,
+        }
+    }
+
+    /// The context of one element whose row and column are known.
+    #[inline(always)]
+    pub(crate) fn of_shape(&self, pos: usize, row: usize, col: usize) -> Ctx {
+        let most = self.chunk_start + pos;
+        Ctx { pos, valid: 1, shaped: Some((row, col)), most, whole: false, ..*self }
     }
 }
 

@@ -100,7 +100,7 @@ impl<O: Direct> Line<'_, O> {
         }
         let fresh = flag(self.number, kernel, payload);
         let hooks = span::Module::<H>(args);
-        span::produce::<span::FourOrOne<H>, _>(
+        span::produce::<span::FourOrOne<H>, _, _>(
             self.team,
             &self.place,
             self.first,

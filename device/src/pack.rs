@@ -1,6 +1,7 @@
 //! Packs: 16 bytes, the unit of every wire access.
 
-use crate::element::Element;
+use crate::arch;
+use crate::element::{Bf16, Element, F8E4M3, Float};
 use core::marker::PhantomData;
 
 /// 16 bytes of elements: 16 of one byte down to 2 of eight. The words stay in four registers.
@@ -113,6 +114,57 @@ impl<T: Element> Pack<T> {
             let mask = (((1u64 << (8 * T::SIZE)) - 1) as u32) << shift;
             self.words[byte / 4] = (self.words[byte / 4] & !mask) | ((bits as u32) << shift);
         }
+    }
+}
+
+impl<T: Float> Pack<T> {
+    /// The pack of `f(0), f(1), ..`, rounded; narrow elements two at a time, which halves the work.
+    #[inline(always)]
+    pub fn from_f32s(mut f: impl FnMut(usize) -> f32) -> Self {
+        let mut pack = Self::ZERO;
+        if T::CODE == Bf16::CODE {
+            unroll!(4, |K| pack.words[K] = arch::bf16x2_from_f32(f(2 * K), f(2 * K + 1)));
+        } else if T::CODE == F8E4M3::CODE {
+            unroll!(4, |K| {
+                let low = arch::e4m3x2_from_f32(f(4 * K), f(4 * K + 1));
+                let high = arch::e4m3x2_from_f32(f(4 * K + 2), f(4 * K + 3));
+                pack.words[K] = u32::from(low) | u32::from(high) << 16;
+            });
+        } else {
+            unroll!(Self::LANES, |K| pack.put::<K>(T::from_f32(f(K))));
+        }
+        pack
+    }
+
+    /// The elements, widened (`f64` rounded), [`Pack::LANES`] of them, then zeros.
+    #[inline(always)]
+    pub fn to_f32s(self) -> [f32; 16] {
+        let mut values = [0.0; 16];
+        if T::CODE == F8E4M3::CODE {
+            unroll!(4, |K| {
+                let [low, high] =
+                    [self.words[K] as u16, (self.words[K] >> 16) as u16].map(arch::e4m3x2_to_f32);
+                [values[4 * K], values[4 * K + 1]] = low;
+                [values[4 * K + 2], values[4 * K + 3]] = high;
+            });
+        } else {
+            unroll!(Self::LANES, |K| values[K] = self.get(K).to_f32());
+        }
+        values
+    }
+
+    /// Element by element, as `f32`.
+    #[inline(always)]
+    pub fn map_f32(self, mut f: impl FnMut(f32) -> f32) -> Self {
+        let values = self.to_f32s();
+        Self::from_f32s(|k| f(values[k]))
+    }
+
+    /// Element by element with another pack, as `f32`.
+    #[inline(always)]
+    pub fn zip_f32(self, other: Self, mut f: impl FnMut(f32, f32) -> f32) -> Self {
+        let (a, b) = (self.to_f32s(), other.to_f32s());
+        Self::from_f32s(|k| f(a[k], b[k]))
     }
 }
 

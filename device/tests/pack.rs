@@ -111,6 +111,35 @@ fn there_is_no_element_past_the_last() {
     Pack::<f32>::ZERO.get(4);
 }
 
+/// Converted together as one by one.
+fn floats<T: Float>(bytes: [u8; 16], values: [f32; 16]) {
+    let (pack, lanes) = (pack_of::<T>(bytes), Pack::<T>::LANES);
+    let wide = pack.to_f32s();
+    for (k, value) in wide.iter().enumerate() {
+        let want = if k < lanes { pack.get(k).to_f32() } else { 0.0 };
+        assert_eq!(value.to_bits(), want.to_bits(), "{} to_f32s {k}", T::NAME);
+    }
+    let rounded = Pack::<T>::from_fn(|k| T::from_f32(values[k]));
+    assert_eq!(Pack::<T>::from_f32s(|k| values[k]), rounded, "{} from_f32s of {values:?}", T::NAME);
+    let mapped = Pack::<T>::from_fn(|k| T::from_f32(wide[k] * 3.0));
+    assert_eq!(pack.map_f32(|v| v * 3.0), mapped, "{} map_f32", T::NAME);
+    let sums = Pack::<T>::from_fn(|k| T::from_f32(wide[k] + mapped.get(k).to_f32()));
+    assert_eq!(pack.zip_f32(mapped, |a, b| a + b), sums, "{} zip_f32", T::NAME);
+}
+
+proptest! {
+    #[test]
+    fn floats_convert_together_as_alone(bytes: [u8; 16], bits: [u32; 16]) {
+        let values = bits.map(f32::from_bits);
+        floats::<f32>(bytes, values);
+        floats::<f64>(bytes, values);
+        floats::<F16>(bytes, values);
+        floats::<Bf16>(bytes, values);
+        floats::<F8E4M3>(bytes, values);
+        floats::<F8E5M2>(bytes, values);
+    }
+}
+
 #[test]
 fn codes_and_sizes_are_part_of_the_protocol() {
     fn row<T: Element>() -> (&'static str, u32, usize) {

@@ -76,6 +76,57 @@ hooks!(
     })
 );
 
+/// Sixteen elements of two bytes to a pack of the wire.
+struct Halved;
+
+impl Hooks for Halved {
+    type Args<'a> = Args<'a, Bf16, Bf16>;
+    type Wire = F8E4M3;
+    const UNROLL: usize = 4;
+    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<F8E4M3> {
+        let [low, high] = args.input.packs(ctx).map(|pack: Pack<Bf16>| pack.to_f32s());
+        Pack::from_f32s(|k| if k < 8 { low[k] } else { high[k - 8] })
+    }
+    fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<F8E4M3>) {
+        let values = value.to_f32s();
+        args.output.at(ctx).set_packs([0, 8].map(|first| Pack::from_f32s(|k| values[first + k])));
+    }
+}
+
+// SAFETY: as for the hooks above.
+unsafe impl Unpack for Halved {
+    type Raw = Raw;
+    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
+        // SAFETY: as above.
+        unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+    }
+}
+
+/// Transposed on the way, by tiles.
+struct Tiled<T>(PhantomData<T>);
+
+impl<T: Element> Hooks for Tiled<T> {
+    type Args<'a> = Args<'a, T, T>;
+    type Wire = T;
+    const UNROLL: usize = 4;
+    const TRANSPOSED: bool = true;
+    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<T> {
+        produce_each(ctx, |ctx| args.input[ctx.transposed_index()])
+    }
+    fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<T>) {
+        args.output.at(ctx).set_pack(value);
+    }
+}
+
+// SAFETY: as for the hooks above.
+unsafe impl<T: Element> Unpack for Tiled<T> {
+    type Raw = Raw;
+    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
+        // SAFETY: as above.
+        unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+    }
+}
+
 /// A vector whose first element is 16-byte aligned, as launches demand.
 struct Aligned<T> {
     words: Vec<Pack<u8>>,
@@ -110,18 +161,20 @@ struct Launch {
     channels: u32,
     diagonal: u32,
     chunk: u64,
+    /// Rows of a chunk, where it has a shape.
+    rows: usize,
 }
 
 const DEADLINE_MS: u64 = 30_000;
 
 fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
-    let Launch { channels, diagonal, chunk } = launch;
+    let Launch { channels, diagonal, chunk, rows } = launch;
     let (n, packs) = (elements as u64, elements.div_ceil(lanes) as u64);
     let (send_peer, recv_peer) = (NOBODY, NOBODY);
     Shape {
         elements: n,
-        rows: 1,
-        cols: n,
+        rows: rows as u64,
+        cols: n / rows as u64,
         chunk,
         kernel: 42,
         share: share_packs(packs, channels),
@@ -219,7 +272,7 @@ fn packs_reach_every_rank() {
     for (ranks, channels, diagonal, chunk) in
         [(1, 1, 2, 512), (2, 1, 1, 128), (2, 3, 2, 1024), (3, 2, 1, 384), (5, 2, 1, 512), (8, 1, 1, 1024)]
     {
-        let launch = Launch { channels, diagonal, chunk };
+        let launch = Launch { channels, diagonal, chunk, rows: 1 };
         all_to_all_is_a_transpose::<ByPack<u8>, u8>(ranks, launch);
         all_to_all_is_a_transpose::<ByPack<Bf16>, Bf16>(ranks, launch);
         all_to_all_is_a_transpose::<ByPack<f32>, f32>(ranks, launch);
@@ -232,7 +285,7 @@ fn elements_reach_every_rank() {
     for (ranks, channels, diagonal, chunk) in
         [(1, 1, 1, 512), (2, 2, 1, 256), (3, 1, 3, 1024), (5, 1, 1, 640)]
     {
-        let launch = Launch { channels, diagonal, chunk };
+        let launch = Launch { channels, diagonal, chunk, rows: 1 };
         all_to_all_is_a_transpose::<ByElement<F8E4M3>, F8E4M3>(ranks, launch);
         all_to_all_is_a_transpose::<ByElement<i16>, i16>(ranks, launch);
         all_to_all_is_a_transpose::<ByElement<u32>, u32>(ranks, launch);
@@ -241,8 +294,61 @@ fn elements_reach_every_rank() {
 }
 
 #[test]
+fn wires_of_half_the_width() {
+    let (ranks, launch) = (2usize, Launch { channels: 2, diagonal: 2, chunk: 256, rows: 1 });
+    let world = World::new(2, 2, 1024);
+    let value = |rank: usize, k: usize| Bf16::from_f32(((rank * 31 + k) % 29) as f32 / 4.0 - 3.0);
+    for n in [1, 7, 8, 9, 15, 16, 17, 31, 500] {
+        let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::new(ranks * n, |k| value(r, k))).collect();
+        let mut outputs: Vec<_> =
+            (0..ranks).map(|_| Aligned::new(ranks * n, |_| Bf16::from_f32(99.0))).collect();
+        exchange::<Halved, Bf16, Bf16>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
+        for (to, output) in outputs.iter().enumerate() {
+            for (from, k) in (0..ranks).flat_map(|from| (0..n).map(move |k| (from, k))) {
+                let want = F8E4M3::from_f32(value(from, to * n + k).to_f32()).to_f32();
+                assert_eq!(output.all()[from * n + k].to_f32(), want, "{n}: {from} to {to}, {k}");
+            }
+        }
+    }
+}
+
+fn tiles_transpose<T: Element>(ranks: u32, way: Way, (rows, cols): (usize, usize)) {
+    let launch = Launch { channels: 2, diagonal: 3, chunk: 512, rows };
+    let world = World::new(ranks, 2, 2048);
+    let (n, mut noise) = (rows * cols, Noise(u64::from(ranks) << 8 | u64::from(T::CODE)));
+    let mut make = || {
+        let all = 0..ranks;
+        all.map(|_| Aligned::new(ranks as usize * n, |_| T::from_bits64(noise.next()))).collect::<Vec<_>>()
+    };
+    let (mut inputs, mut outputs) = (make(), make());
+    exchange::<Tiled<T>, T, T>(&world, way, launch, n, &mut inputs, &mut outputs);
+    for (to, output) in outputs.iter().enumerate() {
+        for (from, input) in inputs.iter().enumerate() {
+            for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+                let got = output.all()[from * n + row * cols + col].to_bits64();
+                let want = input.all()[to * n + col * rows + row].to_bits64();
+                let about = format!("{way:?}, {ranks} ranks, {rows} x {cols} of {}", T::NAME);
+                assert_eq!(got, want, "{about}: {from} to {to}, row {row}, column {col}");
+            }
+        }
+    }
+}
+
+#[test]
+fn transposed_chunks_reach_every_rank() {
+    for way in WAYS {
+        for (ranks, shape) in [(1, (40, 70)), (2, (1, 5)), (2, (33, 64)), (3, (7, 131)), (5, (70, 3))] {
+            tiles_transpose::<u8>(ranks, way, shape);
+            tiles_transpose::<Bf16>(ranks, way, shape);
+            tiles_transpose::<f32>(ranks, way, shape);
+            tiles_transpose::<u64>(ranks, way, shape);
+        }
+    }
+}
+
+#[test]
 fn narrow_wires_accumulate() {
-    let (ranks, n, launch) = (3usize, 517, Launch { channels: 2, diagonal: 2, chunk: 256 });
+    let (ranks, n, launch) = (3usize, 517, Launch { channels: 2, diagonal: 2, chunk: 256, rows: 1 });
     let world = World::new(3, 2, 1024);
     let value = |rank: usize, k: usize| ((rank * 31 + k) % 17) as f32 / 4.0 - 2.0;
     let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::<f32>::new(ranks * n, |k| value(r, k))).collect();
@@ -264,7 +370,7 @@ fn narrow_wires_accumulate() {
 #[test]
 fn sendrecv_goes_round_the_ring_and_to_nobody() {
     for ranks in [2u32, 3, 5] {
-        let launch = Launch { channels: 2, diagonal: 0, chunk: 512 };
+        let launch = Launch { channels: 2, diagonal: 0, chunk: 512, rows: 1 };
         let world = World::new(ranks, 2, 1024);
         for (n, open) in [(1000, false), (0, false), (333, true), (4096, false), (1, true)] {
             let mut inputs: Vec<_> =
@@ -308,7 +414,7 @@ fn sendrecv_goes_round_the_ring_and_to_nobody() {
 
 /// Runs a schedule of one's own on every rank with one block.
 fn schedule(world: &World, body: impl Fn(&Kernel<Peers>) -> Flow + Sync) -> Vec<Vec<Flow>> {
-    let launch = Launch { channels: 1, diagonal: 0, chunk: 512 };
+    let launch = Launch { channels: 1, diagonal: 0, chunk: 512, rows: 1 };
     world.run(1, |rank, grid| {
         let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
         // SAFETY: the world's words; every block runs it.
@@ -381,7 +487,7 @@ fn raw_operations_out_of_range_end_the_kernel() {
 #[should_panic(expected = "a tile's hook may neither send nor receive")]
 fn a_hook_cannot_send_on_the_channel_it_is_sent_on() {
     let world = World::new(1, 1, 1024);
-    let launch = Launch { channels: 1, diagonal: 0, chunk: 512 };
+    let launch = Launch { channels: 1, diagonal: 0, chunk: 512, rows: 1 };
     let grid = Grid { block: 0, blocks: 1 };
     let tile = Tile { start: 0, len: 4 };
     let nested = |kernel: &Kernel<Peers>| {
@@ -421,7 +527,7 @@ fn witnesses_do_not_multiply() {
     let world = World::new(1, 1, 1024);
     let mut inputs = [Aligned::<f32>::new(64, |_| 0.0)];
     let mut outputs = [Aligned::<u8>::new(64, |_| 0)];
-    let launch = Launch { channels: 1, diagonal: 1, chunk: 512 };
+    let launch = Launch { channels: 1, diagonal: 1, chunk: 512, rows: 1 };
     exchange::<Greedy, f32, u8>(&world, Way::Staged, launch, 64, &mut inputs, &mut outputs);
     assert!(outputs[0].all().iter().all(|&count| count == 1), "{:?}", outputs[0].all());
 }

@@ -57,6 +57,7 @@ const TRANSPOSE: &str = "produce_each(ctx, |ctx| {
     args.input[ctx.chunk_start + c * ctx.rows + r]
 })";
 const COPY: [&str; 2] = ["args.input.pack(ctx)", "args.output.at(ctx).set_pack(value)"];
+const SCALE: &str = "args.input.pack(ctx).map_f32(|v| v * args.scale)";
 const EACH: [&str; 2] = [
     "produce_each(ctx, |ctx| args.input[ctx.index()])",
     "consume_each(ctx, value, |ctx, v| args.output.at(ctx).set(v))",
@@ -87,6 +88,7 @@ fn modules() -> Vec<(&'static str, String)> {
         copy("copy4", "f32", 4),
         copy("copy8", "f32", 8),
         copy("bytes8", "u8", 8),
+        ("scale", module("scale", ["Bf16"; 3], 4, SCALE, COPY[1])),
         ("transpose", module("transpose", ["f32"; 3], 2, TRANSPOSE, EACH[1])),
         ("accumulate", module("accumulate", ["f32"; 3], 4, COPY[0], ACCUMULATE)),
         ("fp8", module("fp8", ["f32", "F8E4M3", "f32"], 1, NARROW, WIDEN)),
@@ -155,8 +157,11 @@ fn the_wire_is_wide_and_the_loop_is_short() {
     let modules = modules();
     let source = source(&modules);
     let ptx = compile("schedules", &source, ARCHS[1]);
-    // Packs in flight and instructions a loop may have: input and wire are loaded and stored 16 bytes at a time.
-    for (name, packs, limit) in [("copy1", 1, 30), ("copy4", 4, 80), ("copy8", 8, 160), ("bytes8", 8, 160)] {
+    // Packs in flight and instructions a loop may have: input and wire are loaded and stored 16 bytes at a time. One pack at a time may
+    // be one that is not whole, whose elements' stores count too.
+    // Several have two ways in their loop: for a whole bundle, and pack by pack for what is left.
+    for (name, packs, limit) in [("copy1", 1, 42), ("copy4", 8, 300), ("copy8", 16, 420), ("bytes8", 16, 480)]
+    {
         let body = body(&ptx, &format!("{name}_sendrecv"));
         let found = hot_loop(&body, packs);
         println!("{name}: {found} instructions for {packs} packs");
@@ -183,6 +188,25 @@ fn the_wire_is_wide_and_the_loop_is_short() {
         "a pack and the header"
     );
     assert_eq!(wire.iter().filter(|l| l.contains("ld.global.L1::no_allocate.v4.b32")).count(), 2);
+}
+
+/// Hooks that compute load all packs of a bundle before they work on the first: nothing branches between the loads.
+#[test]
+fn packs_of_a_bundle_load_together() {
+    let modules = modules();
+    let ptx = compile("schedules", &source(&modules), ARCHS[0]);
+    for (name, packs) in [("copy4", 4), ("copy8", 8), ("scale", 4), ("accumulate", 4)] {
+        let (mut run, mut best) = (0, 0);
+        for line in body(&ptx, &format!("{name}_sendrecv")) {
+            let branches = line.starts_with('@') || line.starts_with("bra") || line.ends_with(':');
+            run = if branches { 0 } else { run + usize::from(line.contains("ld.global.L1::no_allocate")) };
+            best = best.max(run);
+        }
+        assert!(best >= packs, "{name}: {best} packs of {packs} are loaded at once");
+    }
+    let scale = body(&ptx, "scale_sendrecv");
+    assert!(scale.iter().any(|line| line.starts_with("cvt.rn.bf16x2.f32")), "one by one");
+    assert!(!scale.iter().any(|line| line.starts_with("cvt.rn.bf16.f32")), "one by one");
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub trait HookSet: Sized + 'static {
     const ELEMENT: &'static str;
     /// Differs when hooks or options do.
     const FINGERPRINT: u64;
+    /// Whether `produce` is called by tiles: `layout(transposed)`.
+    const TRANSPOSED: bool = false;
     /// Neither hook is the user's: elements arrive as they were sent.
     const COPIES: bool;
 }

@@ -17,6 +17,7 @@ macro_rules! for_each_case {
             }
             hooks {
                 transpose: 1..=16,
+                transpose_by_tiles: 1..=16,
                 scale_and_accumulate: 1..=8,
                 gather_by_index: 1..=8,
                 rows_and_columns: 1..=8,

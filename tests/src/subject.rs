@@ -170,7 +170,7 @@ subject! {
     SendRecvOf<copy::Hooks<F8E4M3>>, SendRecvOf<copy::Hooks<F8E5M2>>,
     AllToAllOf<reverse::Hooks<u8>>, AllToAllOf<reverse::Hooks<u16>>, AllToAllOf<reverse::Hooks<u32>>, AllToAllOf<reverse::Hooks<u64>>,
     AllToAllOf<unrolled::Hooks>, AllToAllOf<reverse_unrolled::Hooks>,
-    AllToAllOf<transpose_add::Hooks>, AllToAllOf<scale_add::Hooks>, AllToAllOf<gather::Hooks>, AllToAllOf<places::Hooks>,
+    AllToAllOf<transpose_add::Hooks>, AllToAllOf<tiles::Hooks>, AllToAllOf<scale_add::Hooks>, AllToAllOf<gather::Hooks>, AllToAllOf<places::Hooks>,
     AllToAllOf<histogram::Hooks>, AllToAllOf<chain::Hooks>,
     SendRecvOf<transpose_add::Hooks>, SendRecvOf<chain::Hooks>,
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,

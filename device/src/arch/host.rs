@@ -2,8 +2,10 @@
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
 pub use crate::element::soft::{
-    bf16_from_f32, e4m3_from_f32, e4m3_to_f32, e5m2_from_f32, e5m2_to_f32, f16_from_f32, f16_to_f32,
+    bf16_from_f32, bf16x2_from_f32, e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32,
+    e5m2_from_f32, e5m2_to_f32, f16_from_f32, f16_to_f32,
 };
+use crate::schedule::tiles;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -68,6 +70,72 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     debug_assert!(at.addr().is_multiple_of(16), "a 16-byte store that is not aligned");
     // SAFETY: the caller's contract.
     unsafe { at.cast::<[u32; 4]>().write(v) }
+}
+
+/// The same number; see the other target.
+#[inline(always)]
+pub fn opaque(number: usize) -> usize {
+    number
+}
+
+/// A thread's scratch memory.
+#[derive(Debug)]
+pub struct Scratch {
+    bytes: Box<core::cell::UnsafeCell<[u8; tiles::SCRATCH as usize]>>,
+}
+
+impl Scratch {
+    /// That of this thread.
+    pub fn of_warp() -> Self {
+        Scratch { bytes: Box::new(core::cell::UnsafeCell::new([0; tiles::SCRATCH as usize])) }
+    }
+
+    /// Where an offset is.
+    fn at(&self, offset: u32, bytes: u32) -> *mut u8 {
+        debug_assert!(offset + bytes <= tiles::SCRATCH, "past the scratch memory");
+        // SAFETY: the caller of each method promises an offset inside.
+        unsafe { self.bytes.get().cast::<u8>().add(offset as usize) }
+    }
+
+    /// Stores one byte.
+    ///
+    /// # Safety
+    /// `offset` lies inside.
+    #[inline(always)]
+    pub unsafe fn store_1(&self, offset: u32, value: u8) {
+        // SAFETY: the caller's contract.
+        unsafe { self.at(offset, 1).write(value) }
+    }
+
+    /// Stores two bytes.
+    ///
+    /// # Safety
+    /// They lie inside.
+    #[inline(always)]
+    pub unsafe fn store_2(&self, offset: u32, value: u16) {
+        // SAFETY: the caller's contract.
+        unsafe { self.at(offset, 2).cast::<u16>().write_unaligned(value) }
+    }
+
+    /// Stores four bytes.
+    ///
+    /// # Safety
+    /// They lie inside.
+    #[inline(always)]
+    pub unsafe fn store_4(&self, offset: u32, value: u32) {
+        // SAFETY: the caller's contract.
+        unsafe { self.at(offset, 4).cast::<u32>().write_unaligned(value) }
+    }
+
+    /// Loads 16 bytes.
+    ///
+    /// # Safety
+    /// They lie inside.
+    #[inline(always)]
+    pub unsafe fn load_16(&self, offset: u32) -> [u32; 4] {
+        // SAFETY: the caller's contract.
+        unsafe { self.at(offset, 16).cast::<[u32; 4]>().read_unaligned() }
+    }
 }
 
 /// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.

@@ -1,6 +1,7 @@
 //! Inline PTX. Names of instructions and qualifiers: PTX ISA, chapters "Memory Consistency Model" and "Instruction Set".
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
+use crate::schedule::tiles;
 use core::arch::{asm, nvptx};
 
 /// Index of this block in the grid (one-dimensional grids only).
@@ -264,9 +265,9 @@ pub fn f16_to_f32(bits: u16) -> f32 {
 // rustc derives the `sm_` features from `target-cpu`, but knows none for `sm_103` and `sm_121`: whoever compiles for those gives
 // `--cfg fusewire_sm="80"` and `--cfg fusewire_sm="89"`. Without them the result is the same, only slower.
 #[cfg(not(any(target_feature = "sm_80", fusewire_sm = "80")))]
-pub use crate::element::soft::bf16_from_f32;
+pub use crate::element::soft::{bf16_from_f32, bf16x2_from_f32};
 #[cfg(not(any(target_feature = "sm_89", fusewire_sm = "89")))]
-pub use crate::element::soft::{e4m3_from_f32, e4m3_to_f32, e5m2_from_f32};
+pub use crate::element::soft::{e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32, e5m2_from_f32};
 
 /// Rounds to bfloat16.
 #[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
@@ -276,6 +277,19 @@ pub fn bf16_from_f32(value: f32) -> u16 {
     // SAFETY: arithmetic.
     unsafe {
         asm!("cvt.rn.bf16.f32 {0}, {1};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
+    };
+    bits
+}
+
+/// Rounds two to bfloat16, the first into the low half.
+#[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
+#[inline(always)]
+pub fn bf16x2_from_f32(low: f32, high: f32) -> u32 {
+    let bits: u32;
+    // SAFETY: arithmetic.
+    unsafe {
+        asm!("cvt.rn.bf16x2.f32 {0}, {1}, {2};",
+            out(reg32) bits, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
     };
     bits
 }
@@ -300,6 +314,30 @@ mod fp8 {
                 out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
         };
         bits as u8
+    }
+
+    /// Rounds two to 8-bit floats with 4 exponent bits, the first into the low half.
+    #[inline(always)]
+    pub fn e4m3x2_from_f32(low: f32, high: f32) -> u16 {
+        let bits: u16;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rn.satfinite.e4m3x2.f32 {0}, {1}, {2};",
+                out(reg16) bits, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
+        };
+        bits
+    }
+
+    /// Widens two 8-bit floats with 4 exponent bits, the low one first.
+    #[inline(always)]
+    pub fn e4m3x2_to_f32(bits: u16) -> [f32; 2] {
+        let halves: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            asm!("cvt.rn.f16x2.e4m3x2 {0}, {1};",
+                out(reg32) halves, in(reg16) bits, options(pure, nomem, nostack))
+        };
+        [super::f16_to_f32(halves as u16), super::f16_to_f32((halves >> 16) as u16)]
     }
 
     /// Rounds to an 8-bit float with 5 exponent bits.
@@ -327,7 +365,7 @@ mod fp8 {
     }
 }
 #[cfg(any(target_feature = "sm_89", fusewire_sm = "89"))]
-pub use fp8::{e4m3_from_f32, e4m3_to_f32, e5m2_from_f32};
+pub use fp8::{e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32, e5m2_from_f32};
 
 // One instruction for each (scope, order, width). The pointer stays generic: a protocol word may live in any window.
 macro_rules! words {
@@ -404,6 +442,91 @@ words!(u64, reg64, "64");
 
 // What the panic handler finds: flag, rank, block, then a copy of `Control`. Shared memory, since a panic has no arguments.
 core::arch::global_asm!(".shared .align 8 .b8 fusewire_panic[48];");
+
+/// The same number, of which the compiler no longer knows where it comes from.
+#[inline(always)]
+pub fn opaque(number: usize) -> usize {
+    let mut number = number;
+    // SAFETY: does nothing.
+    unsafe { asm!("// {0}", inout(reg64) number, options(pure, nomem, nostack)) };
+    number
+}
+
+// A tile for each of eight warps. Kernels that name it alone have it.
+core::arch::global_asm!(".shared .align 16 .b8 fusewire_tiles[33792];");
+const _: () = assert!(33792 == tiles::WARPS * tiles::SCRATCH);
+
+/// A warp's part of the block's scratch memory.
+#[derive(Clone, Copy)]
+pub struct Scratch {
+    at: u32,
+}
+
+impl Scratch {
+    /// That of the running warp, one of the block's first [`tiles::WARPS`].
+    #[inline(always)]
+    pub fn of_warp() -> Self {
+        let start: u32;
+        // SAFETY: an address.
+        unsafe { asm!("mov.u32 {0}, fusewire_tiles;", out(reg32) start, options(pure, nomem, nostack)) };
+        Scratch { at: start + lane_index() / 32 * tiles::SCRATCH }
+    }
+
+    /// Stores one byte.
+    ///
+    /// # Safety
+    /// `offset` lies inside the warp's part, which no other lane accesses there before the warp's next sync.
+    #[inline(always)]
+    pub unsafe fn store_1(&self, offset: u32, value: u8) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!("st.shared.b8 [{0}], {1};",
+                in(reg32) self.at + offset, in(reg32) u32::from(value), options(nostack));
+        }
+    }
+
+    /// Stores two bytes.
+    ///
+    /// # Safety
+    /// As for [`Scratch::store_1`]; `offset` is a multiple of 2.
+    #[inline(always)]
+    pub unsafe fn store_2(&self, offset: u32, value: u16) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!("st.shared.b16 [{0}], {1};", in(reg32) self.at + offset, in(reg16) value, options(nostack));
+        }
+    }
+
+    /// Stores four bytes.
+    ///
+    /// # Safety
+    /// As for [`Scratch::store_1`]; `offset` is a multiple of 4.
+    #[inline(always)]
+    pub unsafe fn store_4(&self, offset: u32, value: u32) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!("st.shared.b32 [{0}], {1};", in(reg32) self.at + offset, in(reg32) value, options(nostack));
+        }
+    }
+
+    /// Loads 16 bytes, word by word: rows are not aligned to more.
+    ///
+    /// # Safety
+    /// `offset`, a multiple of 4, lies inside the warp's part, which no other lane writes before the warp's next sync.
+    #[inline(always)]
+    pub unsafe fn load_16(&self, offset: u32) -> [u32; 4] {
+        let (a, b, c, d): (u32, u32, u32, u32);
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                "ld.shared.b32 {0}, [{4}]; ld.shared.b32 {1}, [{4}+4]; ld.shared.b32 {2}, [{4}+8]; ld.shared.b32 {3}, [{4}+12];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.at + offset,
+                options(nostack, readonly)
+            )
+        };
+        [a, b, c, d]
+    }
+}
 
 #[inline(always)]
 unsafe fn shared_store_u64(offset: u32, value: u64) {

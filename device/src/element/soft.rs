@@ -94,6 +94,24 @@ pub fn e4m3_to_f32(bits: u8) -> f32 {
     signed(widen::<4, 3>(m), bits >> 7 == 1)
 }
 
+/// `cvt.rn.bf16x2.f32`: two at once, the first in the low half.
+#[inline(always)]
+pub fn bf16x2_from_f32(low: f32, high: f32) -> u32 {
+    u32::from(bf16_from_f32(low)) | u32::from(bf16_from_f32(high)) << 16
+}
+
+/// `cvt.rn.satfinite.e4m3x2.f32`: two at once, the first in the low half.
+#[inline(always)]
+pub fn e4m3x2_from_f32(low: f32, high: f32) -> u16 {
+    u16::from(e4m3_from_f32(low)) | u16::from(e4m3_from_f32(high)) << 8
+}
+
+/// `cvt.rn.f16x2.e4m3x2`, then `cvt.f32.f16` of both halves, the low one first.
+#[inline(always)]
+pub fn e4m3x2_to_f32(bits: u16) -> [f32; 2] {
+    [e4m3_to_f32(bits as u8), e4m3_to_f32((bits >> 8) as u8)]
+}
+
 /// `cvt.rn.satfinite.e5m2x2.f32`, one half of it.
 #[inline(always)]
 pub fn e5m2_from_f32(value: f32) -> u8 {

@@ -6,8 +6,8 @@
 //! direct calls may follow each other in any order. The words behind a line's value name the call, so ranks that disagree on kernel,
 //! size or place find out before a byte is written.
 
-use super::span::{self, Team};
-use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, packs_of, place};
+use super::span;
+use super::{Grid, NOBODY, Params, Ring, Shape, Unpack, own_share, packs_of, place, work};
 use crate::arch;
 use crate::args::store_pack;
 use crate::channel::Call;
@@ -178,30 +178,23 @@ impl<'k, O: Direct> Channel<'k, O> {
     /// The peer said *go*; its output holds the chunk there; outputs' table and offset are those of the launch.
     #[inline(always)]
     unsafe fn store<H: Hooks>(&self, shape: &Shape, place: &Ctx, to: u64, args: &H::Args<'_>) {
-        let share = Share::of::<H>(shape.elements, shape.share, self.number);
+        let (team, share) = work::<H>(shape.elements, shape.share, self.number, shape.channels);
         let size = size_of::<H::Wire>() as u64;
         // SAFETY: the table has an entry for each rank.
         let base = unsafe { (shape.outputs as *const u64).add(place.peer).read() };
         let start = base + shape.output_offset + to * size;
         let aligned = start.is_multiple_of(16);
         let hooks = span::Module::<H>(args);
-        span::produce::<span::By<H>, _>(
-            Team::all(&Block),
-            place,
-            share.first,
-            share.packs,
-            &hooks,
-            |_, ctx, pack| {
-                let at = (start + ctx.pos as u64 * size) as *mut H::Wire;
-                if aligned && ctx.valid == Pack::<H::Wire>::LANES {
-                    // SAFETY: inside the peer's output by the caller's contract, aligned by the test; each pack is one thread's.
-                    unsafe { arch::store_16(at.cast(), pack.words()) };
-                } else {
-                    // SAFETY: as above, element by element.
-                    unsafe { store_pack(at, ctx.valid, pack) };
-                }
-            },
-        );
+        span::produce::<span::By<H>, _, _>(team, place, share.first, share.packs, &hooks, |_, ctx, pack| {
+            let at = (start + ctx.pos as u64 * size) as *mut H::Wire;
+            if aligned && ctx.valid == Pack::<H::Wire>::LANES {
+                // SAFETY: inside the peer's output by the caller's contract, aligned by the test; each pack is one thread's.
+                unsafe { arch::store_16(at.cast(), pack.words()) };
+            } else {
+                // SAFETY: as above, element by element.
+                unsafe { store_pack(at, ctx.valid, pack) };
+            }
+        });
     }
 }
 

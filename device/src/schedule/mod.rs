@@ -16,6 +16,8 @@
 //! | direct | [`direct`] | `channels` blocks, then the diagonal |
 //! | copy | [`direct::all_to_all_copy`] | one block before the copy engine's work and one behind it |
 //!
+//! Hooks of `layout(transposed)` are called by [`tiles`] in all of them.
+//!
 //! A chunk is cut into one share a channel. A block works its channel towards all peers in turn, each rank beginning with its next
 //! neighbour, so that at any time a rank's links carry one peer's data each way: few blocks then fill them. Blocks that wait for each
 //! other must be resident together: the host refuses a grid that the device cannot hold.
@@ -25,6 +27,7 @@ pub mod direct;
 pub mod lines;
 pub(crate) mod span;
 pub mod staged;
+pub mod tiles;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod turns;
 
@@ -40,6 +43,7 @@ use crate::hooks::Hooks;
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::wait::{Control, Flow, Watch};
+use span::Team;
 
 /// Geometry of one launch; equal on all ranks but for the peers of `sendrecv`.
 #[derive(Clone, Copy, Debug)]
@@ -200,6 +204,18 @@ impl Ring {
     }
 }
 
+/// What part `part` of `parts` does of a chunk where every block may do any: a share of its own, or tiles of the whole, since a share
+/// of few rows has none.
+#[inline(always)]
+fn work<H: Hooks>(elements: u64, each: u64, part: u32, parts: u32) -> (Team, Share) {
+    if H::TRANSPOSED {
+        let packs = packs_of::<H>(elements);
+        (Team::among(&Block, part, parts), Share { first: 0, packs: packs as u32 })
+    } else {
+        (Team::all(&Block), Share::of::<H>(elements, each, part))
+    }
+}
+
 /// A diagonal block's whole work: its part of the rank's own chunk, at `place`.
 #[inline(always)]
 fn own_share<O: Ops, H: Hooks>(
@@ -211,8 +227,8 @@ fn own_share<O: Ops, H: Hooks>(
     args: &H::Args<'_>,
 ) -> Flow {
     watch.enter(&Block)?;
-    let share = Share::of::<H>(shape.elements, shape.own_share, part);
-    span::diagonal::<H, Block>(&Block, place, share.first, share.packs, args);
+    let (team, share) = work::<H>(shape.elements, shape.own_share, part, shape.diagonal);
+    span::diagonal::<H>(team, place, share.first, share.packs, args);
     Block.sync();
     watch.check_panic(ops)
 }
@@ -231,6 +247,8 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
         valid: 0,
         rows: shape.rows as usize,
         cols: shape.cols as usize,
+        shaped: None,
+        most: chunk_start as usize,
         whole: false,
         thread: core::marker::PhantomData,
     }

@@ -5,6 +5,7 @@
 //!
 //! Packs are counted from the span's first, in 32 bits: these loops stand beside a hook's own values, and registers are few.
 
+use super::tiles;
 use crate::arch;
 use crate::channel::HEADER;
 use crate::ctx::{Consume, Ctx, Produce};
@@ -16,6 +17,8 @@ use core::marker::PhantomData;
 
 /// Gives packs. A trait and not a closure, since only a method can be made to be inlined however long it is.
 pub trait Source<W> {
+    /// [`Hooks::TRANSPOSED`]: one element is asked for at a time.
+    const TRANSPOSED: bool = false;
     /// The pack at `ctx`.
     fn pack(&self, ctx: &Produce) -> Pack<W>;
 }
@@ -30,6 +33,7 @@ pub trait Sink<W> {
 pub struct Module<'k, 'a, H: Hooks>(pub &'k H::Args<'a>);
 
 impl<H: Hooks> Source<H::Wire> for Module<'_, '_, H> {
+    const TRANSPOSED: bool = H::TRANSPOSED;
     #[inline(always)]
     fn pack(&self, ctx: &Produce) -> Pack<H::Wire> {
         H::produce(ctx, self.0)
@@ -137,6 +141,12 @@ impl Team {
         Team { lane: group.lane(), lanes: group.lanes() }
     }
 
+    /// All threads of `parts` blocks, of which this one is number `part`.
+    #[inline(always)]
+    pub fn among<G: Group>(group: &G, part: u32, parts: u32) -> Self {
+        Team { lane: part * group.lanes() + group.lane(), lanes: parts * group.lanes() }
+    }
+
     /// The first of this thread's `U` packs, `WARP` apart, in the team's first bundles.
     #[inline(always)]
     #[allow(clippy::modulo_one)] // on the host
@@ -148,16 +158,6 @@ impl Team {
     #[inline(always)]
     pub fn stride<const U: usize>(&self) -> u32 {
         self.lanes / WARP * (U as u32 * WARP)
-    }
-
-    /// Calls `f` with the first pack of each of this thread's bundles that begin before `end`.
-    #[inline(always)]
-    pub fn bundles<const U: usize>(&self, end: u32, mut f: impl FnMut(u32)) {
-        let mut s = self.bundle::<U>();
-        while s < end {
-            f(s);
-            s += self.stride::<U>();
-        }
     }
 }
 
@@ -199,6 +199,13 @@ impl Run<'_> {
         whole(self.place, Pack::<W>::LANES, self.first + s as usize + k * WARP as usize)
     }
 
+    /// Whether all packs of a bundle of four or more are there: hooks are then called for the last one first. If that one lies within a
+    /// slice, so do the others, which the compiler sees; with no test between them, what they need is loaded at the same time.
+    #[inline(always)]
+    fn full<const U: usize>(s: u32, end: u32) -> bool {
+        U >= 4 && nth(s, U - 1) < end
+    }
+
     /// The context of pack `s`.
     #[inline(always)]
     fn any<W: Element>(&self, s: u32) -> Ctx {
@@ -210,14 +217,17 @@ impl Run<'_> {
 ///
 /// There are few copies of the hook, since one may be long: `U::PACKS` for whole packs, one for the rest.
 #[inline(always)]
-pub fn produce<U: Unroll, W: Element>(
+pub fn produce<U: Unroll, W: Element, S: Source<W>>(
     team: Team,
     place: &Ctx,
     first: usize,
     count: u32,
-    source: &impl Source<W>,
+    source: &S,
     put: impl Fn(u32, &Ctx, Pack<W>),
 ) {
+    if S::TRANSPOSED {
+        return tiles::produce(team, place, first, count, source, put);
+    }
     let run = Run { place, first, team, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
     if U::PACKS >= 8 {
@@ -242,16 +252,26 @@ fn produce_unrolled<const U: usize, W: Element>(
     put: &impl Fn(u32, &Ctx, Pack<W>),
 ) -> u32 {
     let end = bundled::<U>(run.whole);
-    run.team.bundles::<U>(end, |s| {
+    let mut s = run.team.bundle::<U>();
+    while s < end {
         // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
         let mut packs = [Pack::<W>::ZERO; U];
+        if Run::full::<U>(s, end) {
+            let last = run.whole::<W>(s, U - 1).index();
+            unroll!(U, |K| packs[U - 1 - K] =
+                source.pack(&Produce(run.whole::<W>(s, U - 1 - K).before(last))));
+            unroll!(U, |K| put(nth(s, K), &run.whole::<W>(s, K), packs[K]));
+            s += run.team.stride::<U>();
+            continue;
+        }
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             packs[K] = source.pack(&Produce(run.whole::<W>(s, K)));
         });
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             put(nth(s, K), &run.whole::<W>(s, K), packs[K]);
         });
-    });
+        s += run.team.stride::<U>();
+    }
     end
 }
 
@@ -289,8 +309,17 @@ fn consume_unrolled<const U: usize, W: Element>(
     at: &impl Fn(u32) -> *const u8,
 ) -> u32 {
     let end = bundled::<U>(run.whole);
-    run.team.bundles::<U>(end, |s| {
+    let mut s = run.team.bundle::<U>();
+    while s < end {
         let mut packs = [Pack::<W>::ZERO; U];
+        if Run::full::<U>(s, end) {
+            let last = run.whole::<W>(s, U - 1).index();
+            // SAFETY: as below.
+            unroll!(U, |K| packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(nth(s, K))) }));
+            unroll!(U, |K| sink.take(&Consume(run.whole::<W>(s, U - 1 - K).before(last)), packs[U - 1 - K]));
+            s += run.team.stride::<U>();
+            continue;
+        }
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             // SAFETY: the pack has arrived and is not overwritten before it is freed.
             packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(nth(s, K))) });
@@ -298,14 +327,20 @@ fn consume_unrolled<const U: usize, W: Element>(
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             sink.take(&Consume(run.whole::<W>(s, K)), packs[K]);
         });
-    });
+        s += run.team.stride::<U>();
+    }
     end
 }
 
 /// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + count` of the chunk.
 #[inline(always)]
-pub fn diagonal<H: Hooks, G: Group>(group: &G, place: &Ctx, first: usize, count: u32, args: &H::Args<'_>) {
-    let team = Team::all(group);
+pub fn diagonal<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, args: &H::Args<'_>) {
+    if H::TRANSPOSED {
+        let hooks = Module::<H>(args);
+        return tiles::produce(team, place, first, count, &hooks, |_, ctx, pack| {
+            H::consume(&Consume(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
+        });
+    }
     let run = Run { place, first, team, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
     let mut s = team.lane;
     if H::UNROLL >= 8 {
@@ -325,14 +360,28 @@ pub fn diagonal<H: Hooks, G: Group>(group: &G, place: &Ctx, first: usize, count:
 #[inline(always)]
 fn diagonal_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> u32 {
     let end = bundled::<U>(run.whole);
-    run.team.bundles::<U>(end, |s| {
+    let mut s = run.team.bundle::<U>();
+    while s < end {
         let mut packs = [Pack::<H::Wire>::ZERO; U];
+        if Run::full::<U>(s, end) {
+            let last = run.whole::<H::Wire>(s, U - 1).index();
+            unroll!(U, |K| {
+                packs[U - 1 - K] =
+                    H::produce(&Produce(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args);
+            });
+            unroll!(U, |K| {
+                H::consume(&Consume(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args, packs[U - 1 - K]);
+            });
+            s += run.team.stride::<U>();
+            continue;
+        }
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             packs[K] = H::produce(&Produce(run.whole::<H::Wire>(s, K)), args);
         });
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             H::consume(&Consume(run.whole::<H::Wire>(s, K)), args, packs[K]);
         });
-    });
+        s += run.team.stride::<U>();
+    }
     end
 }

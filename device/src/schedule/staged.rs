@@ -39,7 +39,7 @@ impl<O: Ops> Stream<'_, O> {
             out.reserve(group, from, to)?;
             let (s0, count) = span::packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
-            span::produce::<U, W>(
+            span::produce::<U, W, _>(
                 Team::all(group),
                 self.place,
                 self.first + s0,

@@ -159,7 +159,7 @@ impl Part {
             let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
             let hooks = span::Module::<H>(args);
             let team = Team::all(&Block);
-            return span::produce::<span::By<H>, _>(team, place, first, count, &hooks, |s, _, pack| {
+            return span::produce::<span::By<H>, _, _>(team, place, first, count, &hooks, |s, _, pack| {
                 // SAFETY: the ring's place of pack `s`, reserved for this block.
                 unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
             });
@@ -201,7 +201,7 @@ impl Part {
     fn keep<H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>) {
         let (Some(input), Some(output)) = (H::sends_as_is(args), H::keeps_as_is(args)) else {
             let first = self.first + self.packs.start;
-            return span::diagonal::<H, Block>(&Block, place, first, self.packs.len() as u32, args);
+            return span::diagonal::<H>(Team::all(&Block), place, first, self.packs.len() as u32, args);
         };
         self.copy(place, input, &output);
     }

@@ -17,6 +17,9 @@ pub fn check(model: &Model, errors: &mut Errors) {
     match &model.item {
         Item::Hooks(module) => {
             hooks(model, module, errors);
+            if let Some(span) = model.options.transposed {
+                layout(module, span, errors);
+            }
             if let Some(args) = &module.args {
                 fields(args, Some(module), errors);
             }
@@ -26,6 +29,22 @@ pub fn check(model: &Model, errors: &mut Errors) {
             fields(&function.args, None, errors);
         }
     }
+}
+
+/// Tiles are of what `produce` gives element by element.
+fn layout(module: &HookModule, span: proc_macro2::Span, errors: &mut Errors) {
+    let form =
+        "`pub fn produce(ctx: &Produce, args: &Args) -> W` that reads `args.input[ctx.transposed_index()]`";
+    let by_element = |hook: &Hook| hook.wire.as_ref().is_none_or(|wire| !wire.1);
+    let reason = match &module.produce {
+        None => "without `produce` chunks are copied as they lie",
+        Some(hook) if !by_element(hook) => "this one gives packs",
+        Some(_) => return,
+    };
+    errors.span(
+        span,
+        format!("`layout(transposed)` is for a `produce` that gives one element: {form}; {reason}: leave `layout` out"),
+    );
 }
 
 fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
@@ -382,8 +401,8 @@ fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
             "`elements` is for hook modules; a schedule function names its types",
         );
     }
-    for (name, span) in model.options.given.iter().filter(|(name, _)| name == "schedules" || name == "unroll")
-    {
+    let of_modules = |name: &str| ["schedules", "unroll", "layout"].contains(&name);
+    for (name, span) in model.options.given.iter().filter(|(name, _)| of_modules(name)) {
         errors.span(*span, format!("`{name}` is for hook modules; this function is the schedule"));
     }
     let types: Vec<_> = sig.generics.type_params().collect();

@@ -45,6 +45,8 @@ pub struct Compiled {
 
 /// Most threads a block of ours has: written into every entry, so that registers are given out for it.
 pub const MAX_THREADS: u32 = 512;
+/// The same of kernels that work by tiles: so many threads have scratch memory.
+pub const MAX_TILE_THREADS: u32 = 256;
 
 fn libraries(
     toolchain: &Toolchain,
@@ -133,7 +135,7 @@ fn finish(
     match result {
         Ok(ptx) => Ok(Compiled {
             symbols: entries.iter().map(|e| e.symbol(model.ident())).collect(),
-            text: bound_threads(&ptx.text),
+            text: bound_threads(model, &ptx.text),
             seconds: ptx.seconds,
             from_cache: ptx.from_cache,
         }),
@@ -146,13 +148,14 @@ fn finish(
 }
 
 /// Writes the largest block size into each entry.
-fn bound_threads(ptx: &str) -> String {
+fn bound_threads(model: &Model, ptx: &str) -> String {
+    let most = if model.options.transposed.is_some() { MAX_TILE_THREADS } else { MAX_THREADS };
     let mut out = String::with_capacity(ptx.len() + 64);
     let mut in_entry = false;
     for line in ptx.lines() {
         in_entry |= line.starts_with(".visible .entry") || line.starts_with(".entry");
         if in_entry && line.trim() == "{" {
-            out.push_str(&format!(".maxntid {MAX_THREADS}, 1, 1\n.minnctapersm 1\n"));
+            out.push_str(&format!(".maxntid {most}, 1, 1\n.minnctapersm 1\n"));
             in_entry = false;
         }
         out.push_str(line);
@@ -268,7 +271,7 @@ pub fn cached(model: &Model) -> Vec<Image> {
         unit.externs = &externs;
         unit.file = text.file.as_deref();
         if let Some(ptx) = toolchain.cached_kernel(&unit) {
-            images.push(Image { arch, element, text: bound_threads(&ptx.text) });
+            images.push(Image { arch, element, text: bound_threads(model, &ptx.text) });
         }
     }
     images

@@ -52,6 +52,8 @@ pub struct Options {
     pub elements: Vec<(String, String, Span)>,
     /// Variants: packs in flight per thread. Empty: chosen from the hooks' grain.
     pub unroll: Vec<u32>,
+    /// `layout(transposed)`, where it was written: `produce` reads the rows of a column side by side.
+    pub transposed: Option<Span>,
     /// Whether the PTX names lines of the source.
     pub line_info: bool,
     /// Names of the options that were given, where they were.
@@ -247,7 +249,8 @@ impl Model {
         }
         let Item::Hooks(m) = &self.item else { return vec![2] };
         let by_pack = |h: &Option<Hook>| h.as_ref().is_none_or(|h| h.wire.as_ref().is_some_and(|w| w.1));
-        let packs = by_pack(&m.produce) && by_pack(&m.consume);
+        // Tiles have a number of their own in flight.
+        let packs = (by_pack(&m.produce) || self.options.transposed.is_some()) && by_pack(&m.consume);
         let wire = self.wire().map(|(w, _)| quote::quote!(#w).to_string()).unwrap_or_default();
         let named = |name: &str| ELEMENTS.iter().any(|e| e.0 == name);
         let wire = if named(&wire) { Some(wire.as_str()) } else { element };

@@ -43,6 +43,10 @@ fn every_message() {
         "unroll()",
         "unroll = 8",
         "unroll(8, 8)",
+        "layout(flat)",
+        "layout()",
+        "layout = transposed",
+        "layout(transposed)",
         "line_inof",
         "crate = 3",
         "transports(Shm) line_info",
@@ -130,8 +134,15 @@ fn every_message() {
             fn produce<E: Element>(ctx: &Produce, args: &Args<E>) -> E { args.input[0] } }"
             .into(),
     ));
+    cases.push((
+        "layout(transposed)".into(),
+        hooks("fn produce(ctx: &Produce, args: &Args) -> Pack<f32> { args.input.pack(ctx) }"),
+    ));
     cases.extend(functions.map(|f| (String::new(), f.into())));
-    cases.extend(["elements(f32)", "schedules(sendrecv)", "unroll(8)"].map(|a| (a.into(), FUNCTION.into())));
+    cases.extend(
+        ["elements(f32)", "schedules(sendrecv)", "unroll(8)", "layout(transposed)"]
+            .map(|a| (a.into(), FUNCTION.into())),
+    );
 
     let mut out = String::new();
     for (attribute, item) in &cases {
@@ -153,6 +164,11 @@ fn what_is_right_is_taken() {
         ("", MODULE),
         ("transports(Nvl,), unroll(8, 4), line_info, archs(sm_80, sm_100), crate = a::b", MODULE),
         ("transports(Shm)", FUNCTION),
+        (
+            "layout(transposed)",
+            "mod m { pub struct Args<'a> { pub input: &'a [u8], pub output: Out<'a, u8> }
+              fn produce(ctx: &Produce, args: &Args) -> u8 { args.input[ctx.transposed_index()] } }",
+        ),
         (
             "",
             "pub(crate) fn r<O>(k: &Kernel<O>, out: Out<u32>, n: [u8; 4]) -> Flow where O: Put + Get { Ok(()) }",

@@ -72,6 +72,20 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
     }
 
+    /// The same launcher with other code for its kernels, to compare with: PTX whose entries have the symbols (`cargo fusewire ptx` lists
+    /// them) and the parameters of what they stand in for. Kernels of which it has no entry stay.
+    ///
+    /// # Safety
+    /// Each such entry works the transport's memory as the kernel does that it stands in for, and accesses nothing else; all ranks run
+    /// the same.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on CPU threads, or if there is no such entry; what the driver says of the PTX.
+    pub unsafe fn with_ptx(self, text: &str) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        Ok(Self { prepared: unsafe { self.prepared.with_ptx(text)? }, ..self })
+    }
+
     /// What a tuning table is asked for such a launch.
     ///
     /// # Errors

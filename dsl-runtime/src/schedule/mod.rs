@@ -38,7 +38,8 @@ pub enum Protocol {
 pub struct LaunchOptions {
     /// Elements of one peer's chunk; by default the output's (or the input's) length divided by the ranks.
     pub elements: Option<usize>,
-    /// Rows and columns of a chunk, for hooks that ask `ctx.rows`, `ctx.cols` or `ctx.row_col()`.
+    /// Rows and columns of a chunk as it arrives, for hooks that ask `ctx.rows`, `ctx.cols`, `ctx.row_col()` or
+    /// `ctx.transposed_index()`; needed with `layout(transposed)`.
     pub shape: Option<(usize, usize)>,
     /// How bytes travel; by default chosen from the size.
     pub protocol: Option<Protocol>,
@@ -46,7 +47,7 @@ pub struct LaunchOptions {
     pub channels: Option<u32>,
     /// Blocks that copy the rank's own chunk of an all-to-all; by default chosen from the channels.
     pub diagonal: Option<u32>,
-    /// Threads of a block, a multiple of 32 up to 512; on the host always 1.
+    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`; on the host always 1.
     pub threads: Option<u32>,
     /// Bytes that travel together on a channel; by default a quarter of its staging.
     pub chunk: Option<usize>,

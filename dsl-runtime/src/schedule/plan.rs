@@ -7,11 +7,19 @@ use crate::tune::Layout;
 use crate::{Error, Result, Transport};
 use fusewire_device::line;
 use fusewire_device::pack::Pack;
-use fusewire_device::schedule::share_packs;
+use fusewire_device::schedule::{share_packs, tiles};
 use std::fmt;
 
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
+
+/// The same of kernels of `layout(transposed)`: their warps have shared memory.
+pub(crate) const TILE_THREADS: u32 = 32 * tiles::WARPS;
+
+/// Most threads of a block of `H`.
+pub(crate) const fn most_threads<H: HookSet>() -> u32 {
+    if H::TRANSPOSED { TILE_THREADS } else { THREADS }
+}
 
 /// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
 ///
@@ -312,23 +320,24 @@ impl<X: Transport> Prepared<X> {
                 cut.channels
             )));
         }
+        let all = most_threads::<H>();
         let threads = match options.threads {
             _ if on_host => 1,
-            Some(threads) if threads == 0 || threads > THREADS || !threads.is_multiple_of(32) => {
+            Some(threads) if threads == 0 || threads > all || !threads.is_multiple_of(32) => {
                 return Err(Error::misuse(format!(
-                    "{threads} threads in a block; a block has a multiple of 32 up to {THREADS}"
+                    "{threads} threads in a block; a block has a multiple of 32 up to {all}"
                 )));
             }
             Some(threads) => threads,
-            None if protocol == Protocol::Copy => world.next_multiple_of(32).min(THREADS),
+            None if protocol == Protocol::Copy => world.next_multiple_of(32).min(all),
             None if lines => {
                 // A thread for every pack of every peer, or for every four.
                 let (share, peers) = ((packs as u32).div_ceil(cut.channels), pattern.peers(world).max(1));
                 let threads = share.next_multiple_of(32).saturating_mul(peers);
                 let fewer = (share.div_ceil(4)).next_multiple_of(32).saturating_mul(peers);
-                if threads <= THREADS { threads.max(64) } else { fewer.clamp(64, THREADS) }
+                if threads <= all { threads.max(64) } else { fewer.clamp(64, all) }
             }
-            None => THREADS,
+            None => all,
         };
         let resident = self.resident(protocol, options.unroll, threads)?;
         while options.channels.is_none()
@@ -348,7 +357,13 @@ impl<X: Transport> Prepared<X> {
             )));
         }
         let Cut { channels, diagonal } = cut;
-        let fewest = if diagonal > 0 { channels.min(diagonal) } else { channels };
+        let fewest = if H::TRANSPOSED {
+            1
+        } else if diagonal > 0 {
+            channels.min(diagonal)
+        } else {
+            channels
+        };
         if share_packs(packs as u64, fewest) > MOST_PACKS {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",

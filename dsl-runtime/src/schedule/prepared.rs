@@ -1,7 +1,7 @@
 //! What all launchers share: agreement, module loading, the checks before a launch, the launch.
 
 use super::copy::Aside;
-use super::plan::{Plan, THREADS};
+use super::plan::{Plan, most_threads};
 use super::{LaunchOptions, Protocol};
 use crate::kernel::{Arguments, Binder, Entry, Image, Place, Supports};
 use crate::machine::Crew;
@@ -25,6 +25,10 @@ pub(crate) struct Prepared<X: Transport> {
     key: Key,
     name: &'static str,
     variants: Vec<Variant>,
+    /// Threads of a block at most.
+    threads: u32,
+    /// Whether a launch needs the shape of its chunks.
+    shaped: bool,
     /// Whether launches may be set up while the kernel before them still runs.
     follows: bool,
     /// For the copy engine; made when it is first used.
@@ -71,9 +75,10 @@ impl<X: Transport> Prepared<X> {
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
         let (functions, follows) = match link.machine() {
             Machine::Host => (H::ENTRIES.iter().map(|_| None).collect::<Vec<_>>(), false),
-            Machine::Cuda(context) => {
-                (load(context, H::ENTRIES)?.into_iter().map(Some).collect(), follows(context))
-            }
+            Machine::Cuda(context) => (
+                load(context, H::ENTRIES, most_threads::<H>())?.into_iter().map(Some).collect(),
+                follows(context),
+            ),
         };
         let variants = H::ENTRIES.iter().zip(functions);
         let variants = variants.map(|(entry, function)| Variant { entry, function }).collect();
@@ -85,6 +90,8 @@ impl<X: Transport> Prepared<X> {
             key,
             name: H::NAME,
             variants,
+            threads: most_threads::<H>(),
+            shaped: H::TRANSPOSED,
             follows,
             aside: Mutex::default(),
         })
@@ -95,6 +102,29 @@ impl<X: Transport> Prepared<X> {
         let tuned = Tuned::of(table, &self.key);
         self.link.world().agree("tuning table", &[("tuned configurations", tuned.digest())])?;
         Ok(Prepared { tuned, ..self })
+    }
+
+    /// The same with other code for the kernels whose symbols `text` has.
+    ///
+    /// # Safety
+    /// Those entries do what the kernels do, with the same parameters.
+    pub(crate) unsafe fn with_ptx(mut self, text: &str) -> Result<Self> {
+        let Machine::Cuda(context) = self.link.machine() else {
+            return Err(Error::misuse("PTX for CPU threads; other code is for kernels on GPUs"));
+        };
+        let module = cuda::Module::load_ptx(context, text, &cuda::JitOptions::default())?;
+        let mut found = false;
+        for variant in &mut self.variants {
+            if let Ok(function) = module.function(variant.entry.symbol) {
+                let resident = function.max_resident_blocks(self.threads, 0)?;
+                (variant.function, found) = (Some((function, resident)), true);
+            }
+        }
+        if found {
+            return Ok(self);
+        }
+        let symbols: Vec<&str> = self.variants.iter().map(|v| v.entry.symbol).collect();
+        Err(Error::misuse(format!("PTX without an entry for any of [{}]", symbols.join(", "))))
     }
 
     /// The key of launches with that many wire bytes.
@@ -154,7 +184,7 @@ impl<X: Transport> Prepared<X> {
     pub(crate) fn resident(&self, protocol: Protocol, unroll: Option<u32>, threads: u32) -> Result<u32> {
         Ok(match &self.variant(protocol, unroll)?.function {
             None => u32::MAX,
-            Some((_, full)) if threads == THREADS => *full,
+            Some((_, full)) if threads == self.threads => *full,
             Some((function, _)) => function.max_resident_blocks(threads, 0)?,
         })
     }
@@ -162,7 +192,19 @@ impl<X: Transport> Prepared<X> {
     /// The geometry of a plan, without peers.
     pub(crate) fn shape(&self, plan: &Plan, options: &LaunchOptions) -> Result<Shape> {
         let (rows, cols) = match options.shape {
+            None if self.shaped => {
+                return Err(Error::misuse(format!(
+                    "`{}` is of `layout(transposed)`, so each launch says the shape of a chunk as it arrives: `LaunchOptions::default().shape(rows, cols)`",
+                    self.name
+                )));
+            }
             None => (1, plan.elements),
+            Some((r, _)) if self.shaped && u32::try_from(r).is_err() => {
+                return Err(Error::misuse(format!(
+                    "{r} rows of a chunk, but `{}` is of `layout(transposed)`, which takes fewer than 2^32: let its rows be columns",
+                    self.name
+                )));
+            }
             Some((r, c)) if r.checked_mul(c) == Some(plan.elements) => (r, c),
             Some((r, c)) => {
                 return Err(Error::misuse(format!(
@@ -304,9 +346,13 @@ fn follows(context: &cuda::Context) -> bool {
         && std::env::var_os("FUSEWIRE_FOLLOW").is_none_or(|v| v != "0")
 }
 
-/// Loads the entries, once per GPU, with the blocks of [`THREADS`] that the GPU holds of each. An image has those of other transports
+/// Loads the entries, once per GPU, with the blocks of `threads` that the GPU holds of each. An image has those of other transports
 /// and schedules too: the driver is given what these entries need.
-fn load(context: &cuda::Context, entries: &'static [Entry]) -> Result<Vec<(cuda::Function, u32)>> {
+fn load(
+    context: &cuda::Context,
+    entries: &'static [Entry],
+    threads: u32,
+) -> Result<Vec<(cuda::Function, u32)>> {
     struct Cache(Modules);
     // SAFETY: the pointers are keys, never followed.
     unsafe impl Send for Cache {}
@@ -329,7 +375,7 @@ fn load(context: &cuda::Context, entries: &'static [Entry]) -> Result<Vec<(cuda:
             }
         };
         let function = module.function(entry.symbol)?;
-        let resident = function.max_resident_blocks(THREADS, 0)?;
+        let resident = function.max_resident_blocks(threads, 0)?;
         Ok((function, resident))
     };
     entries.iter().zip(&images).map(function).collect()

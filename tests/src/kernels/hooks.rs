@@ -27,6 +27,22 @@ pub mod transpose_add {
     }
 }
 
+/// Transposes each chunk on the way, by tiles.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), layout(transposed))]
+pub mod tiles {
+    /// Chunks of `ctx.cols` rows in, of `ctx.rows` rows out.
+    pub struct Args<'a> {
+        /// Row-major chunks.
+        pub input: &'a [Bf16],
+        /// Their transposes.
+        pub output: Out<'a, Bf16>,
+    }
+
+    pub(crate) fn produce(ctx: &Produce, args: &Args) -> Bf16 {
+        args.input[ctx.transposed_index()]
+    }
+}
+
 /// By pack: scaled on the way out, added on arrival.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod scale_add {

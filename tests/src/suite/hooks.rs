@@ -1,13 +1,13 @@
 //! Hooks that compute, against plain Rust.
 
-use super::support::{POISON, filled};
-use crate::check::same;
-use crate::data::make;
-use crate::kernels::hooks::{gather, histogram, places, scale_add, transpose_add};
+use super::support::{POISON, filled, misuse};
+use crate::check::{same, says};
+use crate::data::{Data, make};
+use crate::kernels::hooks::{gather, histogram, places, scale_add, tiles, transpose_add};
 use crate::kernels::wires::{by_f8, to_bf16, widened};
 use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
-use fusewire::LaunchOptions;
 use fusewire::device::element::Bf16;
+use fusewire::{Buffer, LaunchOptions};
 
 pub fn transpose<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
@@ -34,6 +34,47 @@ pub fn transpose<X: Subject>(rank: &Rank<X>) -> Outcome {
             i as f32 + 3.0 * reference::transposed(rows, cols, pos, |at| data.small(peer, me * chunk + at))
         });
     }
+    Ok(())
+}
+
+/// `layout(transposed)`, by every protocol there is: whole tiles, edges on each side, rows that are no whole packs, one row, one column.
+pub fn transpose_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<tiles::Hooks>::all_to_all(&ground.transport)?;
+    let me = rank.me();
+    let large = rank.scale.pick(if rank.size() > 5 { (9, 130) } else { (67, 130) }, (1030, 2055));
+    let shapes = [(1, 1), (1, 9), (13, 1), (32, 64), (64, 128), (33, 65), large];
+    let args_of = |n: usize, data: Data| ground.device.buffer_from(&make(n, |i| data.any::<Bf16>(me, i)));
+    for (k, (rows, cols)) in shapes.into_iter().enumerate() {
+        let (data, chunk) = (rank.data(k), rows * cols);
+        let n = chunk * rank.size();
+        let input = args_of(n, data)?;
+        let open = LaunchOptions::default().shape(rows, cols);
+        for symmetric in [false, true] {
+            let mut output = match symmetric {
+                true => Buffer::<Bf16>::symmetric(&ground.transport, n)?,
+                false => ground.device.buffer::<Bf16>(n)?,
+            };
+            let args = tiles::Launch { input: input.view(), output: output.view_mut() };
+            for space in launcher.spaces(&args, &open)? {
+                output.fill_bytes(&ground.stream, POISON)?;
+                let options = LaunchOptions { protocol: Some(space.start.protocol), ..open.clone() };
+                let args = tiles::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, args, &options)?;
+                let got = output.read(&ground.stream)?;
+                let about = format_args!("{rows} x {cols}, {:?}", space.start.protocol);
+                same(about, &got, |i| {
+                    let (peer, pos) = (i / chunk, i % chunk);
+                    reference::transposed(cols, rows, pos, |at| data.any(peer, me * chunk + at))
+                });
+            }
+        }
+    }
+    // Without a shape there is nothing to transpose.
+    let (input, mut output) =
+        (args_of(rank.size(), rank.data(0))?, ground.device.buffer::<Bf16>(rank.size())?);
+    let args = tiles::Launch { input: input.view(), output: output.view_mut() };
+    says(misuse(launcher.launch(&ground.stream, args)), &["layout(transposed)", ".shape(rows, cols)"]);
     Ok(())
 }
 

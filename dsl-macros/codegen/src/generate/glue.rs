@@ -141,6 +141,11 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         }),
     ];
     let as_is = as_is.into_iter().flatten();
+    let transposed = model.options.transposed.map(|_| {
+        quote!(
+            const TRANSPOSED: bool = true;
+        )
+    });
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
     let (generic, plain) = match &param {
@@ -158,6 +163,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             type Args<'x> = #args_x;
             type Wire = #wire;
             const UNROLL: usize = U;
+            #transposed
             #[inline(always)]
             fn produce(ctx: &#d::ctx::Produce, args: &#args_elided) -> #d::pack::Pack<Self::Wire> {
                 #[allow(unused_imports)]

@@ -127,6 +127,11 @@ fn kernels(model: &Model) -> TokenStream {
         pub struct Hooks #generic (::core::marker::PhantomData<#phantom>);
     };
     let life = has_buffers(&args.fields).then(|| quote!('a,));
+    let transposed = model.options.transposed.map(|_| {
+        quote!(
+            const TRANSPOSED: bool = true;
+        )
+    });
     let copies = model.copies();
     for element in &elements(model) {
         let path = element.as_ref().map(|e| &e.path);
@@ -140,6 +145,7 @@ fn kernels(model: &Model) -> TokenStream {
                 const NAME: &'static str = ::core::concat!(::core::module_path!());
                 const ELEMENT: &'static str = #element_name;
                 const FINGERPRINT: u64 = #fingerprint;
+                #transposed
                 const COPIES: bool = #copies;
             }
         });

@@ -1,4 +1,4 @@
-//! `transports(..)`, `schedules(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `line_info`, `crate = path`.
+//! `transports(..)`, `schedules(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `line_info`, `crate = path`.
 
 use crate::errors::Errors;
 use crate::model::Options;
@@ -9,7 +9,8 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{LitInt, Path, Token};
 
-const KEYS: &[&str] = &["transports", "schedules", "elements", "archs", "unroll", "line_info", "crate"];
+const KEYS: &[&str] =
+    &["transports", "schedules", "elements", "archs", "unroll", "layout", "line_info", "crate"];
 
 /// Reads the attribute; whatever is wrong falls back to its default.
 pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
@@ -20,6 +21,7 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
         archs: Vec::new(),
         elements: Vec::new(),
         unroll: Vec::new(),
+        transposed: None,
         line_info: false,
         given: Vec::new(),
         krate: syn::parse_quote!(::fusewire),
@@ -117,6 +119,22 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
                     Ok(1 | 2 | 4 | 8) => twice(&n, errors),
                     _ => errors.at(&n, "packs in flight must be 1, 2, 4 or 8: `unroll(8)`, or several variants as `unroll(8, 4)`"),
                 }
+            }
+        }
+        "layout" => {
+            let form = "the one layout to name is `layout(transposed)`: `produce` reads the rows of a column side by side; \
+                        leave `layout` out where packs follow each other";
+            if !input.peek(syn::token::Paren) {
+                errors.at(&key, form);
+                return skip_value(input);
+            }
+            let content;
+            syn::parenthesized!(content in input);
+            let named: TokenStream = content.parse()?;
+            match syn::parse2::<Ident>(named.clone()) {
+                Ok(word) if word == "transposed" => options.transposed = Some(word.span()),
+                _ if named.is_empty() => errors.at(&key, form),
+                _ => errors.at(&named, form),
             }
         }
         "line_info" => options.line_info = true,

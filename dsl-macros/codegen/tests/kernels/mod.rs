@@ -24,6 +24,35 @@ mod transpose {
     }
 }
 
+/// By element, by tiles.
+#[comm_kernel(transports(Nvl), elements(u8, Bf16, f32, u64), layout(transposed))]
+mod tiles {
+    pub struct Args<'a, T> {
+        pub input: &'a [T],
+        pub output: Out<'a, T>,
+    }
+    pub fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T {
+        args.input[ctx.transposed_index()]
+    }
+}
+
+/// By tiles, and taken by element.
+#[comm_kernel(transports(Nvl), schedules(all_to_all), layout(transposed))]
+mod tiles_add {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+        pub scale: f32,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Bf16 {
+        let (row, col) = ctx.row_col();
+        Bf16::from_f32(args.input[ctx.chunk_start + col * ctx.rows + row] * args.scale)
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: Bf16) {
+        args.output.at(ctx).add(value.to_f32());
+    }
+}
+
 /// By pack, read and written.
 #[comm_kernel(transports(Nvl))]
 mod scale_add {

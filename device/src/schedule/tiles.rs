@@ -1,0 +1,307 @@
+//! A loop over the packs of a chunk for hooks whose neighbours in memory are the *rows* of a column: `layout(transposed)`.
+//!
+//! By packs, the threads of a warp would each read a column's distance from the next. So a warp takes a tile: 32 rows of 128 bytes. Each
+//! lane produces one row's elements, column by column, which puts neighbouring rows into neighbouring lanes, and lays them down in
+//! scratch memory (shared memory on the device). Then eight lanes at a time take a row's packs from there: 128 bytes side by side.
+//!
+//! A warp shares its tile with nobody, so there is no barrier of the block here, and warps may have different numbers of tiles.
+//!
+//! Rows need not be whole packs. A pack belongs to the tile in which its first element stands; it is laid down with elements of the
+//! next columns, or of the next row.
+
+use super::span::{Source, Team, WARP};
+use crate::arch::{self, Scratch};
+use crate::ctx::{Ctx, Produce};
+use crate::element::Element;
+use crate::group::{Group, Warp};
+use crate::pack::{Pack, unroll};
+
+/// Rows of a tile.
+pub const ROWS: u32 = 32;
+/// Packs of a tile's row.
+pub const ACROSS: u32 = 8;
+/// Bytes from row to row in scratch memory: an odd number of words, so that neither a column nor four rows of packs meet in a bank.
+const PITCH: u32 = 16 * ACROSS + 4;
+/// Scratch bytes of a warp.
+pub const SCRATCH: u32 = ROWS * PITCH;
+/// Warps that have scratch memory: most of a block.
+pub const WARPS: u32 = 8;
+
+/// Half of the elements that a lane has in flight; the widest elements' rows have as many in all, the others' multiples of both halves.
+const HALF: usize = 16;
+/// The same at a chunk's edges.
+const EDGE: usize = 4;
+
+/// A part of a chunk, as tiles.
+#[derive(Clone, Copy)]
+struct Part<'k> {
+    place: &'k Ctx,
+    /// Its elements, as if the last pack were whole.
+    begin: usize,
+    end: usize,
+    /// Elements of a pack.
+    lanes: usize,
+}
+
+/// The packs of one row in a tile.
+#[derive(Clone, Copy)]
+struct Window {
+    /// Position of the tile's column in this row.
+    base: usize,
+    /// Position of the first pack, and behind the last; empty if not before.
+    from: usize,
+    until: usize,
+}
+
+impl Part<'_> {
+    /// Elements of a tile's row.
+    #[inline(always)]
+    fn wide(&self) -> usize {
+        ACROSS as usize * self.lanes
+    }
+
+    #[inline(always)]
+    fn window(&self, row: usize, col: usize) -> Window {
+        let up = |pos: usize| (pos + self.lanes - 1) & !(self.lanes - 1);
+        let base = row * self.place.cols + col;
+        let past = base + self.wide().min(self.place.cols - col);
+        Window { base, from: up(base).max(self.begin), until: up(past).min(self.end) }
+    }
+
+    /// Lays down the rows of the tile at `row` and `col` that are this lane's.
+    #[inline(always)]
+    fn fill<W: Element>(
+        &self,
+        lane: u32,
+        row: usize,
+        col: usize,
+        source: &impl Source<W>,
+        scratch: &Scratch,
+    ) {
+        let mut i = lane;
+        while i < ROWS {
+            let window = self.window(row + i as usize, col);
+            let (from, until) = (window.from, window.until.min(self.place.chunk_len));
+            let row = row + i as usize;
+            if from == window.base && until == from + self.wide() && col + self.wide() <= self.place.cols {
+                // All are loaded before the first is laid down. A row of the widest elements has but half as many.
+                let (mut j, more) = (0, self.wide() > HALF);
+                while j < self.wide() {
+                    // The compiler would carry an address for each of them from turn to turn.
+                    let col = arch::opaque(col + j);
+                    let (mut a, mut b) = ([W::default(); HALF], [W::default(); HALF]);
+                    unroll!(HALF, |K| a[K] = self.element(from + j + K, row, col + K, source));
+                    if more {
+                        let (from, col) = (from + HALF, col + HALF);
+                        unroll!(HALF, |K| b[K] = self.element(from + j + K, row, col + K, source));
+                    }
+                    unroll!(HALF, |K| store(scratch, i, j + K, a[K]));
+                    if more {
+                        unroll!(HALF, |K| store(scratch, i, j + HALF + K, b[K]));
+                    }
+                    j += 2 * HALF;
+                }
+            } else if from < window.until {
+                self.fill_edge(i, window, row, col, source, scratch);
+            }
+            i += WARP;
+        }
+    }
+
+    /// A row that is not whole.
+    #[inline(always)]
+    fn fill_edge<W: Element>(
+        &self,
+        i: u32,
+        window: Window,
+        row: usize,
+        col: usize,
+        source: &impl Source<W>,
+        scratch: &Scratch,
+    ) {
+        let Window { base, from, until } = window;
+        // Relative to the tile's column: few bits, few registers.
+        let [from, end, until] =
+            [from, until.min(self.place.chunk_len), until].map(|pos| pos.saturating_sub(base) as u32);
+        // All lanes of the warp are at one column, whatever their rows begin with.
+        let (mut j, columns) = (0, (self.wide() + self.lanes) as u32);
+        while j < columns {
+            let mut values = [W::default(); EDGE];
+            unroll!(EDGE, |K| {
+                let at = j + K as u32;
+                if from <= at && at < end {
+                    let (mut row, mut col) = (row, col + at as usize);
+                    while col >= self.place.cols {
+                        (row, col) = (row + 1, col - self.place.cols);
+                    }
+                    values[K] = self.element(base + at as usize, row, col, source);
+                }
+            });
+            unroll!(EDGE, |K| {
+                let at = j + K as u32;
+                if from <= at && at < until {
+                    store(scratch, i, (at - from) as usize, values[K]);
+                }
+            });
+            j += EDGE as u32;
+        }
+    }
+
+    #[inline(always)]
+    fn element<W: Element>(&self, pos: usize, row: usize, col: usize, source: &impl Source<W>) -> W {
+        source.pack(&Produce(self.place.of_shape(pos, row, col))).get(0)
+    }
+
+    /// Hands the packs of the tile to `put`, as [`span::produce`](super::span::produce) does.
+    #[inline(always)]
+    fn drain<W: Element>(
+        &self,
+        lane: u32,
+        row: usize,
+        col: usize,
+        scratch: &Scratch,
+        put: &impl Fn(u32, &Ctx, Pack<W>),
+    ) {
+        let aligned = self.place.chunk_start.is_multiple_of(self.lanes);
+        let mut k = lane;
+        while k < ROWS * ACROSS {
+            let (i, p) = (k / ACROSS, k % ACROSS);
+            let window = self.window(row + i as usize, col);
+            let pos = window.from + p as usize * self.lanes;
+            if pos < window.until {
+                // SAFETY: inside the scratch memory; laid down by this warp, before its sync.
+                let pack = Pack::from_words(unsafe { scratch.load_16(i * PITCH + 16 * p) });
+                let valid = self.lanes.min(self.place.chunk_len - pos);
+                let ctx = self.place.at(pos, valid, aligned && valid == self.lanes);
+                put(((pos - self.begin) / self.lanes) as u32, &ctx, pack);
+            }
+            k += WARP;
+        }
+    }
+}
+
+/// Lays down element `at` of row `i`.
+#[inline(always)]
+fn store<W: Element>(scratch: &Scratch, i: u32, at: usize, value: W) {
+    let (offset, bits) = (i * PITCH + (at * W::SIZE) as u32, value.to_bits64());
+    // SAFETY: inside the scratch memory: a row has at most `ACROSS` packs; each row is one lane's.
+    unsafe {
+        match W::SIZE {
+            1 => scratch.store_1(offset, bits as u8),
+            2 => scratch.store_2(offset, bits as u16),
+            4 => scratch.store_4(offset, bits as u32),
+            _ => {
+                scratch.store_4(offset, bits as u32);
+                scratch.store_4(offset + 4, (bits >> 32) as u32);
+            }
+        }
+    }
+}
+
+/// As [`span::produce`](super::span::produce), by tiles. Whole warps, of a block of at most [`WARPS`].
+#[inline(always)]
+pub fn produce<W: Element>(
+    team: Team,
+    place: &Ctx,
+    first: usize,
+    count: u32,
+    source: &impl Source<W>,
+    put: impl Fn(u32, &Ctx, Pack<W>),
+) {
+    if count == 0 {
+        return;
+    }
+    let lanes = Pack::<W>::LANES;
+    let (begin, end) = (first * lanes, (first + count as usize) * lanes);
+    let part = Part { place, begin, end, lanes };
+    let cols = place.cols.max(1);
+    let top = begin / cols;
+    // Tiles are counted in 32 bits: the host refuses chunks of more packs.
+    let down = ((end.min(place.chunk_len).div_ceil(cols) - top) as u32).div_ceil(ROWS);
+    let (warp, warps) = (team.lane / WARP, team.lanes / WARP);
+    // Tiles below each other are neighbours in what `produce` reads: warps take them at the same time.
+    let (mut y, mut x) = (warp % down, warp / down);
+    let (scratch, lane) = (Scratch::of_warp(), Warp.lane());
+    while (x as usize) * part.wide() < cols {
+        let (row, col) = (top + (y * ROWS) as usize, x as usize * part.wide());
+        part.fill(lane, row, col, source, &scratch);
+        Warp.sync();
+        part.drain(lane, row, col, &scratch, &put);
+        Warp.sync();
+        y += warps;
+        (y, x) = (y % down, x + y / down);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::produce;
+    use crate::ctx::{Ctx, Produce};
+    use crate::element::{Bf16, Element};
+    use crate::pack::Pack;
+    use crate::schedule::span::{Each, Team};
+    use proptest::prelude::*;
+    use std::cell::RefCell;
+
+    /// A matrix of `cols` rows of `rows` columns, `before` elements into a buffer, and some packs of its transpose.
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        rows: usize,
+        cols: usize,
+        before: usize,
+        /// The part of the packs, in hundredths.
+        part: (usize, usize),
+        warps: u32,
+    }
+
+    fn cases() -> impl Strategy<Value = Case> {
+        let sides =
+            prop_oneof![(1..80usize, 1..300usize), (1..300usize, 1..20usize), (64..66usize, 127..130usize)];
+        (sides, 0..40usize, (0..100usize, 0..101usize), 1..9u32)
+            .prop_map(|((rows, cols), before, part, warps)| Case { rows, cols, before, part, warps })
+    }
+
+    fn number<T: Element>(index: usize) -> T {
+        T::from_bits64((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7)
+    }
+
+    fn transposes<T: Element>(case: Case) {
+        let Case { rows, cols, before, part, warps } = case;
+        let (lanes, n) = (Pack::<T>::LANES, rows * cols);
+        let packs = n.div_ceil(lanes);
+        let first = packs * part.0 / 100;
+        let count = (packs - first) * part.1 / 100;
+        let place = Ctx::of_chunk(before, n, rows, cols);
+        let seen = RefCell::new(vec![0; count]);
+        let source = Each(|ctx: &Produce| {
+            assert_eq!((ctx.valid, ctx.row_col()), (1, (ctx.pos / cols, ctx.pos % cols)));
+            number::<T>(ctx.transposed_index())
+        });
+        for lane in 0..warps {
+            let team = Team { lane, lanes: warps };
+            produce(team, &place, first, count as u32, &source, |s, ctx, pack: Pack<T>| {
+                seen.borrow_mut()[s as usize] += 1;
+                assert_eq!(ctx.pos, (first + s as usize) * lanes);
+                assert_eq!(ctx.valid, lanes.min(n - ctx.pos));
+                assert_eq!(ctx.whole, ctx.valid == lanes && before.is_multiple_of(lanes));
+                pack.for_each(|k, value| {
+                    // The element of the input that the transpose has there, or nothing behind the chunk's end.
+                    let (row, col) = ((ctx.pos + k) / cols, (ctx.pos + k) % cols);
+                    let want = if k < ctx.valid { number(before + col * rows + row) } else { T::default() };
+                    assert_eq!(value.to_bits64(), want.to_bits64(), "element {k} of pack {s}: {case:?}");
+                });
+            });
+        }
+        assert!(seen.borrow().iter().all(|&times| times == 1), "{:?}: {case:?}", seen.borrow());
+    }
+
+    proptest! {
+        #[test]
+        fn every_pack_once_and_transposed(case in cases()) {
+            transposes::<u8>(case);
+            transposes::<Bf16>(case);
+            transposes::<f32>(case);
+            transposes::<u64>(case);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm), layout(transposed))]
+mod copy {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<f32> {
+        args.input.pack(ctx)
+    }
+}
+
+fn main() {}
