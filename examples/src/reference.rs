@@ -44,8 +44,8 @@ pub fn output(hook: &str, rank: usize, world: usize, chunk: usize, scale: f32, i
 }
 
 /// `f(0), f(1), ..` by all cores.
-pub fn parallel(len: usize, f: impl Fn(usize) -> f32 + Sync) -> Vec<f32> {
-    let mut values = vec![0.0; len];
+pub fn parallel<T: Clone + Default + Send>(len: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let mut values = vec![T::default(); len];
     let part = len.div_ceil(cores()).max(1);
     std::thread::scope(|scope| {
         for (k, values) in values.chunks_mut(part).enumerate() {

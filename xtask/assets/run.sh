@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # run.sh test   the GPU tests: driver layer, conformance suite with ranks as threads and as processes, the example
 # run.sh bench  all-to-all against NCCL (torch), in one run; JSON lines with --json, written to bench-*.jsonl in any case
+# run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
+# run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc; written to twins.jsonl
 # run.sh sanitize  parts of the suite under compute-sanitizer's memcheck, if that is installed
 # All use all GPUs; GPUS=n uses fewer.
 set -u
@@ -38,6 +40,23 @@ case $command in
     timeout -k 10 120 "$here/bench_windows" --device cuda --ranks "$gpus" --json > "$out/bench-windows.jsonl" || { echo "FAILED: bench_windows"; failed=1; }
     cat "$out/bench-windows.jsonl"
     ;;
+  fused)
+    # Neither side beside the other: each has the GPUs to itself.
+    timeout -k 10 200 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/fused.py" > "$out/fused-torch.jsonl" 2> "$out/fused-torch.log" \
+      || { echo "torch's side did not run; see $out/fused-torch.log"; failed=1; }
+    timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --json "$@" > "$out/fused-fusewire.jsonl" || { echo "FAILED: bench_fused"; failed=1; }
+    python3 "$here/fused.py" --compare "$out/fused-torch.jsonl" "$out/fused-fusewire.jsonl"
+    ;;
+  twins)
+    command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
+    arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+    for twin in copy transpose; do
+      nvcc -O3 -std=c++17 -arch="$arch" -ptx "$here/twins/$twin.cu" -o "$out/$twin.ptx" || { echo "FAILED: nvcc of $twin.cu"; exit 1; }
+    done
+    timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --twin "$out/copy.ptx,$out/transpose.ptx" --json "$@" \
+      > "$out/twins.jsonl" || { echo "FAILED: bench_fused --twin"; failed=1; }
+    cat "$out/twins.jsonl"
+    ;;
   sanitize)
     command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not on the PATH"; exit 3; }
     export FUSEWIRE_DEADLINE_MS=60000
@@ -46,7 +65,7 @@ case $command in
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh sanitize"; exit 2 ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh fused | run.sh twins | run.sh sanitize"; exit 2 ;;
 esac
 if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi
 exit $failed

@@ -10,6 +10,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("gpu-suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"], "gpu-suite"),
     ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
     ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
+    ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
     ("window_ring", &["-p", "fusewire-examples", "--bin", "window_ring"], "window_ring"),
     ("window_halo", &["-p", "fusewire-examples", "--bin", "window_halo"], "window_halo"),
@@ -18,6 +19,12 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
 
 const RUN: &str = include_str!("../assets/run.sh");
 const NCCL: &str = include_str!("../assets/nccl.py");
+const FUSED: &str = include_str!("../assets/fused.py");
+const TWINS: [(&str, &str); 3] = [
+    ("protocol.cuh", include_str!("../../examples/twins/protocol.cuh")),
+    ("copy.cu", include_str!("../../examples/twins/copy.cu")),
+    ("transpose.cu", include_str!("../../examples/twins/transpose.cu")),
+];
 
 /// Builds everything and writes a folder with `run.sh`.
 pub fn package(folder: &Path) -> Outcome {
@@ -36,8 +43,12 @@ pub fn package(folder: &Path) -> Outcome {
         // Debug information stays here: the folder travels.
         let _ = Command::new("strip").arg("--strip-debug").arg(&to).status();
     }
-    for (name, content) in [("run.sh", RUN), ("nccl.py", NCCL)] {
+    for (name, content) in [("run.sh", RUN), ("nccl.py", NCCL), ("fused.py", FUSED)] {
         fs::write(folder.join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
+    }
+    fs::create_dir_all(folder.join("twins")).map_err(text)?;
+    for (name, content) in TWINS {
+        fs::write(folder.join("twins").join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
     }
     #[cfg(unix)]
     {
@@ -45,7 +56,7 @@ pub fn package(folder: &Path) -> Outcome {
         fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755)).map_err(text)?;
     }
     println!(
-        "packed into {}: `run.sh test` and `run.sh bench` need a CUDA driver (and torch for NCCL's side), no Rust",
+        "packed into {}: `run.sh test`, `run.sh bench` and `run.sh fused` need a CUDA driver (and torch for NCCL's side), no Rust",
         folder.display()
     );
     Ok(())

@@ -1,0 +1,366 @@
+//! The hooks that are measured, what each must give, and how one is timed.
+
+use crate::Row;
+use fusewire::Protocol;
+use fusewire::kernel::Supports;
+use fusewire::prelude::*;
+use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan};
+use fusewire_examples::fused::{add, copy, fp8, permute, scale, transpose, transpose_gather};
+use fusewire_examples::ranks::slowest_median;
+use fusewire_examples::reference::{self, parallel};
+use std::time::Duration;
+
+/// What can be asked for.
+pub const NAMES: [&str; 7] = ["copy", "scale", "transpose", "transpose_gather", "permute", "add", "fp8"];
+
+/// The 8-bit floats' scale, and the factor of `scale`: powers of two, so that the reference needs no thought.
+const SCALE: f32 = 0.25;
+
+/// A transport that all hooks are compiled for.
+pub trait On: Transport + Sized {
+    /// Launchers of all hooks.
+    type All: Launch<Self>;
+}
+
+impl On for Nvl {
+    type All = All<Nvl>;
+}
+impl On for Shm {
+    type All = All<Shm>;
+}
+
+/// One launch of a hook by its name.
+pub trait Launch<X: Transport>: Sized {
+    /// Collective.
+    fn new(transport: &X) -> fusewire::Result<Self>;
+    /// The same with other code for `copy` and `transpose`.
+    ///
+    /// # Safety
+    /// As for `AllToAllLauncher::with_ptx`.
+    unsafe fn with_ptx(self, text: &str) -> fusewire::Result<Self>;
+    /// Queues it, or with `plan` tells how it would be cut.
+    fn launch(
+        &self,
+        stream: &Stream,
+        case: &mut Case,
+        plan: Option<&mut Option<Plan>>,
+    ) -> fusewire::Result<()>;
+}
+
+/// The launchers.
+pub struct All<X: Transport> {
+    copy: AllToAllLauncher<X, copy::Hooks>,
+    scale: AllToAllLauncher<X, scale::Hooks>,
+    transpose: AllToAllLauncher<X, transpose::Hooks>,
+    transpose_gather: AllToAllLauncher<X, transpose_gather::Hooks>,
+    permute: AllToAllLauncher<X, permute::Hooks>,
+    add: AllToAllLauncher<X, add::Hooks>,
+    fp8: AllToAllLauncher<X, fp8::Hooks>,
+}
+
+/// What a launch is given.
+pub struct Case {
+    name: String,
+    input: Buffer<Bf16>,
+    order: Buffer<u32>,
+    output: Buffer<Bf16>,
+    width: u32,
+    options: LaunchOptions,
+}
+
+impl<X: Transport> Launch<X> for All<X>
+where
+    copy::Hooks: Supports<AllToAll, X>,
+    scale::Hooks: Supports<AllToAll, X>,
+    transpose::Hooks: Supports<AllToAll, X>,
+    transpose_gather::Hooks: Supports<AllToAll, X>,
+    permute::Hooks: Supports<AllToAll, X>,
+    add::Hooks: Supports<AllToAll, X>,
+    fp8::Hooks: Supports<AllToAll, X>,
+{
+    fn new(transport: &X) -> fusewire::Result<Self> {
+        Ok(All {
+            copy: copy::all_to_all(transport)?,
+            scale: scale::all_to_all(transport)?,
+            transpose: transpose::all_to_all(transport)?,
+            transpose_gather: transpose_gather::all_to_all(transport)?,
+            permute: permute::all_to_all(transport)?,
+            add: add::all_to_all(transport)?,
+            fp8: fp8::all_to_all(transport)?,
+        })
+    }
+
+    unsafe fn with_ptx(self, text: &str) -> fusewire::Result<Self> {
+        let has = |entry: &str| text.contains(&format!(".entry {entry}"));
+        // SAFETY: the caller's contract.
+        let copy = if has("copy__") { unsafe { self.copy.with_ptx(text)? } } else { self.copy };
+        // SAFETY: the caller's contract.
+        let transpose =
+            if has("transpose__") { unsafe { self.transpose.with_ptx(text)? } } else { self.transpose };
+        Ok(All { copy, transpose, ..self })
+    }
+
+    fn launch(
+        &self,
+        stream: &Stream,
+        case: &mut Case,
+        plan: Option<&mut Option<Plan>>,
+    ) -> fusewire::Result<()> {
+        let Case { name, input, order, output, width, options } = case;
+        let (input, order, output, width) = (input.view(), order.view(), output.view_mut(), *width);
+        macro_rules! go {
+            ($launcher:ident, $args:expr) => {
+                match plan {
+                    Some(plan) => *plan = Some(self.$launcher.explain(&$args, options)?),
+                    None => self.$launcher.launch_with(stream, $args, options)?,
+                }
+            };
+        }
+        match name.as_str() {
+            "copy" => go!(copy, copy::Launch { input, output }),
+            "scale" => go!(scale, scale::Launch { input, output, factor: SCALE }),
+            "transpose" => go!(transpose, transpose::Launch { input, output }),
+            "transpose_gather" => go!(transpose_gather, transpose_gather::Launch { input, output }),
+            "permute" => go!(permute, permute::Launch { input, order, output, width }),
+            "add" => go!(add, add::Launch { input, output }),
+            _ => go!(fp8, fp8::Launch { input, output, scale: SCALE, inverse: 1.0 / SCALE }),
+        }
+        Ok(())
+    }
+}
+
+/// Input element `i` of `rank`: exact in bfloat16, of both signs, up to 16.
+fn input(rank: usize, i: usize) -> Bf16 {
+    Bf16::from_f32(((reference::input(rank, i) * 16.0) as i32 % 128) as f32 / 8.0)
+}
+
+/// What `add` adds to.
+fn before(rank: usize, i: usize) -> Bf16 {
+    input(rank + 1000, i)
+}
+
+/// One all-to-all's geometry.
+#[derive(Clone, Copy)]
+struct Shape {
+    rank: usize,
+    chunk: usize,
+    rows: usize,
+    cols: usize,
+    len: usize,
+}
+
+impl Shape {
+    /// Which row of the input is sent as each row: rows of all ranks' chunks, mixed.
+    fn order(self, row: usize) -> usize {
+        reference::index(self.len / self.cols, row) as usize
+    }
+
+    /// Element `i` of the output after `times` launches.
+    fn want(self, name: &str, i: usize, times: usize) -> Bf16 {
+        let Shape { rank, chunk, rows, cols, .. } = self;
+        let (peer, pos) = (i / chunk, i % chunk);
+        let own = rank * chunk;
+        let plain = || input(peer, own + pos);
+        match name {
+            "copy" => plain(),
+            "scale" => Bf16::from_f32(plain().to_f32() * SCALE),
+            "transpose" | "transpose_gather" => input(peer, own + (pos % rows) * cols + pos / rows),
+            "permute" => {
+                let row = self.order((own + pos) / cols);
+                input(peer, row * cols + pos % cols)
+            }
+            "add" => {
+                let sum = |sum: Bf16, _| Bf16::from_f32(sum.to_f32() + plain().to_f32());
+                (0..times).fold(before(rank, i), sum)
+            }
+            _ => {
+                let wire = F8E4M3::from_f32(plain().to_f32() / SCALE);
+                Bf16::from_f32(wire.to_f32() * SCALE)
+            }
+        }
+    }
+}
+
+/// All that lasts over the cases.
+pub struct Bench<'w, X: On> {
+    world: &'w World,
+    transport: &'w X,
+    /// The launchers.
+    pub all: X::All,
+    eager: bool,
+}
+
+/// One hook at one size, ready to be launched.
+pub struct Ready {
+    stream: Stream,
+    case: Case,
+    shape: Shape,
+    /// What is in the output before.
+    first: Buffer<Bf16>,
+    symmetric: bool,
+    bytes: usize,
+}
+
+/// Launches in a graph, windows, and replays in each.
+fn counts(bytes: usize) -> (usize, usize, usize) {
+    match bytes {
+        b if b >= 256 << 20 => (2, 5, 2),
+        b if b >= 16 << 20 => (5, 5, 4),
+        _ => (20, 7, 10),
+    }
+}
+
+impl<'w, X: On> Bench<'w, X> {
+    /// Collective.
+    pub fn new(world: &'w World, transport: &'w X, eager: bool) -> fusewire::Result<Self> {
+        Ok(Bench { world, transport, all: X::All::new(transport)?, eager })
+    }
+
+    /// Fresh data for one hook at one size.
+    pub fn ready(
+        &self,
+        name: &str,
+        symmetric: bool,
+        bytes: usize,
+        mut options: LaunchOptions,
+    ) -> fusewire::Result<Ready> {
+        let chunk = bytes / size_of::<Bf16>() / self.world.size();
+        let (rows, cols) = reference::shape(chunk);
+        let len = chunk * self.world.size();
+        let shape = Shape { rank: self.world.rank(), chunk, rows, cols, len };
+        if name.starts_with("transpose") {
+            options = options.shape(cols, rows);
+        }
+        let device = Device::of(self.transport);
+        let fresh = |i| if name == "add" { before(shape.rank, i) } else { Bf16::from_bits64(0xffff) };
+        let order =
+            if name == "permute" { parallel(len / cols, |row| shape.order(row) as u32) } else { vec![] };
+        let case = Case {
+            name: name.into(),
+            input: device.buffer_from(&parallel(len, |i| input(shape.rank, i)))?,
+            order: device.buffer_from(&order)?,
+            output: if symmetric { Buffer::symmetric(self.transport, len)? } else { device.buffer(len)? },
+            width: cols as u32,
+            options,
+        };
+        let first = device.buffer_from(&parallel(len, fresh))?;
+        Ok(Ready { stream: device.stream()?, case, shape, first, symmetric, bytes })
+    }
+
+    /// Launches once and replays a graph of launches, each into an output that was filled before, and checks every element; the graph.
+    pub fn checked(&self, all: &X::All, ready: &mut Ready) -> fusewire::Result<Graph> {
+        ready.reset()?;
+        all.launch(&ready.stream, &mut ready.case, None)?;
+        ready.check(1, "an eager")?;
+        let (per_graph, ..) = counts(ready.bytes);
+        let Ready { stream, case, .. } = ready;
+        let graph = stream.capture(|| (0..per_graph).try_for_each(|_| all.launch(stream, case, None)))?;
+        ready.reset()?;
+        graph.launch(&ready.stream)?;
+        ready.check(per_graph, "a replayed")?;
+        Ok(graph)
+    }
+
+    /// How it is cut.
+    pub fn plan(&self, ready: &mut Ready) -> fusewire::Result<Plan> {
+        let mut plan = None;
+        self.all.launch(&ready.stream, &mut ready.case, Some(&mut plan))?;
+        Ok(plan.unwrap_or_else(|| unreachable!("asked for")))
+    }
+
+    /// Time of one of a replayed graph's launches.
+    pub fn replayed(&self, ready: &Ready, graph: &Graph) -> fusewire::Result<Duration> {
+        let (per_graph, windows, replays) = counts(ready.bytes);
+        self.timed(&ready.stream, windows, replays * per_graph, || {
+            (0..replays).try_for_each(|_| graph.launch(&ready.stream))
+        })
+    }
+
+    /// Checks and times one hook at one size. Collective.
+    pub fn one(
+        &self,
+        name: &str,
+        symmetric: bool,
+        bytes: usize,
+        options: LaunchOptions,
+    ) -> fusewire::Result<Row> {
+        let mut ready = self.ready(name, symmetric, bytes, options)?;
+        let plan = self.plan(&mut ready)?;
+        let graph = self.checked(&self.all, &mut ready)?;
+        let replayed = self.replayed(&ready, &graph)?;
+        let (per_graph, windows, replays) = counts(bytes);
+        let eager = match self.eager {
+            true => {
+                let Ready { stream, case, .. } = &mut ready;
+                self.timed(stream, windows, replays * per_graph, || {
+                    (0..replays * per_graph).try_for_each(|_| self.all.launch(stream, case, None))
+                })?
+            }
+            false => Duration::ZERO,
+        };
+        // What the launches in a row left must be right too; sums have grown beyond what is worth computing.
+        if name != "add" {
+            ready.check(1, "the last")?;
+        }
+        let ranks = self.world.size();
+        let blocks = if plan.protocol == Protocol::Copy { 0 } else { plan.blocks };
+        let wire_bytes = plan.wire_bytes * (ranks - 1);
+        let processors = Device::of(self.transport).processors();
+        Ok(Row {
+            name: "fusewire",
+            op: name.into(),
+            world: ranks,
+            bytes,
+            output: if ready.symmetric { "symmetric" } else { "ordinary" },
+            protocol: format!("{:?}", plan.protocol).to_lowercase(),
+            blocks,
+            threads: plan.threads,
+            chunk: plan.chunk,
+            graph_us: replayed.as_secs_f64() * 1e6,
+            eager_us: eager.as_secs_f64() * 1e6,
+            wire_bytes,
+            wire_gb_s: wire_bytes as f64 / replayed.as_secs_f64() / 1e9,
+            sms: if X::NAME == "Nvl" { (blocks as usize).min(processors) } else { 0 },
+            checked: true,
+        })
+    }
+
+    /// Median over `windows` of the time of one of `count` operations that `body` queues; the slowest rank's.
+    fn timed(
+        &self,
+        stream: &Stream,
+        windows: usize,
+        count: usize,
+        mut body: impl FnMut() -> fusewire::Result<()>,
+    ) -> fusewire::Result<Duration> {
+        body()?;
+        stream.synchronize()?;
+        let mut times = Vec::new();
+        for _ in 0..windows {
+            self.world.barrier()?;
+            let start = stream.record()?;
+            body()?;
+            let end = stream.record()?;
+            stream.synchronize()?;
+            times.push(end.since(&start)? / count as u32);
+        }
+        slowest_median(self.world, times)
+    }
+}
+
+impl Ready {
+    /// Fills the output. Peers store into a symmetric one once this rank has launched, hence after that.
+    fn reset(&mut self) -> fusewire::Result<()> {
+        self.case.output.copy_from(&self.stream, &self.first)
+    }
+
+    /// Compares all of the output with what `times` launches should have left.
+    fn check(&self, times: usize, how: &str) -> fusewire::Result<()> {
+        let got = self.case.output.read(&self.stream)?;
+        let (shape, name) = (self.shape, &self.case.name);
+        let want = parallel(shape.len, |i| shape.want(name, i, times));
+        let same = got.iter().zip(&want).all(|(a, b)| a.to_bits64() == b.to_bits64());
+        assert!(same, "{how} {name} of {} bytes is wrong on rank {}", self.bytes, shape.rank);
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! Hooks fused into an all-to-all of bfloat16, against their size, beside the plain copy: graph replay and eager launches, checked, one
+//! JSON line each. `fused.py` of `run.sh bench` measures what one would write around NCCL instead, and prints the ratios.
+
+mod cases;
+mod twins;
+
+use clap::Parser;
+use fusewire::Protocol;
+use fusewire::prelude::*;
+use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, spawn};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Benchmark of fused hooks.
+#[derive(Parser)]
+struct Options {
+    /// `host` or `cuda`.
+    #[arg(long, default_value = "cuda", value_parser = ["host", "cuda"])]
+    device: String,
+    /// Ranks, each a process; by default one for each GPU, or 2 on the host.
+    #[arg(long)]
+    ranks: Option<usize>,
+    /// Bytes of each rank's whole input, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
+    size: Vec<usize>,
+    /// Which hooks; by default all but `transpose_gather`, which is `transpose` without tiles.
+    #[arg(long, value_delimiter = ',', value_parser = cases::NAMES)]
+    op: Vec<String>,
+    /// Outputs in `symmetric` memory, `ordinary` memory, or both.
+    #[arg(long, value_delimiter = ',', default_value = "symmetric,ordinary", value_parser = ["symmetric", "ordinary"])]
+    output: Vec<String>,
+    /// How bytes travel: `staged`, `lines`, `direct`; by default as the library decides.
+    #[arg(long, value_delimiter = ',', value_parser = protocol)]
+    protocol: Vec<Protocol>,
+    /// Channels to each peer; by default as the library decides.
+    #[arg(long, value_delimiter = ',')]
+    channels: Vec<u32>,
+    /// Blocks for the rank's own chunk; by default as the library decides.
+    #[arg(long, value_delimiter = ',')]
+    diagonal: Vec<u32>,
+    /// Bytes that travel together on a channel; by default as the library decides.
+    #[arg(long, value_delimiter = ',')]
+    chunk: Vec<usize>,
+    /// PTX of hand-written kernels that are timed in turn with ours: `--twin copy.ptx,transpose.ptx`, made from `examples/twins` by nvcc.
+    #[arg(long, value_delimiter = ',')]
+    twin: Vec<PathBuf>,
+    /// Replayed graphs alone.
+    #[arg(long)]
+    no_eager: bool,
+    /// Print JSON lines instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one launch of a case costs.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    op: String,
+    world: usize,
+    bytes: usize,
+    /// `symmetric` or `ordinary`.
+    output: &'static str,
+    protocol: String,
+    blocks: u32,
+    threads: u32,
+    chunk: u64,
+    /// Median of the slowest rank, microseconds.
+    graph_us: f64,
+    eager_us: f64,
+    /// Bytes that one rank sends to its peers.
+    wire_bytes: usize,
+    /// Those over the replayed time.
+    wire_gb_s: f64,
+    /// Streaming multiprocessors that a launch holds at most; 0 if unknown.
+    sms: usize,
+    checked: bool,
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    Ok(match text {
+        "staged" => Protocol::Staged,
+        "lines" => Protocol::Lines,
+        "direct" => Protocol::Direct,
+        "copy" => Protocol::Copy,
+        _ => return Err("one of staged, lines, direct, copy".into()),
+    })
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let cuda = options.device == "cuda";
+    if !launched() {
+        return spawn(options.ranks.unwrap_or(if cuda { gpus().max(1) } else { 2 }));
+    }
+    let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
+        true => rank(&world, &Nvl::rendezvous(&world, fusewire::Options::default())?, &options),
+        false => rank(&world, &Shm::rendezvous(&world, fusewire::Options::default())?, &options),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewire::Result<()> {
+    let sizes = match options.size.as_slice() {
+        [] => [16, 20, 22, 24, 26, 28].map(|k| 1 << k).to_vec(),
+        some => some.to_vec(),
+    };
+    let names: Vec<&str> = match options.op.as_slice() {
+        [] => cases::NAMES.into_iter().filter(|n| *n != "transpose_gather").collect(),
+        some => some.iter().map(String::as_str).collect(),
+    };
+    if !options.twin.is_empty() {
+        return twins::compare(world, transport, &options.twin, &sizes, options.json);
+    }
+    if world.rank() == 0 && !options.json {
+        println!(
+            "{:>16} {:>10} {:>9} {:>8} {:>6} {:>7} {:>12} {:>12} {:>10}",
+            "hook", "size", "output", "protocol", "blocks", "threads", "replayed", "eager", "GB/s wire"
+        );
+    }
+    fn one<T: Copy>(given: &[T]) -> Vec<Option<T>> {
+        if given.is_empty() { vec![None] } else { given.iter().map(|n| Some(*n)).collect() }
+    }
+    let bench = cases::Bench::new(world, transport, !options.no_eager)?;
+    for &bytes in &sizes {
+        for output in &options.output {
+            for name in &names {
+                for protocol in one(&options.protocol) {
+                    for channels in one(&options.channels) {
+                        for diagonal in one(&options.diagonal) {
+                            for chunk in one(&options.chunk) {
+                                let launch = LaunchOptions {
+                                    protocol,
+                                    channels,
+                                    diagonal,
+                                    chunk,
+                                    ..Default::default()
+                                };
+                                match bench.one(name, output == "symmetric", bytes, launch) {
+                                    Ok(row) if world.rank() == 0 => print(&row, options.json),
+                                    Ok(_) => {}
+                                    // What a sweep asks for need not be possible for every hook.
+                                    Err(fusewire::Error::Misuse { .. })
+                                        if protocol.is_some() || channels.is_some() || chunk.is_some() => {}
+                                    Err(other) => return Err(other),
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    world.barrier()?;
+    Ok(())
+}
+
+fn print(row: &Row, json: bool) {
+    if json {
+        println!("{}", serde_json::to_string(&row).unwrap_or_default());
+        return;
+    }
+    println!(
+        "{:>16} {:>10} {:>9} {:>8} {:>6} {:>7} {:>9.2} us {:>9.2} us {:>10.1}",
+        row.op,
+        bytes_text(row.bytes),
+        row.output,
+        row.protocol,
+        row.blocks,
+        row.threads,
+        row.graph_us,
+        row.eager_us,
+        row.wire_gb_s
+    );
+}

@@ -1,0 +1,108 @@
+//! Our kernels and hand-written ones in turn, in one process, on the same memory.
+
+use crate::cases::{Bench, Launch, On};
+use fusewire::Protocol;
+use fusewire::prelude::*;
+use fusewire_examples::ranks::bytes_text;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often each is timed: a median of medians.
+const TURNS: usize = 9;
+
+#[derive(Serialize)]
+struct Pair {
+    name: &'static str,
+    op: &'static str,
+    protocol: String,
+    world: usize,
+    bytes: usize,
+    blocks: u32,
+    /// Replayed, microseconds.
+    graph_us: f64,
+    twin_us: f64,
+    /// Ours over the twin's.
+    ratio: f64,
+    checked: bool,
+}
+
+/// What has a twin: hook, protocol, and whether it stores into symmetric outputs.
+const WITH: [(&str, Protocol, bool); 3] = [
+    ("copy", Protocol::Staged, false),
+    ("copy", Protocol::Lines, false),
+    ("transpose", Protocol::Direct, true),
+];
+
+/// Checks and times all that has a twin. Collective.
+pub fn compare<X: On>(
+    world: &World,
+    transport: &X,
+    files: &[PathBuf],
+    sizes: &[usize],
+    json: bool,
+) -> fusewire::Result<()> {
+    let bench = Bench::new(world, transport, false)?;
+    let mut twins = X::All::new(transport)?;
+    for file in files {
+        let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        // SAFETY: `examples/twins` were written for these very kernels.
+        twins = unsafe { twins.with_ptx(&text)? };
+    }
+    if world.rank() == 0 && !json {
+        println!(
+            "{:>10} {:>8} {:>10} {:>6} {:>12} {:>12} {:>7}",
+            "hook", "way", "size", "blocks", "ours", "by hand", "ratio"
+        );
+    }
+    for (op, protocol, symmetric) in WITH {
+        for &bytes in sizes {
+            let options = LaunchOptions::default().protocol(protocol);
+            let mut ready = bench.ready(op, symmetric, bytes, options)?;
+            let plan = match bench.plan(&mut ready) {
+                // More than lines hold.
+                Err(fusewire::Error::Misuse { .. }) => continue,
+                other => other?,
+            };
+            let ours = bench.checked(&bench.all, &mut ready)?;
+            let theirs = bench.checked(&twins, &mut ready)?;
+            let mut times = [Vec::new(), Vec::new()];
+            for turn in 0..2 * TURNS {
+                let graph = if turn % 2 == 0 { &ours } else { &theirs };
+                times[turn % 2].push(bench.replayed(&ready, graph)?);
+            }
+            let [ours, twin] = times.map(|mut times: Vec<Duration>| {
+                times.sort_unstable();
+                times[TURNS / 2].as_secs_f64() * 1e6
+            });
+            if world.rank() > 0 {
+                continue;
+            }
+            let protocol = format!("{protocol:?}").to_lowercase();
+            let (blocks, ratio) = (plan.blocks, ours / twin);
+            if json {
+                let world = world.size();
+                let pair = Pair {
+                    name: "twin",
+                    op,
+                    protocol,
+                    world,
+                    bytes,
+                    blocks,
+                    graph_us: ours,
+                    twin_us: twin,
+                    ratio,
+                    checked: true,
+                };
+                println!("{}", serde_json::to_string(&pair).unwrap_or_default());
+            } else {
+                let size = bytes_text(bytes);
+                println!(
+                    "{op:>10} {protocol:>8} {size:>10} {blocks:>6} {ours:>9.2} us {twin:>9.2} us {ratio:>7.3}"
+                );
+            }
+        }
+    }
+    world.barrier()?;
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! The twins' header names the sizes and offsets that this side has.
+
+use fusewire::device::args::RawSlice;
+use fusewire::device::line;
+use fusewire::device::mapped::{Layout, Mapped};
+use fusewire::device::schedule::{Params, Shape};
+use fusewire::device::wait::Control;
+use fusewire::ops::NvlOps;
+use std::mem::offset_of;
+
+/// The raw arguments of `fused::copy` and `fused::transpose`.
+#[allow(dead_code)]
+#[repr(C)]
+struct Raw {
+    input: RawSlice,
+    output: RawSlice,
+}
+
+type Launch = Params<NvlOps, Raw>;
+
+#[test]
+fn the_header_agrees() {
+    let header = include_str!("../twins/protocol.cuh");
+    let raw = offset_of!(Launch, raw);
+    let said = [
+        format!("sizeof(Layout) == {}", size_of::<Layout>()),
+        format!("sizeof(Mapped) == {}", size_of::<Mapped>()),
+        format!("sizeof(Control) == {}", size_of::<Control>()),
+        format!("sizeof(Shape) == {}", size_of::<Shape>()),
+        format!("sizeof(Params) == {}", size_of::<Launch>()),
+        format!("offsetof(Mapped, own) == {}", offset_of!(Mapped, own)),
+        format!("offsetof(Mapped, bases) == {}", offset_of!(Mapped, bases)),
+        format!("offsetof(Shape, outputs) == {}", offset_of!(Shape, outputs)),
+        format!("offsetof(Shape, channels) == {}", offset_of!(Shape, channels)),
+        format!("offsetof(Params, control) == {}", offset_of!(Launch, control)),
+        format!("offsetof(Params, shape) == {}", offset_of!(Launch, shape)),
+        format!("offsetof(Params, input) == {}", raw + offset_of!(Raw, input)),
+        format!("offsetof(Params, output) == {}", raw + offset_of!(Raw, output)),
+        format!("LINE_PACKS = {};", line::PACKS),
+    ];
+    for text in said {
+        assert!(header.contains(&text), "examples/twins/protocol.cuh does not say `{text}`");
+    }
+    assert_eq!(line::BUFFER, line::PACKS * 32 + 128, "`BUFFER` of the twins is another");
+}
