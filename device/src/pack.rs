@@ -18,7 +18,7 @@ macro_rules! unroll {
         unroll!(@each $n, $k, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     (@each $n:expr, $k:ident, $body:expr, $($i:literal)*) => {
-        $( if $i < $n { const $k: usize = $i; $body } )*
+        $( #[allow(clippy::out_of_bounds_indexing)] { if $i < $n { const $k: usize = $i; $body } } )*
     };
 }
 pub(crate) use unroll;
@@ -123,12 +123,12 @@ impl<T: Float> Pack<T> {
     pub fn from_f32s(mut f: impl FnMut(usize) -> f32) -> Self {
         let mut pack = Self::ZERO;
         if T::CODE == Bf16::CODE {
-            unroll!(4, |K| pack.words[K] = arch::bf16x2_from_f32(f(2 * K), f(2 * K + 1)));
+            pack.words = [0, 2, 4, 6].map(|k| arch::bf16x2_from_f32(f(k), f(k + 1)));
         } else if T::CODE == F8E4M3::CODE {
-            unroll!(4, |K| {
-                let low = arch::e4m3x2_from_f32(f(4 * K), f(4 * K + 1));
-                let high = arch::e4m3x2_from_f32(f(4 * K + 2), f(4 * K + 3));
-                pack.words[K] = u32::from(low) | u32::from(high) << 16;
+            pack.words = [0, 4, 8, 12].map(|k| {
+                let low = arch::e4m3x2_from_f32(f(k), f(k + 1));
+                let high = arch::e4m3x2_from_f32(f(k + 2), f(k + 3));
+                u32::from(low) | u32::from(high) << 16
             });
         } else {
             unroll!(Self::LANES, |K| pack.put::<K>(T::from_f32(f(K))));
@@ -141,12 +141,11 @@ impl<T: Float> Pack<T> {
     pub fn to_f32s(self) -> [f32; 16] {
         let mut values = [0.0; 16];
         if T::CODE == F8E4M3::CODE {
-            unroll!(4, |K| {
-                let [low, high] =
-                    [self.words[K] as u16, (self.words[K] >> 16) as u16].map(arch::e4m3x2_to_f32);
-                [values[4 * K], values[4 * K + 1]] = low;
-                [values[4 * K + 2], values[4 * K + 3]] = high;
+            let fours = self.words.map(|word| {
+                let [[p, q], [r, s]] = [word as u16, (word >> 16) as u16].map(arch::e4m3x2_to_f32);
+                [p, q, r, s]
             });
+            unroll!(16, |K| values[K] = fours[K / 4][K % 4]);
         } else {
             unroll!(Self::LANES, |K| values[K] = self.get(K).to_f32());
         }

@@ -94,9 +94,11 @@ where
         let has = |entry: &str| text.contains(&format!(".entry {entry}"));
         // SAFETY: the caller's contract.
         let copy = if has("copy__") { unsafe { self.copy.with_ptx(text)? } } else { self.copy };
-        // SAFETY: the caller's contract.
-        let transpose =
-            if has("transpose__") { unsafe { self.transpose.with_ptx(text)? } } else { self.transpose };
+        let transpose = match has("transpose__") {
+            // SAFETY: the caller's contract.
+            true => unsafe { self.transpose.with_ptx(text)? },
+            false => self.transpose,
+        };
         Ok(All { copy, transpose, ..self })
     }
 
