@@ -152,7 +152,7 @@ impl Part<'_> {
         source.pack(&Produce(self.place.of_shape(pos, row, col))).get(0)
     }
 
-    /// Hands the packs of the tile to `put`, as [`span::produce`](super::span::produce) does.
+    /// Hands the packs of the tile to `put`, as `span::produce` does.
     #[inline(always)]
     fn drain<W: Element>(
         &self,
@@ -198,7 +198,7 @@ fn store<W: Element>(scratch: &Scratch, i: u32, at: usize, value: W) {
     }
 }
 
-/// As [`span::produce`](super::span::produce), by tiles. Whole warps, of a block of at most [`WARPS`].
+/// As `span::produce`, by tiles. Whole warps, of a block of at most [`WARPS`].
 #[inline(always)]
 pub fn produce<W: Element>(
     team: Team,
