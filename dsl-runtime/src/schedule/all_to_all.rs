@@ -76,8 +76,8 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
     /// them) and the parameters of what they stand in for. Kernels of which it has no entry stay.
     ///
     /// # Safety
-    /// Each such entry works the transport's memory as the kernel does that it stands in for, and accesses nothing else; all ranks run
-    /// the same.
+    /// Each such entry works the transport's memory as the kernel does that it stands in for, and accesses nothing else; it begins with
+    /// `griddepcontrol.wait`, since it may be set up while the kernel before it runs; all ranks run the same.
     ///
     /// # Errors
     /// [`Error::Misuse`] on CPU threads, or if there is no such entry; what the driver says of the PTX.
