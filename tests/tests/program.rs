@@ -21,7 +21,7 @@ fn names_its_cases() {
     assert!(text(&program(&["--list"])).contains("processes::rank_0_is_killed"));
     let lines = text(&program(&["--list", "--filter", "hooks::", "--filter", "peers::", "--skip", "ring"]));
     assert!(
-        lines.lines().count() == 11 && lines.contains("hooks::") && lines.contains("peers::p"),
+        lines.lines().count() == 12 && lines.contains("hooks::") && lines.contains("peers::p"),
         "{lines}"
     );
 }

@@ -148,7 +148,7 @@ pub fn waits_that_expire<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// A window in the middle of a tile: a panic that names the line.
 pub fn within_a_tile<X: Subject>(rank: &Rank<X>) -> Outcome {
     let on = small(rank)?;
-    let fault = misdirect(rank, &on, 99, None)?;
+    let fault = misdirect(rank, &on, 99, Some(0))?;
     let Operation::Panicked { file, line, .. } = operation(&fault) else { panic!("a panic: {fault}") };
     assert!(file.ends_with(".rs") && *line > 0, "{fault}");
     on.ground.transport.renew().map_err(Error::from)?;
