@@ -1,8 +1,8 @@
 //! Starting ranks: as processes of this same program, or as what a launcher made of this process.
 
-use fusewire::World;
 use fusewire::world::Job;
 pub use fusewire::world::launched;
+use fusewire::{Protocol, Stream, World};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -38,6 +38,28 @@ pub fn slowest_median(world: &World, mut times: Vec<Duration>) -> fusewire::Resu
     Ok(Duration::from_nanos(all.into_iter().max().unwrap_or(own)))
 }
 
+/// Median over `windows` of the time of one of `count` operations that `body` queues; the slowest rank's.
+pub fn timed(
+    world: &World,
+    stream: &Stream,
+    windows: usize,
+    count: usize,
+    mut body: impl FnMut() -> fusewire::Result<()>,
+) -> fusewire::Result<Duration> {
+    body()?;
+    stream.synchronize()?;
+    let mut times = Vec::new();
+    for _ in 0..windows {
+        world.barrier()?;
+        let start = stream.record()?;
+        body()?;
+        let end = stream.record()?;
+        stream.synchronize()?;
+        times.push(end.since(&start)? / count as u32);
+    }
+    slowest_median(world, times)
+}
+
 /// Number of CUDA devices; 0 without CUDA.
 pub fn gpus() -> usize {
     fusewire::driver::Driver::load().and_then(|d| d.device_count()).unwrap_or(0)
@@ -68,4 +90,15 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
     };
     let n: usize = digits.parse().map_err(|_| format!("`{digits}` is no number of bytes"))?;
     n.checked_mul(1 << unit).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+/// A protocol by its name.
+pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
+    Ok(match text {
+        "staged" => Protocol::Staged,
+        "lines" => Protocol::Lines,
+        "direct" => Protocol::Direct,
+        "copy" => Protocol::Copy,
+        _ => return Err("one of staged, lines, direct, copy".into()),
+    })
 }

@@ -207,13 +207,10 @@ pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
         texts.push((target(model, arch, model.options.line_info)?, device_source(model, entries)));
     }
     // Text alone goes to other threads.
-    let sources: Vec<_> = texts.iter().map(|(_, t)| (t.text.clone(), t.file.clone())).collect();
-    let targets: Vec<_> = texts.iter().map(|(target, _)| target.clone()).collect();
+    let plain: Vec<_> =
+        texts.iter().map(|(target, text)| (target, (text.text.as_str(), text.file.as_deref()))).collect();
     let name = unit_name(model);
-    let compiled = side_by_side(texts.len(), |k| {
-        let (text, file) = &sources[k];
-        assemble(&toolchain, &targets[k], &name, (text, file.as_deref()))
-    });
+    let compiled = side_by_side(plain.len(), |k| assemble(&toolchain, plain[k].0, &name, plain[k].1));
     let mut images = Vec::new();
     for (((arch, element, entries), (_, text)), result) in units.into_iter().zip(&texts).zip(compiled) {
         let compiled = finish(model, &entries, text, result)?;

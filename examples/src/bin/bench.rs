@@ -8,7 +8,7 @@ use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
 use fusewire_examples::hooks::copy;
 use fusewire_examples::plot::plot;
-use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, slowest_median, spawn};
+use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, parse_protocol, spawn, timed};
 use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "symmetric,ordinary", value_parser = ["symmetric", "ordinary"])]
     output: Vec<String>,
     /// How bytes travel: `staged`, `lines`, `direct`, `copy`; by default as the library decides.
-    #[arg(long, value_delimiter = ',', value_parser = protocol)]
+    #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
@@ -83,16 +83,6 @@ struct Row {
     /// Streaming multiprocessors that a launch holds at most; 0 if unknown.
     sms: usize,
     checked: bool,
-}
-
-fn protocol(text: &str) -> Result<Protocol, String> {
-    Ok(match text {
-        "staged" => Protocol::Staged,
-        "lines" => Protocol::Lines,
-        "direct" => Protocol::Direct,
-        "copy" => Protocol::Copy,
-        _ => return Err("one of staged, lines, direct, copy".into()),
-    })
 }
 
 fn main() -> ExitCode {
@@ -311,28 +301,6 @@ where
             checked: true,
         })
     }
-}
-
-/// Median over `windows` of the time of one of `count` operations that `body` queues; the slowest rank's.
-fn timed(
-    world: &World,
-    stream: &Stream,
-    windows: usize,
-    count: usize,
-    mut body: impl FnMut() -> fusewire::Result<()>,
-) -> fusewire::Result<Duration> {
-    body()?;
-    stream.synchronize()?;
-    let mut times = Vec::new();
-    for _ in 0..windows {
-        world.barrier()?;
-        let start = stream.record()?;
-        body()?;
-        let end = stream.record()?;
-        stream.synchronize()?;
-        times.push(end.since(&start)? / count as u32);
-    }
-    slowest_median(world, times)
 }
 
 fn compare(first: &PathBuf, second: &PathBuf) -> Result<(), String> {

@@ -6,7 +6,7 @@ use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan};
 use fusewire_examples::fused::{add, copy, fp8, permute, scale, transpose, transpose_gather};
-use fusewire_examples::ranks::slowest_median;
+use fusewire_examples::ranks::timed;
 use fusewire_examples::reference::{self, parallel};
 use std::time::Duration;
 
@@ -273,7 +273,7 @@ impl<'w, X: On> Bench<'w, X> {
     /// Time of one of a replayed graph's launches.
     pub fn replayed(&self, ready: &Ready, graph: &Graph) -> fusewire::Result<Duration> {
         let (per_graph, windows, replays) = counts(ready.bytes);
-        self.timed(&ready.stream, windows, replays * per_graph, || {
+        timed(self.world, &ready.stream, windows, replays * per_graph, || {
             (0..replays).try_for_each(|_| graph.launch(&ready.stream))
         })
     }
@@ -294,7 +294,7 @@ impl<'w, X: On> Bench<'w, X> {
         let eager = match self.eager {
             true => {
                 let Ready { stream, case, .. } = &mut ready;
-                self.timed(stream, windows, replays * per_graph, || {
+                timed(self.world, stream, windows, replays * per_graph, || {
                     (0..replays * per_graph).try_for_each(|_| self.all.launch(stream, case, None))
                 })?
             }
@@ -325,28 +325,6 @@ impl<'w, X: On> Bench<'w, X> {
             sms: if X::NAME == "Nvl" { (blocks as usize).min(processors) } else { 0 },
             checked: true,
         })
-    }
-
-    /// Median over `windows` of the time of one of `count` operations that `body` queues; the slowest rank's.
-    fn timed(
-        &self,
-        stream: &Stream,
-        windows: usize,
-        count: usize,
-        mut body: impl FnMut() -> fusewire::Result<()>,
-    ) -> fusewire::Result<Duration> {
-        body()?;
-        stream.synchronize()?;
-        let mut times = Vec::new();
-        for _ in 0..windows {
-            self.world.barrier()?;
-            let start = stream.record()?;
-            body()?;
-            let end = stream.record()?;
-            stream.synchronize()?;
-            times.push(end.since(&start)? / count as u32);
-        }
-        slowest_median(self.world, times)
     }
 }
 

@@ -7,7 +7,7 @@ mod twins;
 use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
-use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, spawn};
+use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, parse_protocol, spawn};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "symmetric,ordinary", value_parser = ["symmetric", "ordinary"])]
     output: Vec<String>,
     /// How bytes travel: `staged`, `lines`, `direct`; by default as the library decides.
-    #[arg(long, value_delimiter = ',', value_parser = protocol)]
+    #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
@@ -76,16 +76,6 @@ struct Row {
     /// Streaming multiprocessors that a launch holds at most; 0 if unknown.
     sms: usize,
     checked: bool,
-}
-
-fn protocol(text: &str) -> Result<Protocol, String> {
-    Ok(match text {
-        "staged" => Protocol::Staged,
-        "lines" => Protocol::Lines,
-        "direct" => Protocol::Direct,
-        "copy" => Protocol::Copy,
-        _ => return Err("one of staged, lines, direct, copy".into()),
-    })
 }
 
 fn main() -> ExitCode {
