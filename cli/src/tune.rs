@@ -41,6 +41,9 @@ pub struct Args {
     /// Only subjects whose name contains this.
     #[arg(long)]
     pub only: Option<String>,
+    /// Blocks of a launch at most: multiprocessors that it may hold. Default: any number.
+    #[arg(long)]
+    pub blocks: Option<u32>,
     /// Begin afresh, though an interrupted run has left a journal beside the table.
     #[arg(long)]
     pub fresh: bool,
@@ -65,6 +68,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         table: env::current_dir().unwrap_or_default().join(&args.table),
         sizes: args.size.clone(),
         only: args.only.clone(),
+        blocks: args.blocks,
         fresh: args.fresh,
     };
     let settings = serde_json::to_string(&settings)

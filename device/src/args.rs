@@ -79,6 +79,14 @@ pub trait Packs<T: Element> {
     /// # Panics
     /// If the slice ends before them.
     fn pack_at(&self, first: usize) -> Pack<T>;
+
+    /// The element at `ctx.transposed_index()`, tested once for the whole chunk and not for each element: what a `produce` of
+    /// `layout(transposed)` that only moves elements is best written with.
+    ///
+    /// # Panics
+    /// If the slice ends before `ctx.chunk_start + ctx.chunk_len`.
+    #[track_caller]
+    fn transposed(&self, ctx: &Ctx) -> T;
 }
 
 impl<T: Element> Packs<T> for [T] {
@@ -137,6 +145,15 @@ impl<T: Element> Packs<T> for [T] {
         } else {
             gather(own)
         }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn transposed(&self, ctx: &Ctx) -> T {
+        // The same for all elements of a chunk, so that one test serves all that are asked for together.
+        assert!(ctx.chunk_start + ctx.chunk_len <= self.len(), "input ends before this chunk");
+        // SAFETY: a context's row and column are inside its chunk's shape, which has `chunk_len` elements.
+        unsafe { *self.get_unchecked(ctx.transposed_index()) }
     }
 }
 

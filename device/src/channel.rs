@@ -112,20 +112,40 @@ impl<'k, O: Ops> Sending<'k, O> {
     /// Waits until stream bytes up to `to` (relative to this call) fit in the ring. Writes the header with the first chunk.
     #[inline(always)]
     pub fn reserve<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
-        let floor = self.start.wrapping_add(to).wrapping_sub(self.mask + 1);
-        self.watch.until_line(
-            group,
-            self.ops,
-            self.peer,
-            Line::Free(self.channel),
-            floor,
-            operation::SEND,
-        )?;
+        let line = Line::Free(self.channel);
+        self.watch.until_line(group, self.ops, self.peer, line, self.floor(to), operation::SEND)?;
         if from == 0 && group.leads() {
             // SAFETY: the header's place in the ring, reserved above, aligned since streams are multiples of 128.
             unsafe { arch::store_16(self.at(0), self.call.header(self.start)) };
         }
         Ok(())
+    }
+
+    /// The leader's part of a reservation, while the group is still at the bytes before: 0 or a kind of fault, for
+    /// [`Sending::settle`].
+    #[inline(always)]
+    pub(crate) fn await_room(&self, to: u64) -> u32 {
+        // SAFETY: a live line of this rank.
+        unsafe { self.watch.poll_ahead(self.free_line(), self.floor(to)) }
+    }
+
+    /// Syncs the group, and ends the kernel if its leader found a fault when it waited for `to`.
+    #[inline(always)]
+    pub(crate) fn settle<G: Group>(&self, group: &G, found: u32, to: u64) -> Flow {
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::SEND };
+        // SAFETY: a live line of this rank.
+        unsafe { self.watch.settle_late(group, self.ops, about, found, self.free_line(), self.floor(to)) }
+    }
+
+    #[inline(always)]
+    fn free_line(&self) -> *const u64 {
+        self.ops.line(self.peer, Line::Free(self.channel))
+    }
+
+    /// Up to where the peer has freed its ring when stream bytes up to `to` fit.
+    #[inline(always)]
+    fn floor(&self, to: u64) -> u64 {
+        self.start.wrapping_add(to).wrapping_sub(self.mask + 1)
     }
 
     /// Where stream byte `offset` of this call is stored.
@@ -146,13 +166,19 @@ impl<'k, O: Ops> Sending<'k, O> {
     pub fn publish<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         group.sync();
         self.watch.check_panic(self.ops)?;
+        self.hand_over(group, from, to);
+        Ok(())
+    }
+
+    /// As [`Sending::publish`], behind a sync of the group after which no thread of it had panicked. The leader acts; the others go on.
+    #[inline(always)]
+    pub fn hand_over<G: Group>(&self, group: &G, from: u64, to: u64) {
         let (from, to) = (self.start.wrapping_add(from), self.start.wrapping_add(to));
-        // SAFETY: `reserve` saw the bytes free; this group alone works this end.
+        // SAFETY: the bytes were seen free before they were stored; this group alone works this end.
         unsafe {
             self.ops.flush(group, self.peer, self.channel, from, to);
             self.ops.signal(group, self.peer, Line::Ready(self.channel), to);
         }
-        Ok(())
     }
 
     /// Waits until the peer has freed stream bytes up to `to`.
@@ -211,14 +237,8 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
         let line = Line::Ready(self.channel);
         if from > 0 {
-            return self.watch.until_line(
-                group,
-                self.ops,
-                self.peer,
-                line,
-                self.start.wrapping_add(to),
-                operation::RECEIVE,
-            );
+            let target = self.start.wrapping_add(to);
+            return self.watch.until_line(group, self.ops, self.peer, line, target, operation::RECEIVE);
         }
         let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
         let mut fault = Fault::NONE;
@@ -226,6 +246,23 @@ impl<'k, O: Ops> Receiving<'k, O> {
             fault = self.await_first(to);
         }
         self.watch.settle(group, self.ops, about, fault)
+    }
+
+    /// The leader's wait for more bytes, while the group is still at those before: 0 or a kind of fault, for [`Receiving::settle`].
+    #[inline(always)]
+    pub(crate) fn await_more(&self, to: u64) -> u32 {
+        let at = self.ops.line(self.peer, Line::Ready(self.channel));
+        // SAFETY: a live line of this rank.
+        unsafe { self.watch.poll_ahead(at, self.start.wrapping_add(to)) }
+    }
+
+    /// As [`Sending::settle`].
+    #[inline(always)]
+    pub(crate) fn settle<G: Group>(&self, group: &G, found: u32, to: u64) -> Flow {
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
+        let at = self.ops.line(self.peer, Line::Ready(self.channel));
+        // SAFETY: a live line of this rank.
+        unsafe { self.watch.settle_late(group, self.ops, about, found, at, self.start.wrapping_add(to)) }
     }
 
     /// The leader's wait for the first chunk. The header comes first, alone if need be: a sender with a shorter call never reaches
@@ -275,9 +312,15 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub fn free<G: Group>(&self, group: &G, to: u64) -> Flow {
         group.sync();
         self.watch.check_panic(self.ops)?;
-        // SAFETY: every thread is done with those bytes (the sync above); this group alone works this end.
-        unsafe { self.ops.signal(group, self.peer, Line::Free(self.channel), self.start.wrapping_add(to)) };
+        self.give_back(group, to);
         Ok(())
+    }
+
+    /// As [`Receiving::free`], behind a sync of the group after which no thread of it had panicked. The leader acts; the others go on.
+    #[inline(always)]
+    pub fn give_back<G: Group>(&self, group: &G, to: u64) {
+        // SAFETY: every thread is done with those bytes; this group alone works this end.
+        unsafe { self.ops.signal(group, self.peer, Line::Free(self.channel), self.start.wrapping_add(to)) };
     }
 
     /// Ends the kernel because what the peer has announced, `bytes` of it, cannot be read in its memory.

@@ -132,11 +132,12 @@ impl<O: Direct> Line<'_, O> {
         let hooks = span::Module::<H>(args);
         let mut s = self.team.lane;
         if <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
+            let end = span::bundled::<4>(self.team, self.packs, whole);
             // SAFETY: the buffer above.
-            if !unsafe { self.take_unrolled::<4, H::Wire>(whole, input, &hooks) } {
+            if !unsafe { self.take_unrolled::<4, H::Wire>(end, input, &hooks) } {
                 return false;
             }
-            s += whole;
+            s += end;
         }
         while s < self.packs {
             // SAFETY: pack `s` of the buffer.
@@ -157,19 +158,26 @@ impl<O: Direct> Line<'_, O> {
     #[inline(always)]
     unsafe fn take_unrolled<const U: usize, W: Element>(
         &self,
-        whole: u32,
+        end: u32,
         input: *const u8,
         sink: &impl Sink<W>,
     ) -> bool {
+        let at = |s: u32, k: usize| {
+            span::whole(&self.place, Pack::<W>::LANES, self.first + s as usize + k * WARP as usize)
+        };
         let mut s = self.team.bundle::<U>();
-        while s < whole {
+        while s < end {
             // SAFETY: packs of the buffer.
-            let Some(packs) = (unsafe { self.poll::<U, W>(input, s, whole) }) else { return false };
-            unroll!(U, |K| if span::nth(s, K) < whole {
-                let ctx =
-                    span::whole(&self.place, Pack::<W>::LANES, self.first + s as usize + K * WARP as usize);
-                sink.take(&Consume(ctx), packs[K]);
-            });
+            let Some(packs) = (unsafe { self.poll::<U, W>(input, s, end) }) else { return false };
+            if span::nth(s, U - 1) < end {
+                // The last one first: where that is inside, all are, and what hooks load is loaded together.
+                let last = at(s, U - 1).index();
+                unroll!(U, |K| sink.take(&Consume(at(s, U - 1 - K).before(last)), packs[U - 1 - K]));
+            } else {
+                unroll!(U, |K| if span::nth(s, K) < end {
+                    sink.take(&Consume(at(s, K)), packs[K]);
+                });
+            }
             s += self.team.stride::<U>();
         }
         true

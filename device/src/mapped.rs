@@ -232,15 +232,13 @@ macro_rules! mapped_ops {
                 self.0.line_state(peer, channel)
             }
             #[inline(always)]
-            unsafe fn announce(
-                &self,
-                peer: u32,
-                line: $crate::ops::Line,
-                value: u64,
-                digest: u64,
-                words: [u64; 3],
-            ) {
-                self.0.announce(peer, line, value, digest, words);
+            fn line_of(&self, peer: u32, line: $crate::ops::Line) -> *mut u64 {
+                self.0.line_of(peer, line)
+            }
+            #[inline(always)]
+            unsafe fn announce(&self, at: *mut u64, value: u64, digest: u64, words: [u64; 3]) {
+                // SAFETY: the caller's contract.
+                unsafe { self.0.announce(at, value, digest, words) }
             }
             #[inline(always)]
             fn heard(&self, peer: u32, line: $crate::ops::Line) -> (u64, u64) {
@@ -325,15 +323,28 @@ impl Mapped {
     #[inline(always)]
     pub fn signal<G: Group>(&self, group: &G, peer: u32, line: Line, value: u64) {
         if group.leads() {
-            let at = (self.base(peer) + self.layout.line(self.rank, line)) as *mut u64;
+            let at = self.line_of(peer, line);
             // SAFETY: a line of the peer's region; this rank is its only writer.
-            unsafe { atomic::store::<System, Release, u64>(at, value) };
+            unsafe {
+                match line {
+                    // On a GPU no fence: what must come first are loads, and every thread had their values before the group's sync. A
+                    // fence would wait for the output's stores, which are none of the peer's business. (NCCL gives credit so, too.)
+                    #[cfg(target_arch = "nvptx64")]
+                    Line::Free(_) => atomic::store::<System, Relaxed, u64>(at, value),
+                    _ => atomic::store::<System, Release, u64>(at, value),
+                }
+            }
         }
     }
     // A line's 128 bytes: the value; at 16 a pair of digest and value; at 32 the words.
     #[inline(always)]
-    pub fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]) {
-        let at = (self.base(peer) + self.layout.line(self.rank, line)) as *mut u64;
+    pub fn line_of(&self, peer: u32, line: Line) -> *mut u64 {
+        (self.base(peer) + self.layout.line(self.rank, line)) as *mut u64
+    }
+    /// # Safety
+    /// As for [`crate::ops::Direct::announce`].
+    #[inline(always)]
+    pub unsafe fn announce(&self, at: *mut u64, value: u64, digest: u64, words: [u64; 3]) {
         // SAFETY: the line's 128 bytes in the peer's mapped region; this rank alone writes them.
         unsafe {
             atomic::store::<System, Relaxed, u64>(at.add(4), words[0]);
@@ -346,7 +357,7 @@ impl Mapped {
     #[inline(always)]
     pub fn heard(&self, peer: u32, line: Line) -> (u64, u64) {
         // SAFETY: the pair in a live line of this rank, written by `announce` alone.
-        let (digest, value) = unsafe { arch::load_line(self.line(peer, line).add(2).cast()) };
+        let (digest, value) = unsafe { arch::acquire_line(self.line(peer, line).add(2).cast()) };
         (value, u64::from(digest[0]) | u64::from(digest[1]) << 32)
     }
     #[inline(always)]

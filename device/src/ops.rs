@@ -97,8 +97,8 @@ pub unsafe trait Ops: Copy + Send + Sync + 'static {
     /// The peer has freed those bytes of the ring.
     unsafe fn flush<G: Group>(&self, group: &G, peer: u32, channel: u32, from: u64, to: u64);
 
-    /// Raises this rank's `line` at `peer` to `value`, after everything the group did before its last sync.
-    /// Called by all threads; one of them acts.
+    /// Raises this rank's `line` at `peer` to `value`, after everything the group did before its last sync; [`Line::Free`] after what it
+    /// loaded, whatever it stored. Called by all threads; one of them acts, and may do so behind the others' backs.
     ///
     /// # Safety
     /// Values of one line only grow (as signed differences), and one group at a time raises it.
@@ -172,13 +172,16 @@ pub unsafe trait Direct: Ops {
     fn lines_in(&self, peer: u32, channel: u32) -> *const u8;
     /// Calls so far on this rank's end. All-to-alls count in the state towards this rank itself.
     fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
-    /// Raises this rank's `line` at `peer` to `value`, with a `digest` in the same 16-byte store and `words` beside it; after nothing:
-    /// who needs an order fences before. Called by one thread.
+    /// Where this rank's `line` lies in the memory of `peer`.
+    fn line_of(&self, peer: u32, line: Line) -> *mut u64;
+    /// Raises the line at `at`, which [`Direct::line_of`] gave, to `value`, with a `digest` in the same 16-byte store and `words` beside
+    /// it; after nothing: who needs an order fences before. Called by one thread.
     ///
     /// # Safety
     /// As for [`Ops::signal`].
-    unsafe fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]);
-    /// Value and digest that `peer` announced last, of one announcement.
+    unsafe fn announce(&self, at: *mut u64, value: u64, digest: u64, words: [u64; 3]);
+    /// Value and digest that `peer` announced last, of one announcement; what it did before it fenced and announced is visible to this
+    /// thread from here on.
     fn heard(&self, peer: u32, line: Line) -> (u64, u64);
     /// The words of the announcement, once they have arrived.
     fn heard_words(&self, peer: u32, line: Line) -> [u64; 3];

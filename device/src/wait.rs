@@ -5,13 +5,22 @@
 //! `signal`: otherwise the fault would look like success to a peer. The abort word stays set, so kernels launched later leave at
 //! once, until the transport is agreed anew.
 
+// By path, since the model checker's test compiles this file from elsewhere.
+#[path = "wait/report.rs"]
+mod report;
+
 use crate::arch;
-use crate::atomic::{self, AcqRel, Acquire, Modify, Relaxed, Release, System};
+use crate::atomic::{self, Acquire, Relaxed, System};
 use crate::group::Group;
 use crate::ops::{Line, Ops};
+pub use report::{expire, give_up_here, record_panic};
+use report::{give_up, give_up_at, pass_on_panic};
 
 /// How often a spinning thread looks at the clock and the abort word, in nanoseconds: a look costs a read of device memory.
 pub const LOOK_NS: u64 = 10_000;
+
+/// Looks at a word between two looks at the clock, which is slow to read on a GPU.
+const LOOKS: u32 = if cfg!(target_arch = "nvptx64") { 8 } else { 1 };
 
 /// The kernel was aborted. Return it from a schedule with `?`; the host knows the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,9 +325,13 @@ impl Watch {
         let mut look = start;
         let mut turn = 0u32;
         loop {
-            seen = load();
-            if seen.wrapping_sub(target) as i64 >= 0 {
-                return (seen, Fault::NONE);
+            let mut looks = 0;
+            while looks < LOOKS {
+                seen = load();
+                if seen.wrapping_sub(target) as i64 >= 0 {
+                    return (seen, Fault::NONE);
+                }
+                looks += 1;
             }
             arch::relax(turn);
             turn = turn.saturating_add(1);
@@ -346,6 +359,46 @@ impl Watch {
         if !group.any(fault.kind != 0) {
             return Ok(());
         }
+        self.leave(ops, about, fault)
+    }
+
+    /// Waits until the word at `at` has reached `target`, for a leader whose group is busy meanwhile: 0, or the kind of fault, in one
+    /// register; [`Watch::settle_late`] tells the group.
+    ///
+    /// # Safety
+    /// As for [`Watch::until`].
+    #[inline(always)]
+    pub(crate) unsafe fn poll_ahead(&self, at: *const u64, target: u64) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.poll(at, target, 0) }.1.kind
+    }
+
+    /// As [`Watch::settle`], of what [`Watch::poll_ahead`] found for `at` and `target` before.
+    ///
+    /// # Safety
+    /// As for [`Watch::until`].
+    #[inline(always)]
+    pub(crate) unsafe fn settle_late<O: Ops, G: Group>(
+        &self,
+        group: &G,
+        ops: &O,
+        about: About,
+        kind: u32,
+        at: *const u64,
+        target: u64,
+    ) -> Flow {
+        if !group.any(kind != 0) {
+            return Ok(());
+        }
+        // SAFETY: the caller's contract.
+        let seen = unsafe { atomic::load::<System, Relaxed, u64>(at) };
+        let age_ns = self.control.deadline_ns;
+        self.leave(ops, about, Fault { kind, operation: about.operation, expected: target, seen, age_ns })
+    }
+
+    /// The way out of a wait, for all threads of the group: the one that found a fault reports it.
+    #[inline(always)]
+    fn leave<O: Ops>(&self, ops: &O, about: About, fault: Fault) -> Flow {
         if fault.kind == ABORTED {
             pass_on_panic(ops, self.control.abort, self.rank);
         } else if fault.kind != 0 {
@@ -421,186 +474,5 @@ impl Watch {
         let about = About { peer, channel: line.number(), operation: op };
         // SAFETY: `Ops::line` gives live lines.
         unsafe { self.until(group, ops, ops.line(peer, line), target, about) }
-    }
-}
-
-/// Ends the kernel that this thread runs from inside an operation of its transport: as [`Watch::give_up`], where no [`Watch`] is at hand.
-#[inline(always)]
-pub fn give_up_here<O: Ops>(ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
-    if let Some((Control { abort, record, .. }, rank, block)) = arch::armed() {
-        let About { peer, channel, operation } = about;
-        give_up(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns);
-    }
-}
-
-/// As [`Watch::give_up`], for an operation of a transport that waits by itself: the wait has expired.
-///
-/// # Safety
-/// `control` names live words.
-pub unsafe fn expire<O: Ops>(
-    ops: &O,
-    control: &Control,
-    about: About,
-    expected: u64,
-    seen: u64,
-    age_ns: u64,
-) {
-    let (Control { abort, record, .. }, About { peer, channel, operation }) = (*control, about);
-    let (rank, block) = (ops.rank(), arch::block_index());
-    give_up(ops, abort, record, rank, block, kind::EXPIRED, peer, channel, operation, expected, seen, age_ns);
-}
-
-#[cold]
-#[inline(never)]
-#[allow(clippy::too_many_arguments)] // see the caller
-fn give_up<O: Ops>(
-    ops: &O,
-    abort: u64,
-    record: u64,
-    rank: u32,
-    block: u32,
-    kind: u32,
-    peer: u32,
-    channel: u32,
-    operation: u32,
-    expected: u64,
-    seen: u64,
-    age_ns: u64,
-) {
-    report(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns, |_| {});
-}
-
-#[cold]
-#[inline(never)]
-#[allow(clippy::too_many_arguments)] // as for `give_up`
-fn give_up_at<O: Ops>(
-    ops: &O,
-    abort: u64,
-    record: u64,
-    rank: u32,
-    block: u32,
-    kind: u32,
-    peer: u32,
-    channel: u32,
-    operation: u32,
-    expected: u64,
-    seen: u64,
-    age_ns: u64,
-    at: &'static core::panic::Location<'static>,
-) {
-    // SAFETY: called with the record's only writer.
-    let place = |record| unsafe { write_place(record, at.file(), at.line(), at.column()) };
-    report(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns, place);
-}
-
-/// Claims the abort word, fills the record, its place by `place`, and tells the peers; only the first of all callers does.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)] // see the callers
-fn report<O: Ops>(
-    ops: &O,
-    abort: u64,
-    record: u64,
-    rank: u32,
-    block: u32,
-    kind: u32,
-    peer: u32,
-    channel: u32,
-    operation: u32,
-    expected: u64,
-    seen: u64,
-    age_ns: u64,
-    place: impl FnOnce(*mut AbortRecord),
-) {
-    let code = abort_code(rank, kind);
-    if !claim(abort, code) {
-        return;
-    }
-    let record = record as *mut AbortRecord;
-    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`.
-    unsafe {
-        (&raw mut (*record).kind).write_volatile(kind);
-        (&raw mut (*record).rank).write_volatile(rank);
-        (&raw mut (*record).peer).write_volatile(peer);
-        (&raw mut (*record).block).write_volatile(block);
-        (&raw mut (*record).channel).write_volatile(channel);
-        (&raw mut (*record).operation).write_volatile(operation);
-        (&raw mut (*record).expected).write_volatile(expected);
-        (&raw mut (*record).seen).write_volatile(seen);
-        (&raw mut (*record).age_ns).write_volatile(age_ns);
-        place(record);
-        atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
-    }
-    raise_peers(ops, rank, code);
-}
-
-/// Writes a place in the source, the end of the file's name if it is long.
-///
-/// # Safety
-/// `record` is live, and this thread is its only writer.
-#[inline(always)]
-unsafe fn write_place(record: *mut AbortRecord, file: &str, line: u32, column: u32) {
-    let bytes = file.as_bytes();
-    let skip = bytes.len().saturating_sub(192);
-    let len = bytes.len() - skip;
-    // SAFETY: the caller's contract; `len` is at most 192.
-    unsafe {
-        (&raw mut (*record).line).write_volatile(line);
-        (&raw mut (*record).column).write_volatile(column);
-        (&raw mut (*record).file_len).write_volatile(len as u32);
-        let to = (&raw mut (*record).file).cast::<u8>();
-        let from = bytes.as_ptr().add(skip);
-        let mut i = 0;
-        while i < len {
-            to.add(i).write_volatile(from.add(i).read());
-            i += 1;
-        }
-    }
-}
-
-/// Tells the peers if it is a panic of this rank that stops it: the thread that panicked could not.
-#[cold]
-#[inline(never)]
-fn pass_on_panic<O: Ops>(ops: &O, abort: u64, rank: u32) {
-    // SAFETY: a live word, by the contract of `Watch::begin`.
-    let code = unsafe { atomic::load::<System, Relaxed, u64>(abort as *const u64) };
-    if code == abort_code(rank, kind::PANIC) {
-        raise_peers(ops, rank, code);
-    }
-}
-
-#[inline(always)]
-fn raise_peers<O: Ops>(ops: &O, rank: u32, code: u64) {
-    for peer in 0..ops.world() {
-        if peer != rank {
-            ops.raise_abort(peer, code);
-        }
-    }
-}
-
-/// Sets the abort word to `code` if nobody has; whether this call did.
-#[inline(always)]
-fn claim(abort: u64, code: u64) -> bool {
-    // SAFETY: a live word, by the contract of `Watch::begin`.
-    unsafe { <u64 as Modify<System, AcqRel>>::compare_exchange(abort as *mut u64, 0, code) == 0 }
-}
-
-/// Fills the record for a panic, if this is the first fault of the rank.
-///
-/// # Safety
-/// `control` names live words and a live record.
-pub unsafe fn record_panic(control: &Control, rank: u32, block: u32, file: &str, line: u32, column: u32) {
-    if !claim(control.abort, abort_code(rank, kind::PANIC)) {
-        return;
-    }
-    let record = control.record as *mut AbortRecord;
-    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`.
-    unsafe {
-        (&raw mut (*record).kind).write_volatile(kind::PANIC);
-        (&raw mut (*record).rank).write_volatile(rank);
-        (&raw mut (*record).peer).write_volatile(rank);
-        (&raw mut (*record).block).write_volatile(block);
-        (&raw mut (*record).operation).write_volatile(operation::HOOK);
-        write_place(record, file, line, column);
-        atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The sources are the crate's own, compiled here once more over an `arch` whose words belong to loom.
 
-#![allow(dead_code)] // a part of each module is used
+#![allow(dead_code, unused_imports)] // a part of each module is used
 
 #[path = "model/arch.rs"]
 mod arch;

@@ -27,7 +27,7 @@ pub mod transpose {
 
     /// The element that the transpose has here.
     pub fn produce(ctx: &Produce, args: &Args) -> Bf16 {
-        args.input[ctx.transposed_index()]
+        args.input.transposed(ctx)
     }
 }
 

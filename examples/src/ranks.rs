@@ -38,6 +38,27 @@ pub fn slowest_median(world: &World, mut times: Vec<Duration>) -> fusewire::Resu
     Ok(Duration::from_nanos(all.into_iter().max().unwrap_or(own)))
 }
 
+/// How long a GPU works before it is timed: while the host prepares and compares data, clocks and links go to rest, and a case takes a few
+/// milliseconds.
+const WARM_UP: Duration = Duration::from_millis(40);
+
+/// As many times `body` as take [`WARM_UP`]; the same number on all ranks.
+fn warm_up(
+    world: &World,
+    stream: &Stream,
+    body: &mut impl FnMut() -> fusewire::Result<()>,
+) -> fusewire::Result<()> {
+    body()?;
+    let start = stream.record()?;
+    body()?;
+    let end = stream.record()?;
+    stream.synchronize()?;
+    let one = slowest_median(world, vec![end.since(&start)?])?;
+    let times = WARM_UP.as_nanos() / one.as_nanos().max(1);
+    (0..times.min(1000)).try_for_each(|_| body())?;
+    stream.synchronize()
+}
+
 /// Median over `windows` of the time of one of `count` operations that `body` queues; the slowest rank's.
 pub fn timed(
     world: &World,
@@ -46,8 +67,7 @@ pub fn timed(
     count: usize,
     mut body: impl FnMut() -> fusewire::Result<()>,
 ) -> fusewire::Result<Duration> {
-    body()?;
-    stream.synchronize()?;
+    warm_up(world, stream, &mut body)?;
     let mut times = Vec::new();
     for _ in 0..windows {
         world.barrier()?;

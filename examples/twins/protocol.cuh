@@ -101,6 +101,11 @@ __device__ __forceinline__ uint4 load_line(u64 at) {
     asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
     return v;
 }
+__device__ __forceinline__ uint4 acquire_line(u64 at) {
+    uint4 v;
+    asm volatile("ld.acquire.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
+    return v;
+}
 __device__ __forceinline__ void store_line(u64 at, u32 a, u32 b, u64 flag) {
     asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(a), "r"(b), "r"(u32(flag)), "r"(u32(flag >> 32)) : "memory");
 }

@@ -18,9 +18,8 @@ static __device__ __forceinline__ void hear(u64 at, u64 target, u64 digest) {
     uint4 v;
     do {
         patience.spin();
-        v = load_line(at + 16);
+        v = acquire_line(at + 16);
     } while (int64_t((v.z | u64(v.w) << 32) - target) < 0);
-    __threadfence_system();
     if ((v.x | u64(v.y) << 32) != digest) __trap();
 }
 

@@ -9,6 +9,7 @@ macro_rules! for_each_case {
             copying {
                 every_element_type: 1..=16,
                 sendrecv_of_every_element_type: 2..=16,
+                sendrecv_by_every_protocol: 2..=8,
                 boundaries_of_packs_chunks_and_windows: 1..=8,
                 many_times_the_staging: 1..=8,
                 large: 1..=8,
@@ -45,6 +46,7 @@ macro_rules! for_each_case {
                 variants: 1..=8,
                 threads: 1..=8,
                 elements_by_option: 1..=8,
+                limits_of_blocks: 1..=8,
             }
             tuning {
                 the_table_decides: 1..=8,

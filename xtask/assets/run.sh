@@ -3,6 +3,7 @@
 # run.sh bench  all-to-all against NCCL (torch), in one run; JSON lines with --json, written to bench-*.jsonl in any case
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
 # run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc; written to twins.jsonl
+# run.sh tune   a tuning table for these GPUs, written to tuning.jsonl: `FUSEWIRE_TUNING` of any program may name it
 # run.sh sanitize  parts of the suite under compute-sanitizer's memcheck, if that is installed
 # All use all GPUs; GPUS=n uses fewer.
 set -u
@@ -57,6 +58,10 @@ case $command in
       > "$out/twins.jsonl" || { echo "FAILED: bench_fused --twin"; failed=1; }
     cat "$out/twins.jsonl"
     ;;
+  tune)
+    timeout -k 10 500 "$here/cargo-fusewire" fusewire tune --program "$here/tune" --ranks "$gpus" --table "$out/tuning.jsonl" "$@" \
+      || { echo "FAILED: tune"; failed=1; }
+    ;;
   sanitize)
     command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not on the PATH"; exit 3; }
     export FUSEWIRE_DEADLINE_MS=60000
@@ -65,7 +70,7 @@ case $command in
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh fused | run.sh twins | run.sh sanitize"; exit 2 ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh fused | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
 esac
 if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi
 exit $failed

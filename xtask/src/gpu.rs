@@ -12,6 +12,8 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
     ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
+    ("tune", &["-p", "fusewire-examples", "--bin", "tune"], "tune"),
+    ("cargo-fusewire", &["-p", "cargo-fusewire", "--bin", "cargo-fusewire"], "cargo-fusewire"),
     ("window_ring", &["-p", "fusewire-examples", "--bin", "window_ring"], "window_ring"),
     ("window_halo", &["-p", "fusewire-examples", "--bin", "window_halo"], "window_halo"),
     ("driver-selftest", &["-p", "fusewire-driver", "--example", "selftest"], "examples/selftest"),

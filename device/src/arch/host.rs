@@ -153,6 +153,16 @@ pub unsafe fn load_line(at: *const u8) -> ([u32; 2], u64) {
     ([data as u32, (data >> 32) as u32], flag)
 }
 
+/// As [`load_line`], which acquires here.
+///
+/// # Safety
+/// As for [`load_line`].
+#[inline(always)]
+pub unsafe fn acquire_line(at: *const u8) -> ([u32; 2], u64) {
+    // SAFETY: the caller's contract.
+    unsafe { load_line(at) }
+}
+
 /// Stores a line: the data, then the flag.
 ///
 /// # Safety

@@ -189,6 +189,24 @@ pub unsafe fn load_line(at: *const u8) -> ([u32; 2], u64) {
     ([a, b], c as u64 | (d as u64) << 32)
 }
 
+/// As [`load_line`]; what the writer did before it stored what is seen, and told so by a fence, is visible from here on.
+///
+/// # Safety
+/// As for [`load_line`].
+#[inline(always)]
+pub unsafe fn acquire_line(at: *const u8) -> ([u32; 2], u64) {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.acquire.sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+            options(nostack)
+        )
+    };
+    ([a, b], c as u64 | (d as u64) << 32)
+}
+
 /// Stores a line in one transaction.
 ///
 /// # Safety

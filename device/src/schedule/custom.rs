@@ -151,7 +151,7 @@ impl<O: Ops> Kernel<O> {
     fn send_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Produce) -> W) -> Flow {
         let place = self.tile_place(peer, tile);
         // SAFETY: this block alone works the channel of its index; all its threads are here.
-        unsafe { self.stream::<W>(&place).send::<span::Two, W, Block>(&Block, &span::Each(hook)) }
+        unsafe { self.stream::<W>(&place).send::<span::Two, W, _, Block>(&Block, &span::Each(hook)) }
     }
 
     /// The stream of a tile, of at most 64 GiB on the wire: packs are counted in 32 bits.

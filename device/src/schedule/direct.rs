@@ -42,6 +42,10 @@ struct Ends {
     received: u64,
 }
 
+impl Ends {
+    const NONE: Ends = Ends { to: NOBODY, from: NOBODY, sent: 0, received: 0 };
+}
+
 impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
     fn of<H: Hooks>(ops: &'k O, watch: &'k Watch, shape: &Shape, number: u32) -> Self {
@@ -58,7 +62,7 @@ impl<'k, O: Direct> Channel<'k, O> {
     /// Reads where the streams stand; a peer may be [`NOBODY`].
     #[inline(always)]
     fn ends(&self, to: u32, from: u32) -> Ends {
-        let mut ends = Ends { to, from, sent: 0, received: 0 };
+        let mut ends = Ends { to, from, ..Ends::NONE };
         // SAFETY: live state; written last by the previous kernel on this channel.
         unsafe {
             if to != NOBODY {
@@ -85,23 +89,23 @@ impl<'k, O: Direct> Channel<'k, O> {
     }
 
     #[inline(always)]
-    fn announce(&self, peer: u32, line: Line, at: u64, step: u64) {
+    fn announce(&self, line: *mut u64, at: u64, step: u64) {
         let words = self.words(at);
         // SAFETY: this block alone raises its channel's lines, and they grow.
-        unsafe { self.ops.announce(peer, line, at.wrapping_add(step), Self::digest(at, words), words) };
+        unsafe { self.ops.announce(line, at.wrapping_add(step), Self::digest(at, words), words) };
     }
 
     /// Lets `ends.from` write this rank's output. No fence: what used the output before was an earlier kernel, or copy, of this stream.
     #[inline(always)]
     fn say_go(&self, ends: Ends) {
-        self.announce(ends.from, Line::Free(self.number), ends.received, GO);
+        self.announce(self.ops.line_of(ends.from, Line::Free(self.number)), ends.received, GO);
     }
 
     /// Tells `ends.to` that its output is written. After the block's sync.
     #[inline(always)]
     fn say_done(&self, ends: Ends) {
         arch::fence_system();
-        self.announce(ends.to, Line::Ready(self.number), ends.sent, DONE);
+        self.announce(self.ops.line_of(ends.to, Line::Ready(self.number)), ends.sent, DONE);
     }
 
     #[inline(always)]
@@ -126,8 +130,8 @@ impl<'k, O: Direct> Channel<'k, O> {
         if fault.kind != 0 {
             return fault;
         }
-        // Whatever the peer did before is visible from here on, to this thread and, over the block's sync and the kernel's end, to all.
-        arch::fence_system();
+        // `heard` acquires: what the peer did before is visible to this thread and, over the block's sync and the kernel's end, to all. A
+        // fence instead would wait until this rank's own announcements have arrived, too.
         if digest == Self::digest(at, self.words(at)) { Fault::NONE } else { self.differs(peer, line, at) }
     }
 
@@ -172,16 +176,24 @@ impl<'k, O: Direct> Channel<'k, O> {
         }
     }
 
-    /// Stores this block's share of the chunk at `place` into the output of its peer, from element `to` on.
+    /// Where the symmetric allocation of `peer`'s output is mapped: a load, to be made before it is needed.
+    ///
+    /// # Safety
+    /// The table is that of the launch.
+    #[inline(always)]
+    unsafe fn base(shape: &Shape, peer: u32) -> u64 {
+        // SAFETY: the table has an entry for each rank. Volatile: it stays where it is, before a wait.
+        unsafe { (shape.outputs as *const u64).add(peer as usize).read_volatile() }
+    }
+
+    /// Stores this block's share of the chunk at `place` into the output of its peer, whose allocation is at `base`, from element `to` on.
     ///
     /// # Safety
     /// The peer said *go*; its output holds the chunk there; outputs' table and offset are those of the launch.
     #[inline(always)]
-    unsafe fn store<H: Hooks>(&self, shape: &Shape, place: &Ctx, to: u64, args: &H::Args<'_>) {
+    unsafe fn store<H: Hooks>(&self, shape: &Shape, place: &Ctx, base: u64, to: u64, args: &H::Args<'_>) {
         let (team, share) = work::<H>(shape.elements, shape.share, self.number, shape.channels);
         let size = size_of::<H::Wire>() as u64;
-        // SAFETY: the table has an entry for each rank.
-        let base = unsafe { (shape.outputs as *const u64).add(place.peer).read() };
         let start = base + shape.output_offset + to * size;
         let aligned = start.is_multiple_of(16);
         let hooks = span::Module::<H>(args);
@@ -209,8 +221,7 @@ impl Lanes {
     #[inline(always)]
     fn of<O: Direct>(channel: &Channel<'_, O>) -> Self {
         let (ring, step) = (Ring::of(channel.ops), 1 + Block.lane());
-        let none = Ends { to: NOBODY, from: NOBODY, sent: 0, received: 0 };
-        let first = if step < ring.world { channel.ends(ring.to(step), ring.from(step)) } else { none };
+        let first = if step < ring.world { channel.ends(ring.to(step), ring.from(step)) } else { Ends::NONE };
         Lanes { ring, first }
     }
 
@@ -277,9 +288,12 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
     let lanes = Lanes::of(&channel);
     lanes.open(&channel)?;
     for step in 1..ring.world {
-        let to = u64::from(ring.rank) * shape.elements;
+        let (peer, to) = (ring.to(step), u64::from(ring.rank) * shape.elements);
         // SAFETY: every peer said go, with this call's size and place.
-        unsafe { channel.store::<H>(shape, &at(ring.to(step), grid.block), to, &args) };
+        unsafe {
+            let base = Channel::<O>::base(shape, peer);
+            channel.store::<H>(shape, &at(peer, grid.block), base, to, &args);
+        }
     }
     Block.sync();
     watch.check_panic(ops)?;
@@ -318,6 +332,8 @@ pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
     let leads = Block.leads();
     let ends = channel.ends(shape.send_peer, shape.recv_peer);
+    // SAFETY: the launch's table.
+    let base = if ends.to == NOBODY { 0 } else { unsafe { Channel::<O>::base(shape, ends.to) } };
     if ends.from != NOBODY && leads {
         channel.say_go(ends);
     }
@@ -326,7 +342,7 @@ pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<
         channel.settle((ends.to, fault))?;
         let place = place(ops, grid, shape, ends.to, grid.block, 0);
         // SAFETY: the peer said go, with this call's size and place.
-        unsafe { channel.store::<H>(shape, &place, 0, &args) };
+        unsafe { channel.store::<H>(shape, &place, base, 0, &args) };
         Block.sync();
         watch.check_panic(ops)?;
         if leads {
@@ -337,6 +353,39 @@ pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<
         let fault = if leads { channel.await_done(ends) } else { Fault::NONE };
         channel.settle((ends.from, fault))?;
     }
+    if leads {
+        channel.finish(ends);
+    }
+    Ok(())
+}
+
+/// What stands before (`shape.phase` 0) and behind (1) the copy engine's part of a [`super::sendrecv`] with both peers. Grid: one block.
+///
+/// # Safety
+/// As for [`all_to_all_copy`].
+#[inline(always)]
+pub unsafe fn sendrecv_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
+    let (ops, shape) = (&params.ops, &params.shape);
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
+    let channel = Channel::of::<H>(ops, &watch, shape, 0);
+    let leads = Block.leads();
+    let ends = channel.ends(shape.send_peer, shape.recv_peer);
+    if shape.phase == 0 {
+        let mut fault = Fault::NONE;
+        if leads {
+            channel.say_go(ends);
+            fault = channel.await_go(ends);
+        }
+        return channel.settle((ends.to, fault));
+    }
+    watch.enter(&Block)?;
+    let mut fault = Fault::NONE;
+    if leads {
+        channel.say_done(ends);
+        fault = channel.await_done(ends);
+    }
+    channel.settle((ends.from, fault))?;
     if leads {
         channel.finish(ends);
     }

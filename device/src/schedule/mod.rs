@@ -14,7 +14,7 @@
 //! | staged, on CPU threads | `turns` | `all_to_all`: `channels` blocks |
 //! | lines | [`lines`] | `all_to_all`: `channels` blocks, then the diagonal; `sendrecv`: senders, then receivers |
 //! | direct | [`direct`] | `channels` blocks, then the diagonal |
-//! | copy | [`direct::all_to_all_copy`] | one block before the copy engine's work and one behind it |
+//! | copy | [`direct::all_to_all_copy`], [`direct::sendrecv_copy`] | one block before the copy engine's work and one behind it |
 //!
 //! Hooks of `layout(transposed)` are called by [`tiles`] in all of them.
 //!
@@ -32,7 +32,7 @@ pub mod tiles;
 pub mod turns;
 
 pub use custom::{Kernel, Tile, custom};
-pub use direct::{all_to_all_copy, all_to_all_direct, sendrecv_direct};
+pub use direct::{all_to_all_copy, all_to_all_direct, sendrecv_copy, sendrecv_direct};
 pub use lines::{all_to_all_lines, sendrecv_lines};
 pub use staged::{all_to_all, sendrecv};
 
@@ -56,11 +56,11 @@ pub struct Shape {
     pub rows: u64,
     /// Columns of a chunk; `elements` where no shape was given.
     pub cols: u64,
-    /// Stream bytes that travel together; a multiple of 128, at most half a window.
+    /// Stream bytes that travel together; a multiple of 128, at most a quarter of a window.
     pub chunk: u64,
     /// Agreed number of this kernel.
     pub kernel: u64,
-    /// Packs of one channel's share: [`share_packs`].
+    /// Packs of one channel's share: [`share_packs`], or more.
     pub share: u64,
     /// Packs of one diagonal block's share.
     pub own_share: u64,

@@ -141,6 +141,19 @@ impl Team {
         Team { lane: group.lane(), lanes: group.lanes() }
     }
 
+    /// The threads behind the leader's warp, without that one; all threads if there is no other warp. `None` for those left out.
+    #[inline(always)]
+    pub fn behind<G: Group>(group: &G) -> Option<Self> {
+        let Team { lane, lanes } = Team::all(group);
+        if lanes <= WARP {
+            Some(Team { lane, lanes })
+        } else if lane < WARP {
+            None
+        } else {
+            Some(Team { lane: lane - WARP, lanes: lanes - WARP })
+        }
+    }
+
     /// All threads of `parts` blocks, of which this one is number `part`.
     #[inline(always)]
     pub fn among<G: Group>(group: &G, part: u32, parts: u32) -> Self {
@@ -162,11 +175,18 @@ impl Team {
 }
 
 /// Where bundles of `U` packs end, of those before `whole`. Hooks by pack (four or more) fill the last bundle as far as packs go;
-/// those by element have no registers to spare for that.
+/// those by element have no registers to spare for that. Where every thread has one pack at most, there are no bundles: they would leave
+/// warps without work.
 #[inline(always)]
-fn bundled<const U: usize>(whole: u32) -> u32 {
+pub fn bundled<const U: usize>(team: Team, count: u32, whole: u32) -> u32 {
     let each = U as u32 * WARP;
-    if U >= 4 { whole } else { whole / each * each }
+    if count <= team.lanes {
+        0
+    } else if U >= 4 {
+        whole
+    } else {
+        whole / each * each
+    }
 }
 
 /// Pack `k` of the bundle that begins at `s`.
@@ -181,12 +201,13 @@ fn inside<const U: usize>(s: u32, end: u32) -> bool {
     U < 4 || s < end
 }
 
-/// A loop over the packs from `first` of the chunk at `place` on.
+/// A loop over the `count` packs from `first` of the chunk at `place` on.
 #[derive(Clone, Copy)]
 struct Run<'k> {
     place: &'k Ctx,
     first: usize,
     team: Team,
+    count: u32,
     /// Before it, packs are whole.
     whole: u32,
 }
@@ -228,7 +249,7 @@ pub fn produce<U: Unroll, W: Element, S: Source<W>>(
     if S::TRANSPOSED {
         return tiles::produce(team, place, first, count, source, put);
     }
-    let run = Run { place, first, team, whole: whole_until(place, Pack::<W>::LANES, first, count) };
+    let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
     if U::PACKS >= 8 {
         s += produce_unrolled::<8, _>(run, source, &put);
@@ -251,7 +272,7 @@ fn produce_unrolled<const U: usize, W: Element>(
     source: &impl Source<W>,
     put: &impl Fn(u32, &Ctx, Pack<W>),
 ) -> u32 {
-    let end = bundled::<U>(run.whole);
+    let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
     while s < end {
         // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
@@ -285,7 +306,7 @@ pub fn consume<U: Unroll, W: Element>(
     sink: &impl Sink<W>,
     at: impl Fn(u32) -> *const u8,
 ) {
-    let run = Run { place, first, team, whole: whole_until(place, Pack::<W>::LANES, first, count) };
+    let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
     if U::PACKS >= 8 {
         s += consume_unrolled::<8, _>(run, sink, &at);
@@ -308,7 +329,7 @@ fn consume_unrolled<const U: usize, W: Element>(
     sink: &impl Sink<W>,
     at: &impl Fn(u32) -> *const u8,
 ) -> u32 {
-    let end = bundled::<U>(run.whole);
+    let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
     while s < end {
         let mut packs = [Pack::<W>::ZERO; U];
@@ -341,7 +362,8 @@ pub fn diagonal<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, arg
             H::consume(&Consume(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
     }
-    let run = Run { place, first, team, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
+    let run =
+        Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
     let mut s = team.lane;
     if H::UNROLL >= 8 {
         s += diagonal_unrolled::<8, H>(run, args);
@@ -359,7 +381,7 @@ pub fn diagonal<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, arg
 
 #[inline(always)]
 fn diagonal_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> u32 {
-    let end = bundled::<U>(run.whole);
+    let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
     while s < end {
         let mut packs = [Pack::<H::Wire>::ZERO; U];

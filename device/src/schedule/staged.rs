@@ -11,7 +11,12 @@ use crate::hooks::Hooks;
 use crate::ops::Ops;
 use crate::wait::{Flow, Watch};
 
-/// What a block streams: packs `first .. first + packs` of the chunk at `place`, `chunk` stream bytes at a time.
+/// What a block streams: packs `first .. first + packs` of the chunk at `place`, `chunk` stream bytes at a time, behind the header.
+///
+/// To hand bytes over takes a fence, and to see that the next ones may go takes a load of what the peer wrote: together about as long as
+/// the bytes themselves. So the leader does both while the other warps are at those between; its own warp takes no part in that, and one
+/// barrier a turn keeps them together. Such a look ahead needs a ring of three turns: a sender that waits for room holds one that it has
+/// not handed over, and the receiver one that it has not given back. The host sees to four.
 pub(super) struct Stream<'k, O> {
     pub ops: &'k O,
     pub watch: &'k Watch,
@@ -23,36 +28,47 @@ pub(super) struct Stream<'k, O> {
 }
 
 impl<O: Ops> Stream<'_, O> {
+    /// Where the stream bytes end that travel together with those from `from` on.
+    #[inline(always)]
+    fn end(&self, from: u64) -> u64 {
+        stream_bytes(self.call.payload).min(from.max(HEADER) + self.chunk)
+    }
+
     /// Sends what `source` gives to the peer of `place`, on its channel.
     ///
     /// # Safety
     /// This group alone works the sending end of the channel; all its threads call.
     #[inline(always)]
-    pub unsafe fn send<U: Unroll, W: Element, G: Group>(&self, group: &G, source: &impl Source<W>) -> Flow {
+    pub unsafe fn send<U: Unroll, W: Element, S: Source<W>, G: Group>(&self, group: &G, source: &S) -> Flow {
         let (peer, channel) = (self.place.peer as u32, self.place.channel as u32);
         // SAFETY: the caller's contract.
         let out = unsafe { Sending::begin(self.ops, self.watch, peer, channel, self.call) };
-        let total = stream_bytes(self.call.payload);
-        let mut from = 0;
-        while from < total {
-            let to = total.min(from + self.chunk);
-            out.reserve(group, from, to)?;
+        let (mut before, mut from, mut to) = (0, 0, self.end(0));
+        out.reserve(group, from, to)?;
+        loop {
+            let next = self.end(to);
+            if from > 0 {
+                out.hand_over(group, before, from);
+            }
+            let found = if next > to && group.leads() { out.await_room(next) } else { 0 };
             let (s0, count) = span::packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
-            span::produce::<U, W, _>(
-                Team::all(group),
-                self.place,
-                self.first + s0,
-                count,
-                source,
-                |s, _, pack| {
+            // Tiles are long, and as many as there are warps.
+            let team = if S::TRANSPOSED { Some(Team::all(group)) } else { Team::behind(group) };
+            if let Some(team) = team {
+                span::produce::<U, W, S>(team, self.place, self.first + s0, count, source, |s, _, pack| {
                     // SAFETY: the ring's place of pack `s`, reserved for this group; each pack is one thread's.
                     unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
-                },
-            );
-            out.publish(group, from, to)?;
-            from = to;
+                });
+            }
+            out.settle(group, found, next)?;
+            self.watch.check_panic(self.ops)?;
+            (before, from, to) = (from, to, next);
+            if from == to {
+                break;
+            }
         }
+        out.hand_over(group, before, from);
         out.finish(group);
         Ok(())
     }
@@ -66,23 +82,38 @@ impl<O: Ops> Stream<'_, O> {
         let (peer, channel) = (self.place.peer as u32, self.place.channel as u32);
         // SAFETY: the caller's contract.
         let input = unsafe { Receiving::begin(self.ops, self.watch, peer, channel, self.call) };
-        let total = stream_bytes(self.call.payload);
-        let mut from = 0;
-        while from < total {
-            let to = total.min(from + self.chunk);
-            input.await_bytes(group, from, to)?;
+        let (mut from, mut to) = (0, self.end(0));
+        input.await_bytes(group, from, to)?;
+        loop {
+            let next = self.end(to);
+            if from > 0 {
+                input.give_back(group, from);
+            }
+            let looks = next > to && group.leads();
+            let ahead = if AHEAD && looks { input.await_more(next) } else { 0 };
             let (s0, count) = span::packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
-            span::consume::<U, W>(Team::all(group), self.place, self.first + s0, count, sink, |s| {
-                input.at(payload + 16 * u64::from(s))
-            });
-            input.free(group, to)?;
-            from = to;
+            if let Some(team) = Team::behind(group) {
+                span::consume::<U, W>(team, self.place, self.first + s0, count, sink, |s| {
+                    input.at(payload + 16 * u64::from(s))
+                });
+            }
+            let found = if !AHEAD && looks { input.await_more(next) } else { ahead };
+            input.settle(group, found, next)?;
+            self.watch.check_panic(self.ops)?;
+            (from, to) = (to, next);
+            if from == to {
+                break;
+            }
         }
+        input.give_back(group, from);
         input.finish(group);
         Ok(())
     }
 }
+
+/// Whether a receiver's leader waits for the next chunk while the others are at this one: on the host there are no others.
+const AHEAD: bool = cfg!(target_arch = "nvptx64");
 
 /// One end of a block's share of the chunk at `place`.
 #[inline(always)]
@@ -105,7 +136,7 @@ fn stream<H: Hooks, O: Ops>(
     // SAFETY: schedules give each block its own channel end.
     unsafe {
         match sends {
-            true => stream.send::<span::By<H>, _, Block>(&Block, &hooks),
+            true => stream.send::<span::By<H>, _, _, Block>(&Block, &hooks),
             false => stream.receive::<span::By<H>, _, Block>(&Block, &hooks),
         }
     }

@@ -123,8 +123,9 @@ impl Part<'_> {
         // Relative to the tile's column: few bits, few registers.
         let [from, end, until] =
             [from, until.min(self.place.chunk_len), until].map(|pos| pos.saturating_sub(base) as u32);
-        // All lanes of the warp are at one column, whatever their rows begin with.
-        let (mut j, columns) = (0, (self.wide() + self.lanes) as u32);
+        // All lanes of the warp are at one column, whatever their rows begin with. Rows of whole packs begin and end alike.
+        let more = if self.place.cols.is_multiple_of(self.lanes) { 0 } else { self.lanes };
+        let (mut j, columns) = (0, (self.wide().min(self.place.cols - col) + more) as u32);
         while j < columns {
             let mut values = [W::default(); EDGE];
             unroll!(EDGE, |K| {

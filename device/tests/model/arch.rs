@@ -175,6 +175,11 @@ pub unsafe fn load_line(_: *const u8) -> ([u32; 2], u64) {
 }
 
 /// See [`load_line`].
+pub unsafe fn acquire_line(_: *const u8) -> ([u32; 2], u64) {
+    unimplemented!("lines are not modelled")
+}
+
+/// See [`load_line`].
 pub unsafe fn store_line(_: *mut u8, _: [u32; 2], _: u64) {
     unimplemented!("lines are not modelled")
 }

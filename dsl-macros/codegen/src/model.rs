@@ -219,12 +219,14 @@ impl Model {
     /// How bytes may travel.
     pub fn protocols(&self, schedule: Option<&Schedule>, transport: &Transport) -> Vec<Protocol> {
         let mut protocols = vec![Protocol::Staged];
-        let Some(schedule) = schedule.filter(|_| transport.direct) else { return protocols };
+        if schedule.is_none() || !transport.direct {
+            return protocols;
+        }
         protocols.push(Protocol::Lines);
         if self.stores() {
             protocols.push(Protocol::Direct);
         }
-        if self.copies() && schedule.copy && transport.cuda {
+        if self.copies() && transport.cuda {
             protocols.push(Protocol::Copy);
         }
         protocols

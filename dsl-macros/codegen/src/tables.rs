@@ -88,8 +88,6 @@ pub struct Schedule {
     pub launcher: &'static str,
     /// One line for the generated function's documentation.
     pub doc: &'static str,
-    /// Whether the copy engine can do it.
-    pub copy: bool,
 }
 
 /// How bytes travel.
@@ -134,14 +132,12 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "AllToAll",
         launcher: "AllToAllLauncher",
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
-        copy: true,
     },
     Schedule {
         name: "sendrecv",
         marker: "SendRecv",
         launcher: "SendRecvLauncher",
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
-        copy: false,
     },
 ];
 

@@ -109,8 +109,8 @@ fn barriers(model: &Model, entry: &Entry) -> Option<usize> {
     Some(
         tiles
             + match (entry.protocol, all_to_all) {
-                (Protocol::Staged, true) => 7,
-                (Protocol::Staged, false) => 5,
+                (Protocol::Staged, true) => 6,
+                (Protocol::Staged, false) => 4,
                 (Protocol::Lines, true) => 3,
                 (Protocol::Lines, false) => 2,
                 (Protocol::Direct, true) => 5,

@@ -1,7 +1,8 @@
 //! Every rank sends one chunk to every rank.
 
 use super::LaunchOptions;
-use super::plan::Pattern;
+use super::copy::Chunk;
+use super::default::Pattern;
 use super::prepared::Prepared;
 use super::{Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
@@ -51,7 +52,11 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
             return Ok(());
         }
         if plan.protocol == Protocol::Copy {
-            return self.prepared.copy::<H>(stream, &args, &plan, shape, options);
+            let (rank, world) = (self.prepared.rank(), self.prepared.world());
+            // The own chunk first, since it goes by another engine; then each peer's, the next neighbour's first.
+            let peers = (0..world).map(|step| (rank + step) % world);
+            let chunks: Vec<_> = peers.map(|peer| Chunk { peer, from: peer, to: rank }).collect();
+            return self.prepared.copy::<H>(stream, &args, &plan, shape, options, &chunks);
         }
         self.prepared.launch(stream, &args, &plan, shape, options)
     }

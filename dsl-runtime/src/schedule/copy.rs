@@ -1,5 +1,5 @@
-//! All-to-all by the copy engine: a kernel that says and awaits *go*, one copy for each chunk, a kernel that says and awaits *done*.
-//! The rank's own chunk is copied on a second stream meanwhile. All of it is captured into graphs like any launch.
+//! By the copy engine: a kernel that says and awaits *go*, one copy for each chunk, a kernel that says and awaits *done*. A rank's own
+//! chunk is copied on a second stream meanwhile. All of it is captured into graphs like any launch.
 
 use super::LaunchOptions;
 use super::plan::Plan;
@@ -10,6 +10,13 @@ use crate::{Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_device::schedule::Shape;
 use fusewire_driver::{self as cuda, DevicePtr};
+
+/// What the copy engine copies: chunk `from` of the input to chunk `to` of the output of `peer`, which may be this rank.
+pub(crate) struct Chunk {
+    pub(crate) peer: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
 
 /// The second stream of a launcher, and the events that tie it to the first.
 pub(crate) struct Aside {
@@ -26,7 +33,8 @@ impl Aside {
 }
 
 impl<X: Transport> Prepared<X> {
-    /// Launches with checked geometry; `plan.protocol` is [`super::Protocol::Copy`].
+    /// Launches with checked geometry; `plan.protocol` is [`super::Protocol::Copy`]. `chunks` are those of `input` and of the peers'
+    /// outputs.
     pub(crate) fn copy<H: HookSet>(
         &self,
         stream: &Stream,
@@ -34,6 +42,7 @@ impl<X: Transport> Prepared<X> {
         plan: &Plan,
         shape: Shape,
         options: &LaunchOptions,
+        chunks: &[Chunk],
     ) -> Result<()> {
         let (Kind::Cuda(main), Some(input), Some(output)) = (&stream.0.kind, args.input(), args.output())
         else {
@@ -44,10 +53,11 @@ impl<X: Transport> Prepared<X> {
         let Some(symmetric) = output.symmetric else {
             return Err(Error::misuse("the copy engine stores into outputs from `Buffer::symmetric`"));
         };
-        let (rank, world, bytes) = (self.rank(), self.world(), plan.elements * H::Wire::SIZE);
-        if input.len < world * plan.elements {
+        let (rank, bytes) = (self.rank(), plan.elements * H::Wire::SIZE);
+        let needed = chunks.iter().map(|c| c.from + 1).max().unwrap_or(0);
+        if input.len < needed * plan.elements {
             return Err(Error::misuse(format!(
-                "an input of {} elements for {world} chunks of {}",
+                "an input of {} elements for {needed} chunks of {}",
                 input.len, plan.elements
             )));
         }
@@ -57,24 +67,24 @@ impl<X: Transport> Prepared<X> {
             none => none.insert(Aside::new(main.context())?),
         };
         self.launch(stream, args, plan, shape, options)?;
-        let from = |chunk: usize| DevicePtr::new(input.address + (chunk * bytes) as u64);
-        let to = |peer: usize| {
-            let base = symmetric.bases()[peer] + shape.output_offset;
-            DevicePtr::new(base + (rank * bytes) as u64)
-        };
-        aside.fork.record(main)?;
-        aside.stream.wait_event(&aside.fork)?;
-        // SAFETY: the launch above checked both buffers, which do not overlap and live until the stream is idle; peers said go, with
-        // this size and place, so their outputs hold the chunk and nobody uses it before *done*.
-        unsafe {
-            cuda::copy::d2d_async(&aside.stream, to(rank), from(rank), bytes)?;
-            for step in 1..world {
-                let peer = (rank + step) % world;
-                cuda::copy::d2d_async(main, to(peer), from(peer), bytes)?;
-            }
+        let own = chunks.iter().any(|c| c.peer == rank);
+        if own {
+            aside.fork.record(main)?;
+            aside.stream.wait_event(&aside.fork)?;
         }
-        aside.join.record(&aside.stream)?;
-        main.wait_event(&aside.join)?;
+        for chunk in chunks {
+            let from = DevicePtr::new(input.address + (chunk.from * bytes) as u64);
+            let base = symmetric.bases()[chunk.peer] + shape.output_offset;
+            let to = DevicePtr::new(base + (chunk.to * bytes) as u64);
+            let on = if chunk.peer == rank { &aside.stream } else { main };
+            // SAFETY: the launch above checked both buffers, which do not overlap and live until the stream is idle; peers said go, with
+            // this size and place, so their outputs hold the chunk and nobody uses it before *done*.
+            unsafe { cuda::copy::d2d_async(on, to, from, bytes)? };
+        }
+        if own {
+            aside.join.record(&aside.stream)?;
+            main.wait_event(&aside.join)?;
+        }
         self.launch(stream, args, plan, Shape { phase: 1, ..shape }, options)
     }
 }

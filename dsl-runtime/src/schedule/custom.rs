@@ -1,7 +1,7 @@
 //! A schedule of the user's own.
 
 use super::LaunchOptions;
-use super::plan::Pattern;
+use super::default::Pattern;
 use super::prepared::Prepared;
 use crate::kernel::{HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};

@@ -3,13 +3,14 @@
 mod all_to_all;
 mod copy;
 mod custom;
+mod default;
 mod plan;
 mod prepared;
 mod sendrecv;
 
 pub use all_to_all::{AllToAll, AllToAllLauncher};
 pub use custom::{Custom, CustomLauncher};
-pub(crate) use plan::Pattern;
+pub(crate) use default::Pattern;
 pub use plan::{Decided, Plan};
 pub(crate) use prepared::Prepared;
 pub use sendrecv::{SendRecv, SendRecvLauncher};
@@ -49,7 +50,10 @@ pub struct LaunchOptions {
     pub diagonal: Option<u32>,
     /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`; on the host always 1.
     pub threads: Option<u32>,
-    /// Bytes that travel together on a channel; by default a quarter of its staging.
+    /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. What is left for
+    /// others, this launch does without.
+    pub blocks: Option<u32>,
+    /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default about 128 KiB, or that.
     pub chunk: Option<usize>,
     /// The variant with that many packs in flight; by default the first.
     pub unroll: Option<u32>,
@@ -60,8 +64,8 @@ pub struct LaunchOptions {
 impl LaunchOptions {
     /// The same, with all that is about cutting left open.
     pub(crate) fn open(&self) -> Self {
-        let LaunchOptions { elements, shape, deadline, .. } = *self;
-        LaunchOptions { elements, shape, deadline, ..Self::default() }
+        let LaunchOptions { elements, shape, blocks, deadline, .. } = *self;
+        LaunchOptions { elements, shape, blocks, deadline, ..Self::default() }
     }
 
     /// Sets the elements of one peer's chunk.
@@ -103,6 +107,13 @@ impl LaunchOptions {
     #[must_use]
     pub fn threads(mut self, threads: u32) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// Sets the most blocks.
+    #[must_use]
+    pub fn blocks(mut self, blocks: u32) -> Self {
+        self.blocks = Some(blocks);
         self
     }
 

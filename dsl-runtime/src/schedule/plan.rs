@@ -1,5 +1,6 @@
-//! How a launch is cut: the one place that decides protocol, channels, threads and chunk.
+//! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
+use super::default::{Cut, Hooks, Pattern, Work, tile_rows, together};
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
@@ -19,25 +20,6 @@ pub(crate) const TILE_THREADS: u32 = 32 * tiles::WARPS;
 /// Most threads of a block of `H`.
 pub(crate) const fn most_threads<H: HookSet>() -> u32 {
     if H::TRANSPOSED { TILE_THREADS } else { THREADS }
-}
-
-/// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
-///
-/// Copies are bound by links: few blocks fill them, and only staging, whose blocks also drain, gets more. Hooks with work of their own
-/// are bound by instructions.
-fn multiprocessors(protocol: Protocol, total: usize, copies: bool) -> u32 {
-    let (small, middle, large) = match (protocol, copies) {
-        (Protocol::Staged, true) => (16, 32, 96),
-        (_, true) => (16, 16, 16),
-        (Protocol::Lines, false) => (32, 32, 32),
-        (_, false) => (32, 64, 96),
-    };
-    match total {
-        0x0400_0000.. => large,
-        0x0040_0000.. => middle,
-        0x0004_0000.. => small,
-        _ => 16,
-    }
 }
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
@@ -63,6 +45,8 @@ pub struct Plan {
     pub unroll: u32,
     /// Blocks that the device holds at once, so that they can wait for each other.
     pub resident: u32,
+    /// `layout(transposed)`: packs of a tile's rows, if those are whole packs; else 0.
+    pub(crate) rows: u64,
     /// Who decided.
     pub decided: Decided,
 }
@@ -110,120 +94,6 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What a schedule does with its channels.
-#[derive(Clone, Copy)]
-pub(crate) enum Pattern {
-    /// A chunk to and from every rank.
-    AllToAll,
-    /// A chunk to a rank, from a rank, or both: so many ends.
-    Ends(u32),
-    /// So many blocks, whatever they do.
-    Custom(u32),
-}
-
-impl Pattern {
-    /// Ranks that one rank sends to.
-    fn peers(self, world: u32) -> u32 {
-        match self {
-            Pattern::AllToAll => world - 1,
-            _ => 1,
-        }
-    }
-
-    /// Blocks of a grid: see `fusewire_device::schedule`.
-    fn blocks(self, protocol: Protocol, cut: Cut, world: u32, on_host: bool) -> u32 {
-        match (self, protocol) {
-            (Pattern::Custom(blocks), _) => blocks,
-            (Pattern::AllToAll, Protocol::Staged) if on_host => cut.channels,
-            (_, Protocol::Copy) => 1,
-            (Pattern::AllToAll, _) if world == 1 => cut.diagonal,
-            (Pattern::AllToAll, Protocol::Lines | Protocol::Direct) => cut.channels + cut.diagonal,
-            (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels + cut.diagonal,
-            (Pattern::Ends(_), Protocol::Direct) => cut.channels,
-            (Pattern::Ends(ends), _) => ends * cut.channels,
-        }
-    }
-}
-
-/// Channels to each peer, and blocks for the rank's own chunk.
-#[derive(Clone, Copy)]
-struct Cut {
-    channels: u32,
-    diagonal: u32,
-}
-
-/// The numbers that decide.
-#[derive(Clone, Copy)]
-struct Work {
-    pattern: Pattern,
-    world: u32,
-    /// Payload bytes of one peer's chunk.
-    wire_bytes: usize,
-    /// Whether the output is symmetric memory of this transport.
-    symmetric: bool,
-    /// Whether neither hook is the user's.
-    copies: bool,
-    on_host: bool,
-}
-
-impl Work {
-    /// Bytes of a rank's whole input.
-    fn total(&self) -> usize {
-        match self.pattern {
-            Pattern::AllToAll => self.wire_bytes * self.world as usize,
-            _ => self.wire_bytes,
-        }
-    }
-
-    /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
-    fn protocol(&self, has: impl Fn(Protocol) -> bool, line_room: usize) -> Protocol {
-        let sent = self.wire_bytes * self.pattern.peers(self.world) as usize;
-        let direct = self.symmetric && has(Protocol::Direct);
-        if !self.on_host && has(Protocol::Lines) && self.wire_bytes <= line_room && sent <= LINES_MOST {
-            Protocol::Lines
-        } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST {
-            Protocol::Copy
-        } else if direct {
-            Protocol::Direct
-        } else {
-            Protocol::Staged
-        }
-    }
-
-    /// Channels and diagonal blocks where the caller does not say.
-    fn cut(&self, protocol: Protocol) -> Cut {
-        let multiprocessors = multiprocessors(protocol, self.total(), self.copies);
-        let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
-        let all_to_all = matches!(self.pattern, Pattern::AllToAll);
-        match protocol {
-            _ if self.on_host => Cut { channels: 1, diagonal: 1 },
-            Protocol::Copy => Cut { channels: 1, diagonal: 0 },
-            Protocol::Lines => {
-                let diagonal = if all_to_all { packs.div_ceil(1024).clamp(1, 4) } else { 0 };
-                let ends = if all_to_all { 1 } else { 2 };
-                Cut { channels: packs.div_ceil(64).clamp(1, (multiprocessors - diagonal) / ends), diagonal }
-            }
-            Protocol::Direct => {
-                // Every block copies as many bytes.
-                let diagonal = if all_to_all { (multiprocessors / self.world).max(1) } else { 0 };
-                // A world of one rank has its own chunk alone.
-                let most = (multiprocessors - diagonal).max(1);
-                Cut { channels: packs.div_ceil(128).clamp(1, most), diagonal }
-            }
-            Protocol::Staged => {
-                let diagonal = if all_to_all { (multiprocessors / (2 * self.world)).max(1) } else { 0 };
-                Cut { channels: packs.div_ceil(128).clamp(1, (multiprocessors - diagonal) / 2), diagonal }
-            }
-        }
-    }
-}
-
-/// Bytes that a rank sends in all up to which lines are faster than anything that needs a fence.
-const LINES_MOST: usize = 1 << 20;
-
-/// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
-const COPY_LEAST: usize = 96 << 20;
-
 /// Packs of a block's share at most: device code counts them in 32 bits.
 const MOST_PACKS: u64 = u32::MAX as u64 & !7;
 
@@ -270,14 +140,15 @@ impl<X: Transport> Prepared<X> {
             )));
         }
         let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
-        let work = Work { pattern, world, wire_bytes, symmetric, copies: H::COPIES, on_host };
+        let limit = options.blocks.unwrap_or(u32::MAX);
+        let work = Work { pattern, world, wire_bytes, symmetric, hooks: Hooks::of::<H>(), limit, on_host };
         let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
         let room = line_room(layout.line_channels);
         // With as many channels as the caller wants.
         let default_room = match options.channels {
             Some(channels) if channels > layout.line_channels => 0,
             Some(channels) => line_room(channels),
-            None => room,
+            None => line_room(layout.line_channels.min(work.line_channels(limit))),
         };
         let protocol = match options.protocol {
             Some(protocol) => protocol,
@@ -346,7 +217,12 @@ impl<X: Transport> Prepared<X> {
         {
             cut.channels -= 1;
         }
-        let chunk = options.chunk.map_or(layout.window / 4, |c| c as u64);
+        let rows = tile_rows::<H>(options.shape);
+        let chunk = match options.chunk {
+            Some(chunk) => chunk as u64,
+            None if on_host => layout.window / 4,
+            None => together(layout.window / 4, threads, unroll, 16 * rows),
+        };
         if !lines {
             self.link.check_transfer(cut.channels, chunk)?;
         }
@@ -354,6 +230,16 @@ impl<X: Transport> Prepared<X> {
         if blocks > resident {
             return Err(Error::misuse(format!(
                 "{blocks} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
+            )));
+        }
+        // The same on ranks that only send or only receive.
+        let widest = match pattern {
+            Pattern::Ends(_) => Pattern::Ends(2).blocks(protocol, cut, world, on_host),
+            _ => blocks,
+        };
+        if widest > limit {
+            return Err(Error::misuse(format!(
+                "{widest} blocks, but the launch's options allow {limit}: allow more, use fewer channels, or leave the channels and the protocol open"
             )));
         }
         let Cut { channels, diagonal } = cut;
@@ -381,15 +267,21 @@ impl<X: Transport> Prepared<X> {
             chunk,
             unroll,
             resident,
+            rows,
             decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
         })
     }
 }
 
 impl Plan {
-    /// Packs of a channel's share, and of a diagonal block's.
+    /// Packs of a channel's share, and of a diagonal block's. A share of whole tiles, where one fits: rows of a tile that belong to
+    /// two shares are walked twice.
     pub(crate) fn shares(&self) -> (u64, u64) {
         let packs = (self.wire_bytes / 16) as u64;
-        (share_packs(packs, self.channels), share_packs(packs, self.diagonal))
+        let each = share_packs(packs, self.channels);
+        let most = if self.protocol == Protocol::Lines { line::PACKS } else { MOST_PACKS };
+        let tiles = if self.rows == 0 { each } else { each.next_multiple_of(self.rows) };
+        let share = if tiles <= most && tiles.is_multiple_of(8) { tiles } else { each };
+        (share, share_packs(packs, self.diagonal))
     }
 }

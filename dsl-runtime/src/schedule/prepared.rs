@@ -23,6 +23,8 @@ pub(crate) struct Prepared<X: Transport> {
     /// What the tuning table says of this kernel.
     pub(crate) tuned: Tuned,
     key: Key,
+    /// Whether the hooks leave all as it is.
+    copies: bool,
     name: &'static str,
     variants: Vec<Variant>,
     /// Threads of a block at most.
@@ -59,7 +61,7 @@ impl<X: Transport> Prepared<X> {
             layout: Layout::default(),
             bytes: 0,
         };
-        let tuned = Tuned::of(&*Table::current()?, &key);
+        let tuned = Tuned::of(&*Table::current()?, &key, H::COPIES);
         let fields = [
             ("protocol version", fusewire_device::PROTOCOL.to_string()),
             ("transport", X::NAME.to_string()),
@@ -88,6 +90,7 @@ impl<X: Transport> Prepared<X> {
             kernel,
             tuned,
             key,
+            copies: H::COPIES,
             name: H::NAME,
             variants,
             threads: most_threads::<H>(),
@@ -99,7 +102,7 @@ impl<X: Transport> Prepared<X> {
 
     /// The same with another table. Collective: ranks compare theirs.
     pub(crate) fn with_table(self, table: &Table) -> Result<Self> {
-        let tuned = Tuned::of(table, &self.key);
+        let tuned = Tuned::of(table, &self.key, self.copies);
         self.link.world().agree("tuning table", &[("tuned configurations", tuned.digest())])?;
         Ok(Prepared { tuned, ..self })
     }

@@ -1,10 +1,11 @@
 //! One chunk to a peer, one from a peer, or either.
 
-use super::LaunchOptions;
-use super::Plan;
-use super::plan::Pattern;
+use super::copy::Chunk;
+use super::default::Pattern;
 use super::prepared::Prepared;
+use super::{LaunchOptions, Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
+use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::{NOBODY, Shape};
 use std::marker::PhantomData;
@@ -74,6 +75,34 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         Ok(self.cut(send_peer.is_some(), recv_peer.is_some(), args, options)?.0)
     }
 
+    /// As [`AllToAllLauncher::with_table`](super::AllToAllLauncher::with_table).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_table(self, table: &Table) -> Result<Self> {
+        Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
+    }
+
+    /// What a tuning table is asked for a launch with both a send and a receive.
+    ///
+    /// # Errors
+    /// As for [`SendRecvLauncher::launch_with`].
+    pub fn key(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
+        let (plan, _) = self.cut(true, true, args, options)?;
+        let symmetric = self.prepared.symmetric(args.output(), plan.elements, 1);
+        Ok(self.prepared.key(plan.wire_bytes, Layout::of(options, symmetric)))
+    }
+
+    /// What can be tried for such a launch, the default's own protocol first.
+    ///
+    /// # Errors
+    /// As for [`SendRecvLauncher::launch_with`].
+    pub fn spaces(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
+        let elements = self.cut(true, true, args, options)?.0.elements;
+        let symmetric = self.prepared.symmetric(args.output(), elements, 1);
+        self.prepared.spaces::<H>(elements, options, Pattern::Ends(2), symmetric)
+    }
+
     /// Any of the three, with options.
     ///
     /// # Errors
@@ -105,6 +134,10 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         }
         shape.send_peer = send_peer.map_or(NOBODY, |p| p as u32);
         shape.recv_peer = recv_peer.map_or(NOBODY, |p| p as u32);
+        if let (Protocol::Copy, Some(peer)) = (plan.protocol, send_peer) {
+            let chunk = Chunk { peer, from: 0, to: 0 };
+            return self.prepared.copy::<H>(stream, &args, &plan, shape, options, &[chunk]);
+        }
         self.prepared.launch(stream, &args, &plan, shape, options)
     }
 

@@ -8,6 +8,9 @@ use std::str::FromStr;
 /// In a row of a [`Table`](super::Table): every element type, or every variant, that has no row of its own.
 pub const ANY: &str = "*";
 
+/// In a row of a [`Table`](super::Table): every hook module that has neither `produce` nor `consume` and no row of its own.
+pub const COPIES: &str = "copies";
+
 /// The smallest bucket: below it times do not depend on the size.
 const LEAST_BYTES: usize = 256;
 
@@ -22,7 +25,7 @@ pub struct Key {
     pub device: String,
     /// The schedule's name, such as `all_to_all`.
     pub schedule: String,
-    /// Path of the hook module; in a row also [`ANY`].
+    /// Path of the hook module; in a row also [`COPIES`] or [`ANY`].
     pub variant: String,
     /// Wire element type; in a row also [`ANY`].
     pub element: String,

@@ -13,7 +13,7 @@ mod table;
 mod tuned;
 
 pub use journal::Journal;
-pub use key::{ANY, Config, Key, Layout, bucket};
+pub use key::{ANY, COPIES, Config, Key, Layout, bucket};
 pub use program::{Message, Session, Settings, main};
 pub use space::Space;
 pub use sweep::{Progress, Tunable, sweep};

@@ -1,6 +1,7 @@
 //! A program that tunes kernels of its own, as `cargo fusewire tune` runs it: a process each rank.
 
 use super::{Journal, Progress, Table, Tunable, sweep};
+use crate::schedule::LaunchOptions;
 use crate::{Error, Result};
 use fusewire_world::World;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ pub struct Settings {
     pub sizes: Vec<usize>,
     /// Only subjects whose name contains this.
     pub only: Option<String>,
+    /// Blocks of a launch at most; by default any number.
+    #[serde(default)]
+    pub blocks: Option<u32>,
     /// Forget what an interrupted run has measured.
     pub fresh: bool,
 }
@@ -74,6 +78,11 @@ impl Session {
     /// Whether kernels are to run on GPUs, rather than on CPU threads.
     pub fn on_gpus(&self) -> bool {
         self.settings.device == "cuda"
+    }
+
+    /// What launches are to be made with, beside what is tried: the limits that the caller of `cargo fusewire tune` set.
+    pub fn launch_options(&self) -> LaunchOptions {
+        LaunchOptions { blocks: self.settings.blocks, ..LaunchOptions::default() }
     }
 
     /// Tunes what `make` gives, if a subject of this name is asked for. Collective.

@@ -85,7 +85,7 @@ impl<X: Transport> Prepared<X> {
             let mut threads = if self.on_host() { vec![start.threads] } else { vec![64, 128, 256, 512] };
             threads.retain(|&threads| fits(&Config { threads, ..start }));
             let mut chunk: Vec<usize> = start.chunk.map_or(vec![], |_| {
-                (1..=5).map(|halvings| layout.window as usize >> halvings).filter(|c| *c >= 1024).collect()
+                (2..=6).map(|halvings| layout.window as usize >> halvings).filter(|c| *c >= 1024).collect()
             });
             chunk.retain(|&chunk| fits(&Config { chunk: Some(chunk), ..start }));
             let unroll = self.unrolls(protocol);

@@ -1,6 +1,6 @@
 //! Tables of tuned configurations: JSON lines, one row a key.
 
-use super::key::{ANY, Config, Key, Layout};
+use super::key::{ANY, COPIES, Config, Key, Layout};
 use crate::schedule::Protocol;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -193,22 +193,13 @@ impl Table {
         self.0.iter()
     }
 
-    /// The row for a key: its own, else that of [`ANY`] element type, [`ANY`] variant, or both.
-    pub fn get(&self, key: &Key) -> Option<&Entry> {
-        let any = |element: bool, variant: bool| {
-            let mut key = key.clone();
-            if element {
-                key.element = ANY.into();
-            }
-            if variant {
-                key.variant = ANY.into();
-            }
-            self.0.get(&key)
-        };
-        any(false, false)
-            .or_else(|| any(true, false))
-            .or_else(|| any(false, true))
-            .or_else(|| any(true, true))
+    /// The row for a key: its own, else that of [`ANY`] element type; else the same of [`COPIES`], if the hooks are none, and of [`ANY`]
+    /// variant.
+    pub fn get(&self, key: &Key, copies: bool) -> Option<&Entry> {
+        let variants = [Some(key.variant.as_str()), copies.then_some(COPIES), Some(ANY)];
+        let ways = variants.into_iter().flatten().flat_map(|v| [key.element.as_str(), ANY].map(|e| (v, e)));
+        ways.map(|(variant, element)| Key { variant: variant.into(), element: element.into(), ..key.clone() })
+            .find_map(|key| self.0.get(&key))
     }
 }
 
@@ -257,17 +248,17 @@ mod tests {
         let any = Key { element: ANY.into(), ..any_variant.clone() };
         let mut table = Table::default();
         for (n, row) in [any, any_variant, any_type, key()].into_iter().enumerate() {
-            assert_eq!(table.get(&key()).map(|e| e.config.channels), (n as u32).checked_sub(1));
+            assert_eq!(table.get(&key(), false).map(|e| e.config.channels), (n as u32).checked_sub(1));
             table.insert(row, entry(n as u32));
         }
-        assert_eq!(table.get(&key()).map(|e| e.config.channels), Some(3));
+        assert_eq!(table.get(&key(), false).map(|e| e.config.channels), Some(3));
         for other in [
             Key { world: 2, ..key() },
             Key { bytes: 131_072, ..key() },
             Key { device: "NVIDIA H100".into(), ..key() },
             Key { layout: Layout { shaped: true, ..Layout::default() }, ..key() },
         ] {
-            assert_eq!(table.get(&other), None, "{other}");
+            assert_eq!(table.get(&other, true), None, "{other}");
         }
     }
 
@@ -308,7 +299,7 @@ mod tests {
         std::fs::write(&file, own.to_text()).unwrap();
         let both = Table::named(Some(file.as_os_str())).unwrap();
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(both.get(&key()), Some(&entry(7)));
+        assert_eq!(both.get(&key(), false), Some(&entry(7)));
         assert!(both.rows().len() > embedded.rows().len());
         let gone = Table::named(Some(file.as_os_str())).unwrap_err().to_string();
         assert!(gone.contains("fusewire-table-"), "{gone}");

@@ -10,13 +10,13 @@ use std::fmt::Write;
 pub(crate) struct Tuned(Vec<(Layout, usize, Config)>);
 
 impl Tuned {
-    /// Rows for the key, whatever its layout and bytes.
-    pub(crate) fn of(table: &Table, key: &Key) -> Self {
+    /// Rows for the key, whatever its layout and bytes; `copies`: it is of hooks that leave all as it is.
+    pub(crate) fn of(table: &Table, key: &Key, copies: bool) -> Self {
         let mut rows: Vec<_> = table.rows().map(|(k, _)| (k.layout, k.bytes)).collect();
         rows.sort_unstable();
         rows.dedup();
         let row = |(layout, bytes)| {
-            let entry = table.get(&Key { layout, bytes, ..key.clone() })?;
+            let entry = table.get(&Key { layout, bytes, ..key.clone() }, copies)?;
             Some((layout, bytes, entry.config))
         };
         Tuned(rows.into_iter().filter_map(row).collect())
@@ -49,7 +49,7 @@ impl Tuned {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ANY, Entry};
+    use super::super::{ANY, COPIES, Entry};
     use super::*;
     use crate::schedule::Protocol;
 
@@ -86,7 +86,7 @@ mod tests {
     fn a_kernel_sees_its_rows_and_those_of_any() {
         let any = Key { variant: ANY.into(), ..key(1024) };
         let far = Key { world: 3, ..key(4096) };
-        let tuned = Tuned::of(&table(&[(any, 1), (key(2048), 2), (far, 3)]), &key(0));
+        let tuned = Tuned::of(&table(&[(any, 1), (key(2048), 2), (far, 3)]), &key(0), false);
         let (flat, open) = (Layout::default(), LaunchOptions::default());
         let channels = |bytes| tuned.fill(bytes, flat, &open).and_then(|o| o.channels);
         assert_eq!([1024, 1025, 2048, 4096, 512].map(channels), [Some(1), Some(2), Some(2), None, None]);
@@ -94,8 +94,19 @@ mod tests {
     }
 
     #[test]
+    fn copies_have_rows_of_their_own() {
+        let copies = Key { variant: COPIES.into(), ..key(1024) };
+        let table = table(&[(Key { variant: ANY.into(), ..key(1024) }, 1), (copies, 2)]);
+        for (copies, channels) in [(false, 1), (true, 2)] {
+            let filled =
+                Tuned::of(&table, &key(0), copies).fill(1024, Layout::default(), &LaunchOptions::default());
+            assert_eq!(filled.and_then(|o| o.channels), Some(channels));
+        }
+    }
+
+    #[test]
     fn the_digest_is_of_what_may_decide() {
-        let digest = |rows: &[(Key, u32)]| Tuned::of(&table(rows), &key(0)).digest();
+        let digest = |rows: &[(Key, u32)]| Tuned::of(&table(rows), &key(0), false).digest();
         let here = digest(&[(key(1024), 1)]);
         assert_eq!(here, digest(&[(key(1024), 1), (Key { world: 3, ..key(4096) }, 3)]), "a row of others");
         assert_ne!(here, digest(&[(key(1024), 2)]), "another configuration");

@@ -39,7 +39,7 @@ pub mod tiles {
     }
 
     pub(crate) fn produce(ctx: &Produce, args: &Args) -> Bf16 {
-        args.input[ctx.transposed_index()]
+        args.input.transposed(ctx)
     }
 }
 

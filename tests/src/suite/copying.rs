@@ -8,7 +8,7 @@ use crate::{AllToAllOf, Outcome, Rank, SendRecvOf, Subject, reference};
 use fusewire::device::element::Element;
 use fusewire::device::pack::Pack;
 use fusewire::kernel::HookSet;
-use fusewire::{LaunchOptions, Options};
+use fusewire::{Buffer, LaunchOptions, Options, Protocol};
 
 pub fn every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
@@ -40,6 +40,54 @@ pub fn sendrecv_of_every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
             same(format_args!("{n} elements of {} from rank {previous}", T::NAME), &got, |i| data.any(previous, i));
         }
     });
+    Ok(())
+}
+
+/// Into ordinary and into symmetric memory, by every protocol there is, each behind the others on the same channels, eager and replayed.
+pub fn sendrecv_by_every_protocol<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(8))?;
+    let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
+    let (next, previous) = ((rank.me() + 1) % rank.size(), (rank.me() + rank.size() - 1) % rank.size());
+    let (stream, open) = (&ground.stream, LaunchOptions::default());
+    for (k, n) in [1, 4099, rank.scale.pick(20_000, 300_001)].into_iter().enumerate() {
+        let data = rank.data(k);
+        let input = ground.device.buffer_from(&data.all::<u32>(rank.me(), n))?;
+        for symmetric in if X::MAPS { &[false, true][..] } else { &[false] } {
+            let mut output = match symmetric {
+                true => Buffer::<u32>::symmetric(&ground.transport, n)?,
+                false => ground.device.buffer::<u32>(n)?,
+            };
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            assert_eq!(launcher.key(&args, &open)?.layout.symmetric, *symmetric);
+            let spaces = launcher.spaces(&args, &open)?;
+            let protocols: Vec<_> = spaces.iter().map(|s| s.start.protocol).collect();
+            assert_eq!(protocols.contains(&Protocol::Direct), *symmetric, "{protocols:?}");
+            let copies = *symmetric && rank.scale == crate::Scale::Gpu;
+            assert_eq!(protocols.contains(&Protocol::Copy), copies, "{protocols:?}");
+            for config in spaces.iter().map(|s| s.start) {
+                let options = config.options(&open);
+                let mut launch = |output: &mut Buffer<u32>| {
+                    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                    launcher.launch_with(stream, Some(next), Some(previous), args, &options)
+                };
+                for replayed in [false, true] {
+                    output.fill_bytes(stream, POISON)?;
+                    match replayed {
+                        false => launch(&mut output)?,
+                        true => {
+                            let graph = stream.capture(|| (0..3).try_for_each(|_| launch(&mut output)))?;
+                            graph.launch(stream)?;
+                        }
+                    }
+                    let got = output.read(stream)?;
+                    let what = format_args!(
+                        "{n} elements by {config}, replayed: {replayed}, symmetric: {symmetric}"
+                    );
+                    same(what, &got, |i| data.any(previous, i));
+                }
+            }
+        }
+    }
     Ok(())
 }
 

@@ -62,14 +62,14 @@ pub fn of_options<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (stream, n) = (&ground.stream, 8 * rank.size());
     let copier = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
     let (input, mut output) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
-    let half = ground.window() / 2;
+    let quarter = ground.window() / 4;
     let with = LaunchOptions::default;
     let mut wrong = vec![
         (with().channels(0), vec!["0 channels"]),
         (with().channels(5), vec!["5 channels", "has 4", "Options::channels(5)"]),
         (with().chunk(0), vec!["chunks of 0"]),
         (with().chunk(100), vec!["chunks of 100", "multiple of 128"]),
-        (with().chunk(half + 128), vec!["half a channel"]),
+        (with().chunk(quarter + 128), vec!["a quarter of a channel"]),
         (with().unroll(3), vec!["3 packs in flight", "unroll"]),
         (with().deadline(Duration::ZERO), vec!["deadline of 0"]),
         (with().elements(usize::MAX), vec!["too many"]),

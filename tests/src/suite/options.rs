@@ -24,8 +24,8 @@ pub fn every_number_of_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
 pub fn chunk_sizes<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
-    let half = ground.window() / 2;
-    for (k, bytes) in [128, 256, 384, half - 128, half].into_iter().enumerate() {
+    let quarter = ground.window() / 4;
+    for (k, bytes) in [128, 256, 384, quarter - 128, quarter].into_iter().enumerate() {
         for chunk in [1, 31, 33, rank.scale.pick(1999, 50_021)] {
             copy_once(&ground, &launcher, rank.data(k), chunk, &LaunchOptions::default().chunk(bytes))?;
         }
@@ -76,6 +76,38 @@ pub fn threads<X: Subject>(rank: &Rank<X>) -> Outcome {
             launcher.explain(&copy::Launch { input: input.view(), output: output.view_mut() }, &options)?;
         assert_eq!(plan.threads, rank.scale.pick(1, threads), "{plan}");
     }
+    Ok(())
+}
+
+/// A launch holds no more blocks than it is allowed, and is right with so few.
+pub fn limits_of_blocks<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    for (k, limit) in [1u32, 2, 3, 4, 7, 64].into_iter().enumerate() {
+        for chunk in [5, 1000, rank.scale.pick(3000, 300_000)] {
+            let options = LaunchOptions::default().blocks(limit);
+            let n = chunk * rank.size();
+            let (input, mut output) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            match launcher.explain(&args, &options) {
+                Ok(plan) => {
+                    assert!(plan.blocks <= limit, "{plan}");
+                    copy_once(&ground, &launcher, rank.data(k), chunk, &options)?;
+                }
+                // One block for each end, and one for the rank's own chunk.
+                Err(_) if limit < 3 => {
+                    crate::check::says(
+                        misuse(launcher.launch_with(&ground.stream, args, &options)),
+                        &["blocks, but the launch's options allow", &limit.to_string()],
+                    );
+                }
+                Err(error) => panic!("{limit} blocks should do for {chunk} elements: {error}"),
+            }
+        }
+    }
+    let (input, mut output) = (ground.device.buffer::<u32>(0)?, ground.device.buffer::<u32>(0)?);
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    misuse(launcher.explain(&args, &LaunchOptions::default().blocks(0)));
     Ok(())
 }
 

@@ -29,7 +29,7 @@ pub fn calls<X: Subject>(rank: &Rank<X>) -> Outcome {
                 options = options.channels(rng.within(1, channels as usize) as u32);
             }
             if rng.bits() & 1 == 0 {
-                options = options.chunk(128 * rng.within(1, window / 256));
+                options = options.chunk(128 * rng.within(1, window / 512));
             }
             if rng.bits() & 1 == 0 {
                 options = options.threads(32 * rng.within(1, 16) as u32);

@@ -55,7 +55,7 @@ pub fn the_table_decides<X: Subject>(rank: &Rank<X>) -> Outcome {
     }
     let plan = tuned.explain(&args, &open.clone().elements(CHUNK / 4))?;
     assert_eq!(plan.decided, Decided::Default, "another bucket");
-    misuse(tuned.explain(&args, &open.clone().channels(9)));
+    misuse(tuned.explain(&args, &open.clone().protocol(Protocol::Staged).channels(9)));
 
     let rows_of_any = Key { element: ANY.into(), variant: ANY.into(), ..key.clone() };
     for (key, config, decided) in [

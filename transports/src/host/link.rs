@@ -205,7 +205,7 @@ impl Link {
     /// [`Error::Misuse`] with the accepted range.
     pub fn check_transfer(&self, channels: u32, chunk: u64) -> Result<()> {
         let misuse = |what| Err(Error::Misuse { what });
-        let (most, half) = (self.layout.channels, self.layout.window / 2);
+        let (most, quarter) = (self.layout.channels, self.layout.window / 4);
         if channels == 0 {
             return misuse(format!("0 channels to each peer; a launch uses 1 to {most}"));
         }
@@ -214,9 +214,9 @@ impl Link {
                 "{channels} channels to each peer, but the transport has {most}: give the rendezvous `Options::channels({channels})` or more"
             ));
         }
-        if chunk == 0 || !chunk.is_multiple_of(128) || chunk > half {
+        if chunk == 0 || !chunk.is_multiple_of(128) || chunk > quarter {
             return misuse(format!(
-                "chunks of {chunk} bytes; a chunk is a multiple of 128 up to half a channel's staging, {half}"
+                "chunks of {chunk} bytes; a chunk is a multiple of 128 up to a quarter of a channel's staging, {quarter}"
             ));
         }
         Ok(())

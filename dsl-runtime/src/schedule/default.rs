@@ -1,0 +1,261 @@
+//! The analytic default: protocol, multiprocessors, channels, and what travels together, where neither the caller nor a table says.
+
+use super::Protocol;
+use crate::kernel::HookSet;
+use fusewire_device::pack::Pack;
+use fusewire_device::schedule::tiles;
+
+/// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
+///
+/// Copies are bound by links: few blocks fill them, and only staging, whose blocks also drain, gets more. Hooks with work of their own
+/// are bound by instructions, and transposes by what a block's warps have in flight.
+fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks) -> u32 {
+    if total < 256 << 10 {
+        return 16;
+    }
+    // Below 4 MiB, below 64 MiB, and above.
+    let by_size = match (protocol, hooks) {
+        (Protocol::Staged, Hooks::Copy) => [32; 3],
+        (_, Hooks::Copy) => [16; 3],
+        (Protocol::Lines, _) => [32; 3],
+        (Protocol::Direct, Hooks::Work) => [32, 56, 56],
+        (_, Hooks::Work) => [64, 64, 96],
+        (Protocol::Direct, Hooks::Transpose) => [64, 64, 96],
+        (_, Hooks::Transpose) => [96; 3],
+    };
+    by_size[match total >> 20 {
+        0..4 => 0,
+        4..64 => 1,
+        _ => 2,
+    }]
+}
+
+/// What hooks do, as far as it matters for the cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hooks {
+    /// Neither is the user's.
+    Copy,
+    /// Work of their own.
+    Work,
+    /// `layout(transposed)`.
+    Transpose,
+}
+
+impl Hooks {
+    pub(super) const fn of<H: HookSet>() -> Self {
+        if H::TRANSPOSED {
+            Hooks::Transpose
+        } else if H::COPIES {
+            Hooks::Copy
+        } else {
+            Hooks::Work
+        }
+    }
+}
+
+/// What a schedule does with its channels.
+#[derive(Clone, Copy)]
+pub(crate) enum Pattern {
+    /// A chunk to and from every rank.
+    AllToAll,
+    /// A chunk to a rank, from a rank, or both: so many ends.
+    Ends(u32),
+    /// So many blocks, whatever they do.
+    Custom(u32),
+}
+
+impl Pattern {
+    /// Ranks that one rank sends to.
+    pub(super) fn peers(self, world: u32) -> u32 {
+        match self {
+            Pattern::AllToAll => world - 1,
+            _ => 1,
+        }
+    }
+
+    /// Blocks of a grid: see `fusewire_device::schedule`.
+    pub(super) fn blocks(self, protocol: Protocol, cut: Cut, world: u32, on_host: bool) -> u32 {
+        match (self, protocol) {
+            (Pattern::Custom(blocks), _) => blocks,
+            (Pattern::AllToAll, Protocol::Staged) if on_host => cut.channels,
+            (_, Protocol::Copy) => 1,
+            (Pattern::AllToAll, _) if world == 1 => cut.diagonal,
+            (Pattern::AllToAll, Protocol::Lines | Protocol::Direct) => cut.channels + cut.diagonal,
+            (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels + cut.diagonal,
+            (Pattern::Ends(_), Protocol::Direct) => cut.channels,
+            (Pattern::Ends(ends), _) => ends * cut.channels,
+        }
+    }
+}
+
+/// Channels to each peer, and blocks for the rank's own chunk.
+#[derive(Clone, Copy)]
+pub(super) struct Cut {
+    pub(super) channels: u32,
+    pub(super) diagonal: u32,
+}
+
+/// The numbers that decide.
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    pub(super) pattern: Pattern,
+    pub(super) world: u32,
+    /// Payload bytes of one peer's chunk.
+    pub(super) wire_bytes: usize,
+    /// Whether the output is symmetric memory of this transport.
+    pub(super) symmetric: bool,
+    pub(super) hooks: Hooks,
+    /// The caller's most blocks.
+    pub(super) limit: u32,
+    pub(super) on_host: bool,
+}
+
+impl Work {
+    /// Bytes of a rank's whole input.
+    fn total(&self) -> usize {
+        match self.pattern {
+            Pattern::AllToAll => self.wire_bytes * self.world as usize,
+            _ => self.wire_bytes,
+        }
+    }
+
+    /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
+    pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, line_room: usize) -> Protocol {
+        let sent = self.wire_bytes * self.pattern.peers(self.world) as usize;
+        // CPU threads stage in caches: stores into another rank's memory are slower there.
+        let direct = self.symmetric && has(Protocol::Direct) && !self.on_host;
+        // A line channel's share is a part of a tile.
+        let most = if self.hooks == Hooks::Transpose && direct { LINES_MOST / 8 } else { LINES_MOST };
+        if !self.on_host && has(Protocol::Lines) && self.wire_bytes <= line_room && sent <= most {
+            Protocol::Lines
+        } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST {
+            Protocol::Copy
+        } else if direct {
+            Protocol::Direct
+        } else {
+            Protocol::Staged
+        }
+    }
+
+    fn line_diagonal(&self) -> u32 {
+        match self.pattern {
+            Pattern::AllToAll => (self.wire_bytes / 16).div_ceil(1024).clamp(1, 4) as u32,
+            _ => 0,
+        }
+    }
+
+    /// Line channels that so many blocks have room for.
+    pub(super) fn line_channels(&self, blocks: u32) -> u32 {
+        match self.pattern {
+            Pattern::AllToAll => blocks.saturating_sub(self.line_diagonal()),
+            _ => blocks / 2,
+        }
+    }
+
+    /// Channels and diagonal blocks where the caller does not say.
+    pub(super) fn cut(&self, protocol: Protocol) -> Cut {
+        let multiprocessors = multiprocessors(protocol, self.total(), self.hooks).min(self.limit);
+        let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
+        let all_to_all = matches!(self.pattern, Pattern::AllToAll);
+        match protocol {
+            _ if self.on_host => Cut { channels: 1, diagonal: 1 },
+            Protocol::Copy => Cut { channels: 1, diagonal: 0 },
+            Protocol::Lines => {
+                let diagonal = self.line_diagonal();
+                let most = self.line_channels(multiprocessors).max(1);
+                Cut { channels: packs.div_ceil(64).clamp(1, most), diagonal }
+            }
+            Protocol::Direct => {
+                // Every block copies as many bytes.
+                let diagonal = if all_to_all { (multiprocessors / self.world).max(1) } else { 0 };
+                // A world of one rank has its own chunk alone.
+                let most = multiprocessors.saturating_sub(diagonal).max(1);
+                Cut { channels: packs.div_ceil(128).clamp(1, most), diagonal }
+            }
+            Protocol::Staged => {
+                // As for `Direct`; what is sent is received as well.
+                let diagonal = if all_to_all { (multiprocessors / (2 * self.world - 1)).max(1) } else { 0 };
+                Cut {
+                    channels: packs
+                        .div_ceil(128)
+                        .clamp(1, (multiprocessors.saturating_sub(diagonal) / 2).max(1)),
+                    diagonal,
+                }
+            }
+        }
+    }
+}
+
+/// Bytes that a rank sends in all up to which lines are faster than anything that needs a fence.
+const LINES_MOST: usize = 1 << 20;
+
+/// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
+const COPY_LEAST: usize = 96 << 20;
+
+/// Packs of the rows that a tile of `H` has, in chunks of that shape; 0 where there are no tiles, or rows are not whole packs.
+pub(super) fn tile_rows<H: HookSet>(shape: Option<(usize, usize)>) -> u64 {
+    let lanes = Pack::<H::Wire>::LANES;
+    match shape {
+        Some((_, cols)) if H::TRANSPOSED && cols.is_multiple_of(lanes) => {
+            (cols / lanes) as u64 * u64::from(tiles::ROWS)
+        }
+        _ => 0,
+    }
+}
+
+/// Bytes that travel together on a channel where nobody says: as much as hides what it takes to hand it over, in whole turns of the threads
+/// that carry it (a block's but the leader's warp), or in whole `tiles` of that many bytes, or halves, quarters.. of one; `most` at most.
+pub(super) fn together(most: u64, threads: u32, unroll: u32, tiles: u64) -> u64 {
+    const ENOUGH: u64 = 128 << 10;
+    let turn = 16 * u64::from(unroll) * u64::from(threads.saturating_sub(32).max(32));
+    let mut part = tiles;
+    while part > most && part.is_multiple_of(256) {
+        part /= 2;
+    }
+    if part == 0 || part > most || !part.is_multiple_of(128) {
+        part = turn;
+    }
+    match ENOUGH.max(part).min(most) / part * part {
+        0 => most,
+        whole => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_travels_together_is_whole_and_fits() {
+        for (shift, warps) in (8..22).flat_map(|shift| (1..17).map(move |warps| (shift, warps))) {
+            for (unroll, tiles) in [1, 2, 4, 8].into_iter().flat_map(|u| (0..3000).map(move |t| (u, 16 * t)))
+            {
+                let most = 1u64 << shift;
+                let bytes = together(most, 32 * warps, unroll, tiles);
+                assert!(
+                    bytes > 0 && bytes <= most && bytes.is_multiple_of(128),
+                    "{most} {warps} {unroll} {tiles}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_travels_together_is_whole_turns_or_tiles() {
+        let quarter = 256 << 10;
+        assert_eq!(together(quarter, 512, 8, 0), 2 * 480 * 8 * 16);
+        assert_eq!(together(quarter, 64, 2, 0), 128 << 10);
+        assert_eq!(together(quarter, 256, 8, 48 << 10), 96 << 10, "two tiles' rows");
+        assert_eq!(together(quarter, 256, 8, 512 << 10), 256 << 10, "half of a tile's rows");
+        assert_eq!(together(quarter, 256, 8, (512 << 10) + 128), 4 * 224 * 8 * 16, "rows too long and odd");
+        assert_eq!(together(1024, 512, 8, 0), 1024, "less than a turn");
+    }
+
+    #[test]
+    fn hooks_that_copy_hold_few_multiprocessors() {
+        for total in (0..31).map(|shift| 1usize << shift) {
+            assert_eq!(multiprocessors(Protocol::Direct, total, Hooks::Copy), 16);
+            assert!(multiprocessors(Protocol::Staged, total, Hooks::Copy) <= 32);
+        }
+    }
+}
