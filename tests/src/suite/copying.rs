@@ -66,7 +66,7 @@ pub fn sendrecv_by_every_protocol<X: Subject>(rank: &Rank<X>) -> Outcome {
             assert_eq!(protocols.contains(&Protocol::Copy), copies, "{protocols:?}");
             for config in spaces.iter().map(|s| s.start) {
                 let options = config.options(&open);
-                let mut launch = |output: &mut Buffer<u32>| {
+                let launch = |output: &mut Buffer<u32>| {
                     let args = copy::Launch { input: input.view(), output: output.view_mut() };
                     launcher.launch_with(stream, Some(next), Some(previous), args, &options)
                 };
