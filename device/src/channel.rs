@@ -188,19 +188,20 @@ impl<'k, O: Ops> Sending<'k, O> {
         self.watch.until_line(group, self.ops, self.peer, line, end, operation::SEND)
     }
 
-    /// Leaves the position for the next call.
+    /// Leaves the position for the next call, which may be one of this kernel: its threads must not look before a sync of the group
+    /// that follows this.
     #[inline(always)]
-    pub fn finish<G: Group>(self, group: &G) {
+    pub fn finish<G: Group>(&self, group: &G) {
         let bytes = stream_bytes(self.call.payload);
         self.finish_at(group, bytes);
     }
 
     /// As [`Sending::finish`], for a call whose stream is `bytes` long, whatever its payload.
     #[inline(always)]
-    pub fn finish_at<G: Group>(self, group: &G, bytes: u64) {
+    pub fn finish_at<G: Group>(&self, group: &G, bytes: u64) {
         if group.leads() {
             let end = self.start.wrapping_add(bytes);
-            // SAFETY: live state; this group alone works this end, and its other threads have read the old value before `publish`.
+            // SAFETY: live state; this group alone works this end, and its other threads have read the old value before a sync.
             unsafe { (&raw mut (*self.ops.state(self.peer, self.channel)).sent).write_volatile(end) };
         }
     }
@@ -331,19 +332,20 @@ impl<'k, O: Ops> Receiving<'k, O> {
         Stopped
     }
 
-    /// Leaves the position for the next call.
+    /// Leaves the position for the next call, which may be one of this kernel: its threads must not look before a sync of the group
+    /// that follows this.
     #[inline(always)]
-    pub fn finish<G: Group>(self, group: &G) {
+    pub fn finish<G: Group>(&self, group: &G) {
         let bytes = stream_bytes(self.call.payload);
         self.finish_at(group, bytes);
     }
 
     /// As [`Receiving::finish`], for a call whose stream is `bytes` long, whatever its payload.
     #[inline(always)]
-    pub fn finish_at<G: Group>(self, group: &G, bytes: u64) {
+    pub fn finish_at<G: Group>(&self, group: &G, bytes: u64) {
         if group.leads() {
             let end = self.start.wrapping_add(bytes);
-            // SAFETY: live state; this group alone works this end, and its other threads have read the old value before `free`.
+            // SAFETY: live state; this group alone works this end, and its other threads have read the old value before a sync.
             unsafe { (&raw mut (*self.ops.state(self.peer, self.channel)).received).write_volatile(end) };
         }
     }

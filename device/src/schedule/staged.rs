@@ -61,6 +61,10 @@ impl<O: Ops> Stream<'_, O> {
                     unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
                 });
             }
+            if next == to {
+                // Before the barrier: what follows on this channel begins there, while the leader still hands over.
+                out.finish(group);
+            }
             out.settle(group, found, next)?;
             self.watch.check_panic(self.ops)?;
             (before, from, to) = (from, to, next);
@@ -69,7 +73,6 @@ impl<O: Ops> Stream<'_, O> {
             }
         }
         out.hand_over(group, before, from);
-        out.finish(group);
         Ok(())
     }
 
@@ -99,6 +102,9 @@ impl<O: Ops> Stream<'_, O> {
                 });
             }
             let found = if !AHEAD && looks { input.await_more(next) } else { ahead };
+            if next == to {
+                input.finish(group);
+            }
             input.settle(group, found, next)?;
             self.watch.check_panic(self.ops)?;
             (from, to) = (to, next);
@@ -107,7 +113,6 @@ impl<O: Ops> Stream<'_, O> {
             }
         }
         input.give_back(group, from);
-        input.finish(group);
         Ok(())
     }
 }

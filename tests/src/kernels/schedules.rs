@@ -32,6 +32,26 @@ pub fn ring_all_gather<O: Ops>(kernel: &Kernel<O>, own: &[f32], all: Out<'_, f32
     Ok(())
 }
 
+/// Sends this rank's elements to the next one, `tiles` tiles of `most` by each block in a row, then receives as many from the previous one.
+/// A block's tiles fit in a channel's staging together.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn bursts<O: Ops>(kernel: &Kernel<O>, own: &[u32], got: Out<'_, u32>, tiles: usize, most: usize) -> Flow {
+    let tile = |number: usize| Tile { start: (kernel.block() * tiles + number) * most, len: most };
+    let mut sent = 0;
+    while sent < tiles {
+        kernel.send_tile(kernel.next(1), tile(sent), |ctx| own[ctx.index()])?;
+        sent += 1;
+    }
+    let mut received = 0;
+    while received < tiles {
+        let set = |ctx: &Consume, value: u32| got.at(ctx).set(value);
+        // SAFETY: tiles are disjoint.
+        unsafe { kernel.recv_tile(kernel.previous(1), tile(received), set)? };
+        received += 1;
+    }
+    Ok(())
+}
+
 /// Exchanges edges with both neighbours of the ring by raw puts, signals and waits. Block `b` works heap elements from
 /// `2 * b * edge.len()` on and signals from `4 * b` on.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]

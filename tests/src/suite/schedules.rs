@@ -2,7 +2,7 @@
 
 use super::support::POISON;
 use crate::check::same;
-use crate::kernels::schedules::{halo, pull_all_gather, ring_all_gather};
+use crate::kernels::schedules::{bursts, halo, pull_all_gather, ring_all_gather};
 use crate::{CustomOf, Outcome, Rank, Subject};
 use fusewire::Options;
 
@@ -23,6 +23,31 @@ pub fn ring_all_gather_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
             same(format_args!("{n} elements of each rank by {blocks} blocks"), &got, |i| {
                 data.any(i / n, i % n)
             });
+        }
+    }
+    Ok(())
+}
+
+/// Tiles follow each other on a channel without anything between, shorter and longer than a block is wide.
+pub fn tiles_in_a_row<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<bursts::Hooks>::custom(&ground.transport)?;
+    let previous = (rank.me() + rank.size() - 1) % rank.size();
+    for (k, most) in [1, 5, 16, 40, 700].into_iter().enumerate() {
+        // A tile's stream is a header and whole lines of 32 elements.
+        let tiles = ground.window() / (128 + 128 * usize::div_ceil(most, 32));
+        for blocks in 1..=4 {
+            let (data, n) = (rank.data(10 * k + blocks), blocks * tiles * most);
+            let own = ground.device.buffer_from(&data.all::<u32>(rank.me(), n))?;
+            let mut got = ground.device.buffer::<u32>(n)?;
+            for call in 0..3 {
+                got.fill_bytes(&ground.stream, POISON)?;
+                let args = bursts::Launch { own: own.view(), got: got.view_mut(), tiles, most };
+                launcher.launch(&ground.stream, blocks as u32, args)?;
+                let what =
+                    format!("{tiles} tiles of {most} elements by each of {blocks} blocks, call {call}");
+                same(what, &got.read(&ground.stream)?, |i| data.any(previous, i));
+            }
         }
     }
     Ok(())
