@@ -16,7 +16,7 @@ fn names_its_cases() {
         let output = program(&["--list", "--device", device, "--filter", "copying::"]);
         assert!(output.status.success());
         let lines = text(&output);
-        assert!(lines.lines().count() == 7 && lines.contains("copying::large"), "{lines}");
+        assert!(lines.lines().count() == 8 && lines.contains("copying::large"), "{lines}");
     }
     assert!(text(&program(&["--list"])).contains("processes::rank_0_is_killed"));
     let lines = text(&program(&["--list", "--filter", "hooks::", "--filter", "peers::", "--skip", "ring"]));
@@ -30,7 +30,7 @@ fn names_its_cases() {
 fn both_modes() {
     let output = program(&["--device", "host", "--ranks", "3", "--filter", "options::", "--seed", "5"]);
     let text = text(&output);
-    assert!(output.status.success() && text.contains("10 passed, 0 failed, 0 left out"), "{text}");
+    assert!(output.status.success() && text.contains("12 passed, 0 failed, 0 left out"), "{text}");
     assert!(text.contains("seed 5") && text.contains("threads   options::variants"), "{text}");
 }
 
