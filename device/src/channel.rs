@@ -252,25 +252,29 @@ impl<'k, O: Ops> Receiving<'k, O> {
     /// The leader's wait for more bytes, while the group is still at those before: 0 or a kind of fault, for [`Receiving::settle`].
     #[inline(always)]
     pub(crate) fn await_more(&self, to: u64) -> u32 {
-        let at = self.ops.line(self.peer, Line::Ready(self.channel));
         // SAFETY: a live line of this rank.
-        unsafe { self.watch.poll_ahead(at, self.start.wrapping_add(to)) }
+        unsafe { self.watch.poll_ahead(self.ready_line(), self.start.wrapping_add(to)) }
     }
 
     /// As [`Sending::settle`].
     #[inline(always)]
     pub(crate) fn settle<G: Group>(&self, group: &G, found: u32, to: u64) -> Flow {
         let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
-        let at = self.ops.line(self.peer, Line::Ready(self.channel));
+        let target = self.start.wrapping_add(to);
         // SAFETY: a live line of this rank.
-        unsafe { self.watch.settle_late(group, self.ops, about, found, at, self.start.wrapping_add(to)) }
+        unsafe { self.watch.settle_late(group, self.ops, about, found, self.ready_line(), target) }
+    }
+
+    #[inline(always)]
+    fn ready_line(&self) -> *const u64 {
+        self.ops.line(self.peer, Line::Ready(self.channel))
     }
 
     /// The leader's wait for the first chunk. The header comes first, alone if need be: a sender with a shorter call never reaches
     /// `to`.
     #[inline(always)]
     fn await_first(&self, to: u64) -> Fault {
-        let at = self.ops.line(self.peer, Line::Ready(self.channel));
+        let at = self.ready_line();
         let target = self.start.wrapping_add(to);
         // SAFETY: a live line of this rank.
         let (seen, fault) =

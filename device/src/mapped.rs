@@ -232,13 +232,15 @@ macro_rules! mapped_ops {
                 self.0.line_state(peer, channel)
             }
             #[inline(always)]
-            fn line_of(&self, peer: u32, line: $crate::ops::Line) -> *mut u64 {
-                self.0.line_of(peer, line)
-            }
-            #[inline(always)]
-            unsafe fn announce(&self, at: *mut u64, value: u64, digest: u64, words: [u64; 3]) {
-                // SAFETY: the caller's contract.
-                unsafe { self.0.announce(at, value, digest, words) }
+            unsafe fn announce(
+                &self,
+                peer: u32,
+                line: $crate::ops::Line,
+                value: u64,
+                digest: u64,
+                words: [u64; 3],
+            ) {
+                self.0.announce(peer, line, value, digest, words);
             }
             #[inline(always)]
             fn heard(&self, peer: u32, line: $crate::ops::Line) -> (u64, u64) {
@@ -338,13 +340,12 @@ impl Mapped {
     }
     // A line's 128 bytes: the value; at 16 a pair of digest and value; at 32 the words.
     #[inline(always)]
-    pub fn line_of(&self, peer: u32, line: Line) -> *mut u64 {
+    fn line_of(&self, peer: u32, line: Line) -> *mut u64 {
         (self.base(peer) + self.layout.line(self.rank, line)) as *mut u64
     }
-    /// # Safety
-    /// As for [`crate::ops::Direct::announce`].
     #[inline(always)]
-    pub unsafe fn announce(&self, at: *mut u64, value: u64, digest: u64, words: [u64; 3]) {
+    pub fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]) {
+        let at = self.line_of(peer, line);
         // SAFETY: the line's 128 bytes in the peer's mapped region; this rank alone writes them.
         unsafe {
             atomic::store::<System, Relaxed, u64>(at.add(4), words[0]);

@@ -172,14 +172,12 @@ pub unsafe trait Direct: Ops {
     fn lines_in(&self, peer: u32, channel: u32) -> *const u8;
     /// Calls so far on this rank's end. All-to-alls count in the state towards this rank itself.
     fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
-    /// Where this rank's `line` lies in the memory of `peer`.
-    fn line_of(&self, peer: u32, line: Line) -> *mut u64;
-    /// Raises the line at `at`, which [`Direct::line_of`] gave, to `value`, with a `digest` in the same 16-byte store and `words` beside
-    /// it; after nothing: who needs an order fences before. Called by one thread.
+    /// Raises this rank's `line` at `peer` to `value`, with a `digest` in the same 16-byte store and `words` beside it; after nothing:
+    /// who needs an order fences before. Called by one thread.
     ///
     /// # Safety
     /// As for [`Ops::signal`].
-    unsafe fn announce(&self, at: *mut u64, value: u64, digest: u64, words: [u64; 3]);
+    unsafe fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]);
     /// Value and digest that `peer` announced last, of one announcement; what it did before it fenced and announced is visible to this
     /// thread from here on.
     fn heard(&self, peer: u32, line: Line) -> (u64, u64);

@@ -9,7 +9,6 @@ fusion save together.
 """
 import json
 import os
-import statistics
 import sys
 
 SIZES = [1 << k for k in (16, 20, 22, 24, 26, 28)]
@@ -59,43 +58,12 @@ if len(sys.argv) > 1 and sys.argv[1] == "--compare":
 import torch
 import torch.distributed as dist
 
+from timing import timed
+
 rank, world = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
 torch.cuda.set_device(rank)
 dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
 stream = torch.cuda.Stream()
-
-
-def timed(body, windows, count):
-    """Median over windows of the time of one operation in microseconds; the slowest rank's."""
-    # Clocks and links go to rest while nothing runs: 40 ms of work first, as often on all ranks.
-    once = torch.zeros(1, device="cuda")
-    with torch.cuda.stream(stream):
-        body()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record(stream)
-        body()
-        end.record(stream)
-    torch.cuda.synchronize()
-    once[0] = start.elapsed_time(end)
-    dist.all_reduce(once, dist.ReduceOp.MAX)
-    with torch.cuda.stream(stream):
-        for _ in range(min(int(40 / max(once.item(), 1e-3)), 1000)):
-            body()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(windows):
-        dist.barrier()
-        torch.cuda.synchronize()
-        with torch.cuda.stream(stream):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record(stream)
-            body()
-            end.record(stream)
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / count * 1e3)
-    slowest = torch.tensor([statistics.median(times)], device="cuda")
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return slowest.item()
 
 
 def run(op, bytes_):
@@ -150,8 +118,8 @@ def run(op, bytes_):
     with torch.cuda.graph(graph, stream=stream):
         for _ in range(per_graph):
             one()
-    replayed = timed(lambda: [graph.replay() for _ in range(replays)], windows, replays * per_graph)
-    eager = timed(lambda: [one() for _ in range(replays * per_graph)], windows, replays * per_graph)
+    replayed = timed(stream, lambda: [graph.replay() for _ in range(replays)], windows, replays * per_graph)
+    eager = timed(stream, lambda: [one() for _ in range(replays * per_graph)], windows, replays * per_graph)
     if rank == 0:
         element = 1 if op.startswith("fp8") else 2
         row = dict(name="torch", op=op, world=world, bytes=bytes_, graph_us=replayed, eager_us=eager)

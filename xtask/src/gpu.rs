@@ -22,6 +22,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
 const RUN: &str = include_str!("../assets/run.sh");
 const NCCL: &str = include_str!("../assets/nccl.py");
 const FUSED: &str = include_str!("../assets/fused.py");
+const TIMING: &str = include_str!("../assets/timing.py");
 const TWINS: [(&str, &str); 3] = [
     ("protocol.cuh", include_str!("../../examples/twins/protocol.cuh")),
     ("copy.cu", include_str!("../../examples/twins/copy.cu")),
@@ -45,7 +46,7 @@ pub fn package(folder: &Path) -> Outcome {
         // Debug information stays here: the folder travels.
         let _ = Command::new("strip").arg("--strip-debug").arg(&to).status();
     }
-    for (name, content) in [("run.sh", RUN), ("nccl.py", NCCL), ("fused.py", FUSED)] {
+    for (name, content) in [("run.sh", RUN), ("nccl.py", NCCL), ("fused.py", FUSED), ("timing.py", TIMING)] {
         fs::write(folder.join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
     }
     fs::create_dir_all(folder.join("twins")).map_err(text)?;

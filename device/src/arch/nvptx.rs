@@ -171,40 +171,37 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     };
 }
 
-/// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.
-///
-/// # Safety
-/// `at` is 16-byte aligned global memory, written concurrently by [`store_line`] only.
-#[inline(always)]
-pub unsafe fn load_line(at: *const u8) -> ([u32; 2], u64) {
-    let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.relaxed.sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
-            options(nostack)
-        )
+macro_rules! line_load {
+    ($(#[$doc:meta])* $name:ident, $order:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub unsafe fn $name(at: *const u8) -> ([u32; 2], u64) {
+            let (a, b, c, d): (u32, u32, u32, u32);
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!("{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.", $order, ".sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}"),
+                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+                    options(nostack)
+                )
+            };
+            ([a, b], c as u64 | (d as u64) << 32)
+        }
     };
-    ([a, b], c as u64 | (d as u64) << 32)
 }
-
-/// As [`load_line`]; what the writer did before it stored what is seen, and told so by a fence, is visible from here on.
-///
-/// # Safety
-/// As for [`load_line`].
-#[inline(always)]
-pub unsafe fn acquire_line(at: *const u8) -> ([u32; 2], u64) {
-    let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.acquire.sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
-            options(nostack)
-        )
-    };
-    ([a, b], c as u64 | (d as u64) << 32)
+line_load! {
+    /// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.
+    ///
+    /// # Safety
+    /// `at` is 16-byte aligned global memory, written concurrently by [`store_line`] only.
+    load_line, "relaxed"
+}
+line_load! {
+    /// As [`load_line`]; what the writer did before it stored what is seen, and told so by a fence, is visible from here on.
+    ///
+    /// # Safety
+    /// As for [`load_line`].
+    acquire_line, "acquire"
 }
 
 /// Stores a line in one transaction.

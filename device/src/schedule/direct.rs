@@ -89,23 +89,23 @@ impl<'k, O: Direct> Channel<'k, O> {
     }
 
     #[inline(always)]
-    fn announce(&self, line: *mut u64, at: u64, step: u64) {
+    fn announce(&self, peer: u32, line: Line, at: u64, step: u64) {
         let words = self.words(at);
         // SAFETY: this block alone raises its channel's lines, and they grow.
-        unsafe { self.ops.announce(line, at.wrapping_add(step), Self::digest(at, words), words) };
+        unsafe { self.ops.announce(peer, line, at.wrapping_add(step), Self::digest(at, words), words) };
     }
 
     /// Lets `ends.from` write this rank's output. No fence: what used the output before was an earlier kernel, or copy, of this stream.
     #[inline(always)]
     fn say_go(&self, ends: Ends) {
-        self.announce(self.ops.line_of(ends.from, Line::Free(self.number)), ends.received, GO);
+        self.announce(ends.from, Line::Free(self.number), ends.received, GO);
     }
 
     /// Tells `ends.to` that its output is written. After the block's sync.
     #[inline(always)]
     fn say_done(&self, ends: Ends) {
         arch::fence_system();
-        self.announce(self.ops.line_of(ends.to, Line::Ready(self.number)), ends.sent, DONE);
+        self.announce(ends.to, Line::Ready(self.number), ends.sent, DONE);
     }
 
     #[inline(always)]

@@ -5,7 +5,8 @@ use crate::arch;
 use crate::atomic::{self, AcqRel, Modify, Relaxed, Release, System};
 use crate::ops::Ops;
 
-/// Ends the kernel that this thread runs from inside an operation of its transport: as [`Watch::give_up`](super::Watch::give_up), where no [`Watch`](super::Watch) is at hand.
+/// Ends the kernel that this thread runs from inside an operation of its transport: as [`Watch::give_up`](super::Watch::give_up), where no
+/// [`Watch`](super::Watch) is at hand.
 #[inline(always)]
 pub fn give_up_here<O: Ops>(ops: &O, kind: u32, about: About, expected: u64, seen: u64, age_ns: u64) {
     if let Some((Control { abort, record, .. }, rank, block)) = arch::armed() {

@@ -74,7 +74,7 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
     /// # Errors
     /// [`Error::Peer`] if the ranks' tables differ in what they say of this kernel.
     pub fn with_table(self, table: &Table) -> Result<Self> {
-        Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
+        Ok(Self { prepared: self.prepared.with_table::<H>(table)?, ..self })
     }
 
     /// The same launcher with other code for its kernels, to compare with: PTX whose entries have the symbols (`cargo fusewire ptx` lists

@@ -3,7 +3,7 @@
 use super::copy::Aside;
 use super::plan::{Plan, most_threads};
 use super::{LaunchOptions, Protocol};
-use crate::kernel::{Arguments, Binder, Entry, Image, Place, Supports};
+use crate::kernel::{Arguments, Binder, Entry, HookSet, Image, Place, Supports};
 use crate::machine::Crew;
 use crate::stream::Kind;
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
@@ -23,8 +23,6 @@ pub(crate) struct Prepared<X: Transport> {
     /// What the tuning table says of this kernel.
     pub(crate) tuned: Tuned,
     key: Key,
-    /// Whether the hooks leave all as it is.
-    copies: bool,
     name: &'static str,
     variants: Vec<Variant>,
     /// Threads of a block at most.
@@ -90,7 +88,6 @@ impl<X: Transport> Prepared<X> {
             kernel,
             tuned,
             key,
-            copies: H::COPIES,
             name: H::NAME,
             variants,
             threads: most_threads::<H>(),
@@ -101,8 +98,8 @@ impl<X: Transport> Prepared<X> {
     }
 
     /// The same with another table. Collective: ranks compare theirs.
-    pub(crate) fn with_table(self, table: &Table) -> Result<Self> {
-        let tuned = Tuned::of(table, &self.key, self.copies);
+    pub(crate) fn with_table<H: HookSet>(self, table: &Table) -> Result<Self> {
+        let tuned = Tuned::of(table, &self.key, H::COPIES);
         self.link.world().agree("tuning table", &[("tuned configurations", tuned.digest())])?;
         Ok(Prepared { tuned, ..self })
     }

@@ -80,7 +80,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
     /// # Errors
     /// As there.
     pub fn with_table(self, table: &Table) -> Result<Self> {
-        Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
+        Ok(Self { prepared: self.prepared.with_table::<H>(table)?, ..self })
     }
 
     /// What a tuning table is asked for a launch with both a send and a receive.

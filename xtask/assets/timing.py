@@ -1,0 +1,38 @@
+"""How NCCL's and torch's sides are timed: as `fusewire_examples::ranks::timed` times ours."""
+import statistics
+
+import torch
+import torch.distributed as dist
+
+
+def timed(stream, body, windows, count):
+    """Median over windows of the time of one operation in microseconds; the slowest rank's."""
+    # Clocks and links go to rest while nothing runs: 40 ms of work first, as often on all ranks.
+    once = torch.zeros(1, device="cuda")
+    with torch.cuda.stream(stream):
+        body()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record(stream)
+        body()
+        end.record(stream)
+    torch.cuda.synchronize()
+    once[0] = start.elapsed_time(end)
+    dist.all_reduce(once, dist.ReduceOp.MAX)
+    with torch.cuda.stream(stream):
+        for _ in range(min(int(40 / max(once.item(), 1e-3)), 1000)):
+            body()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(windows):
+        dist.barrier()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record(stream)
+            body()
+            end.record(stream)
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / count * 1e3)
+    slowest = torch.tensor([statistics.median(times)], device="cuda")
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return slowest.item()
