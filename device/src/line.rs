@@ -1,11 +1,12 @@
 //! Flag-in-line exchange: small chunks without a fence, a barrier or a flag's own flight.
 //!
-//! A line is 16 bytes: 8 of data, then an 8-byte flag. It is stored and loaded by one 16-byte access, which NVLink carries as one
-//! transaction, so whoever sees the flag sees the data (NCCL's LL and LL128 rest on the same fact). On the host the flag is stored
-//! after the data, with release order.
+//! A line is 128 bytes: 120 of data, then an 8-byte flag. Eight lanes store it, and load it, by one 16-byte access each, which NVLink
+//! carries as one transaction, so whoever sees the flag sees the data (NCCL's LL128 rests on the same fact). A warp handles four lines at
+//! a time, a [`row`]. On the host flags are stored after the data, with release order.
 //!
 //! A flag is the channel's call number in the low 48 bits and a digest of kernel and size above. Numbers never return within the life
-//! of a transport (2^48 calls), so a stale line is never taken for a fresh one, however long it was not written.
+//! of a transport (2^48 calls), so a stale line is never taken for a fresh one, however long it was not written; what stands where a
+//! flag belongs was never data.
 //!
 //! There are two buffers for each (writer, channel), used in turn, and two sets of channels:
 //!
@@ -14,6 +15,8 @@
 //! - `sendrecv` may go one way, so its receivers write the number of the last call they are done with into the sender's memory (behind
 //!   the header of the buffer that goes the other way), and a sender waits for call `e` before it writes call `e + 2`.
 
+pub(crate) mod row;
+
 use crate::arch;
 #[cfg(target_arch = "nvptx64")]
 use crate::atomic::Relaxed;
@@ -21,46 +24,43 @@ use crate::atomic::Relaxed;
 use crate::atomic::Release;
 use crate::atomic::{self, System};
 use crate::channel::Call;
-use crate::ctx::{Consume, Ctx};
+use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
+use crate::group::{Group, Warp};
 use crate::hooks::Hooks;
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
-use crate::schedule::span::{self, Sink, Team, WARP};
+use crate::schedule::span::{self, Sink, Source, Team, WARP};
+use crate::schedule::tiles;
 use crate::wait::{About, LOOK_NS, Watch, kind, operation};
+use row::Loaded;
 
 /// Most packs of one channel in one call.
-pub const PACKS: u64 = 2048;
-/// Offset of a buffer's header line: the chunk's bytes, and the kernel in its flag. Read only to say what differs.
-const HEADER: u64 = PACKS * 32;
+pub const PACKS: u64 = 12240;
+/// Packs of a row: what a warp stores at once.
+pub const ROW_PACKS: u32 = row::PACKS;
+/// Offset of a buffer's header: 8 bytes of the chunk's size, then a flag, the kernel in it. Read only to say what differs.
+const HEADER: u64 = PACKS / row::PACKS as u64 * row::BYTES as u64;
 /// Offset of the number of the last `sendrecv` call that the writer is done with; in the first buffer alone.
 const DONE: u64 = HEADER + 64;
-/// Bytes of one buffer: two lines for each pack, and the header.
+/// Bytes of one buffer: the rows, and the header.
 pub const BUFFER: u64 = HEADER + 128;
 /// Bytes of both buffers of a channel.
 pub const BUFFERS: u64 = 2 * BUFFER;
 
-/// Offset of a pack's first line; the second stands [`HALF`] behind it. 32 packs, a warp's, have their first lines side by side, then
-/// their second ones, so that one access of a warp covers 512 bytes without gaps.
-#[inline(always)]
-const fn pack_at(s: u32) -> usize {
-    16 * ((s & !31) * 2 + (s & 31)) as usize
-}
-
-/// Offset of the pack `k` warps behind `s`: at a constant distance where a warp has 32 threads.
-#[inline(always)]
-const fn ahead(s: u32, k: usize) -> usize {
-    if WARP == 32 { pack_at(s) + k * 1024 } else { pack_at(span::nth(s, k)) }
-}
-
-/// From a pack's first line to its second.
-const HALF: usize = 512;
+const _: () = assert!(PACKS.is_multiple_of(row::PACKS as u64), "a buffer's rows are whole");
 
 /// The flag of call number `number`: a digest of `kernel` and `payload` above it.
 #[inline(always)]
 const fn flag(number: u64, kernel: u64, payload: u64) -> u64 {
     let mix = (kernel ^ payload.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (number & 0xffff_ffff_ffff) | (mix >> 48) << 48
+}
+
+/// Rows of so many packs.
+#[inline(always)]
+pub(crate) const fn rows(packs: u32) -> u32 {
+    packs.div_ceil(row::PACKS)
 }
 
 /// A team's work with one peer in one call: packs `first .. first + packs` of the chunk at `place`, by the line channel `channel`.
@@ -72,14 +72,55 @@ pub(crate) struct Line<'k, O> {
     pub first: usize,
     pub packs: u32,
     pub channel: u32,
-    /// Number of the call.
-    pub number: u64,
+    /// Calls before this one: a load that may be under way.
+    pub calls: u64,
     pub call: Call,
 }
+
+/// Rows of a bundle.
+const BUNDLE: usize = 4;
 
 impl<O: Direct> Line<'_, O> {
     fn peer(&self) -> u32 {
         self.place.peer as u32
+    }
+
+    /// Number of this call.
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        arch::late(self.calls) + 1
+    }
+
+    /// Offset of the buffer of call `number` in the channel's two.
+    #[inline(always)]
+    const fn buffer(number: u64) -> usize {
+        ((number & 1) * BUFFER) as usize
+    }
+
+    /// Rows that are taken in bundles: those of whole packs, where hooks work by pack and there are more rows than warps.
+    #[inline(always)]
+    fn bundled<H: Hooks>(&self) -> u32 {
+        if H::TRANSPOSED || <span::FourOrOne<H> as span::Unroll>::PACKS != BUNDLE {
+            return 0;
+        }
+        let whole = span::whole_until(&self.place, Pack::<H::Wire>::LANES, self.first, self.packs);
+        if rows(self.packs) <= self.team.lanes / WARP { 0 } else { whole / row::PACKS }
+    }
+
+    /// The context of the pack in `slot` of the `k`th row from `row` on, which is whole.
+    #[inline(always)]
+    fn whole<W: Element>(&self, row: u32, k: usize, slot: u32) -> Ctx {
+        // Widened before `k` is added, so that a thread's packs keep constant distances.
+        let pack = self.first + (row * row::PACKS + slot) as usize + k * row::PACKS as usize;
+        span::whole(&self.place, Pack::<W>::LANES, pack)
+    }
+
+    /// The context of pack `s`, whole or not.
+    #[inline(always)]
+    fn any<W: Element>(&self, s: u32) -> Ctx {
+        let lanes = Pack::<W>::LANES;
+        let whole = s < span::whole_until(&self.place, lanes, self.first, self.packs);
+        span::any(&self.place, lanes, self.first + s as usize, whole)
     }
 
     /// Stores what `produce` gives.
@@ -88,33 +129,104 @@ impl<O: Direct> Line<'_, O> {
     /// The peer is done with the call before the last; this block alone sends on the channel.
     #[inline(always)]
     pub unsafe fn send<H: Hooks>(&self, args: &H::Args<'_>) {
-        let Call { kernel, payload } = self.call;
+        // Nothing of this is looked at before the first packs are asked for.
+        let base = self.ops.peer_base(self.peer());
+        let hooks = span::Module::<H>(args);
+        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
+        let bundled = self.bundled::<H>();
+        let mut row = warp * BUNDLE as u32;
+        while row < bundled {
+            // SAFETY: as for one row.
+            unsafe { self.send_bundle::<H::Wire>(base, row, bundled, &hooks) };
+            row += warps * BUNDLE as u32;
+        }
+        row = bundled + warp;
+        while row < rows(self.packs) {
+            row::each_lane(|slot| {
+                let s = row * row::PACKS + slot;
+                let mut pack = Pack::ZERO;
+                if slot < row::PACKS && s < self.packs {
+                    let ctx = self.any::<H::Wire>(s);
+                    pack =
+                        if H::TRANSPOSED { tiles::gather(&ctx, &hooks) } else { hooks.pack(&Produce(ctx)) };
+                }
+                // SAFETY: the caller's contract; each row is one warp's.
+                unsafe { self.put::<1>(base, row, row + 1, slot, [pack.words()]) };
+            });
+            // SAFETY: as above.
+            unsafe { self.seal::<1>(base, row, row + 1) };
+            row += warps;
+        }
+    }
+
+    /// Stores the rows of whole packs from `row` on that lie before `end`, up to [`BUNDLE`].
+    ///
+    /// # Safety
+    /// The buffer of this call is free; these rows are this warp's.
+    #[inline(always)]
+    unsafe fn send_bundle<W: Element>(&self, base: u64, row: u32, end: u32, source: &impl Source<W>) {
+        row::each_lane(|slot| {
+            // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
+            let mut packs = [Pack::<W>::ZERO; BUNDLE];
+            if slot < row::PACKS {
+                if row + BUNDLE as u32 <= end {
+                    // The last one first: where that is inside, all are, and what hooks load is loaded together.
+                    let last = self.whole::<W>(row, BUNDLE - 1, slot).index();
+                    unroll!(BUNDLE, |K| packs[BUNDLE - 1 - K] =
+                        source.pack(&Produce(self.whole::<W>(row, BUNDLE - 1 - K, slot).before(last))));
+                } else {
+                    unroll!(BUNDLE, |K| if row + (K as u32) < end {
+                        packs[K] = source.pack(&Produce(self.whole::<W>(row, K, slot)));
+                    });
+                }
+            }
+            // SAFETY: the caller's contract.
+            unsafe { self.put::<BUNDLE>(base, row, end, slot, packs.map(Pack::words)) };
+        });
+        // SAFETY: the caller's contract.
+        unsafe { self.seal::<BUNDLE>(base, row, end) };
+    }
+
+    /// Stores what the lane of `slot` has for the `U` rows from `row` on, as far as they lie before `end`; and before the first row what
+    /// says whose call this is. All lanes of a warp together.
+    ///
+    /// # Safety
+    /// The buffer of this call is free; these rows are this warp's.
+    #[inline(always)]
+    unsafe fn put<const U: usize>(&self, base: u64, row: u32, end: u32, slot: u32, packs: [[u32; 4]; U]) {
+        let (Call { kernel, payload }, number) = (self.call, self.number());
         // SAFETY: the two buffers of the channel.
-        let out = unsafe {
-            self.ops.lines_out(self.peer(), self.channel).add(((self.number & 1) * BUFFER) as usize)
-        };
-        if self.team.lane == 0 {
+        let out = unsafe { self.ops.lines_out(arch::late(base), self.channel).add(Self::buffer(number)) };
+        if row == 0 && slot == 0 {
             let size = [payload as u32, (payload >> 32) as u32];
             // SAFETY: the buffer's header, free by the caller's contract.
-            unsafe { arch::store_line(out.add(HEADER as usize), size, flag(self.number, kernel, 0)) };
+            unsafe { arch::store_line(out.add(HEADER as usize), size, flag(number, kernel, 0)) };
         }
-        let fresh = flag(self.number, kernel, payload);
-        let hooks = span::Module::<H>(args);
-        span::produce::<span::FourOrOne<H>, _, _>(
-            self.team,
-            &self.place,
-            self.first,
-            self.packs,
-            &hooks,
-            |s, _, pack| {
-                let words = pack.words();
-                // SAFETY: pack `s` of the buffer, free by the caller's contract; each pack is one thread's.
-                unsafe {
-                    arch::store_line(out.add(pack_at(s)), [words[0], words[1]], fresh);
-                    arch::store_line(out.add(pack_at(s) + HALF), [words[2], words[3]], fresh);
-                }
-            },
-        );
+        let mut words = [[0; 4]; U];
+        unroll!(U, |K| words[K] = row::dressed(packs[K], flag(number, kernel, payload)));
+        // Without a lane's pack there must be no flags.
+        let end = if row::whole() { end } else { row };
+        unroll!(U, |K| if row + (K as u32) < end {
+            // SAFETY: a row of the buffer, by the caller's contract.
+            unsafe { row::store(out.add(row as usize * row::BYTES + K * row::BYTES), slot, words[K]) };
+        });
+    }
+
+    /// Ends the rows that [`Line::put`] stored.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn seal<const U: usize>(&self, base: u64, row: u32, end: u32) {
+        let (Call { kernel, payload }, number) = (self.call, self.calls + 1);
+        unroll!(U, |K| if row + (K as u32) < end {
+            // SAFETY: as there.
+            unsafe {
+                let out = self.ops.lines_out(base, self.channel).add(Self::buffer(number));
+                let at = out.add(row as usize * row::BYTES + K * row::BYTES);
+                row::seal(at, flag(number, kernel, payload));
+            }
+        });
     }
 
     /// Hands what arrives to `consume`; whether all of it came.
@@ -123,99 +235,92 @@ impl<O: Direct> Line<'_, O> {
     /// This block alone receives on the channel.
     #[inline(always)]
     pub unsafe fn receive<H: Hooks>(&self, args: &H::Args<'_>) -> bool {
-        let lanes = Pack::<H::Wire>::LANES;
-        let whole = span::whole_until(&self.place, lanes, self.first, self.packs);
+        let buffer = Self::buffer(self.calls + 1);
         // SAFETY: the two buffers of the channel.
-        let input = unsafe {
-            self.ops.lines_in(self.peer(), self.channel).add(((self.number & 1) * BUFFER) as usize)
-        };
+        let input = unsafe { self.ops.lines_in(self.peer(), self.channel).add(buffer) };
         let hooks = span::Module::<H>(args);
-        let mut s = self.team.lane;
-        if <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
-            let end = span::bundled::<4>(self.team, self.packs, whole);
-            // SAFETY: the buffer above.
-            if !unsafe { self.take_unrolled::<4, H::Wire>(end, input, &hooks) } {
+        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
+        let bundled = self.bundled::<H>();
+        let mut row = warp * BUNDLE as u32;
+        while row < bundled {
+            // SAFETY: rows of the buffer.
+            if !unsafe { self.take_bundle::<H::Wire>(input, row, bundled, &hooks) } {
                 return false;
             }
-            s += end;
+            row += warps * BUNDLE as u32;
         }
-        while s < self.packs {
-            // SAFETY: pack `s` of the buffer.
-            let Some([pack]) = (unsafe { self.poll::<1, H::Wire>(input, s, self.packs) }) else {
-                return false;
-            };
-            let ctx = span::any(&self.place, lanes, self.first + s as usize, s < whole);
-            hooks.take(&Consume(ctx), pack);
-            s += self.team.lanes;
+        row = bundled + warp;
+        while row < rows(self.packs) {
+            // SAFETY: a row of the buffer.
+            let Some([found]) = (unsafe { self.poll::<1>(input, row, row + 1) }) else { return false };
+            row::each_lane(|slot| {
+                let (s, words) = (row * row::PACKS + slot, found.pack(slot));
+                if slot < row::PACKS && s < self.packs {
+                    hooks.take(&Consume(self.any::<H::Wire>(s)), Pack::from_words(words));
+                }
+            });
+            row += warps;
         }
         true
     }
 
-    /// Takes whole packs, `U` at a time; whether they came.
+    /// Takes the rows of whole packs from `row` on that lie before `end`, up to [`BUNDLE`]; whether they came.
     ///
     /// # Safety
     /// `input` is the channel's buffer of this call.
     #[inline(always)]
-    unsafe fn take_unrolled<const U: usize, W: Element>(
+    unsafe fn take_bundle<W: Element>(
         &self,
-        end: u32,
         input: *const u8,
+        row: u32,
+        end: u32,
         sink: &impl Sink<W>,
     ) -> bool {
-        let at = |s: u32, k: usize| {
-            span::whole(&self.place, Pack::<W>::LANES, self.first + s as usize + k * WARP as usize)
-        };
-        let mut s = self.team.bundle::<U>();
-        while s < end {
-            // SAFETY: packs of the buffer.
-            let Some(packs) = (unsafe { self.poll::<U, W>(input, s, end) }) else { return false };
-            if span::nth(s, U - 1) < end {
-                // The last one first: where that is inside, all are, and what hooks load is loaded together.
-                let last = at(s, U - 1).index();
-                unroll!(U, |K| sink.take(&Consume(at(s, U - 1 - K).before(last)), packs[U - 1 - K]));
+        // SAFETY: rows of the buffer.
+        let Some(found) = (unsafe { self.poll::<BUNDLE>(input, row, end) }) else { return false };
+        row::each_lane(|slot| {
+            let mut packs = [Pack::<W>::ZERO; BUNDLE];
+            unroll!(BUNDLE, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
+            if slot == row::PACKS {
+            } else if row + BUNDLE as u32 <= end {
+                let last = self.whole::<W>(row, BUNDLE - 1, slot).index();
+                unroll!(BUNDLE, |K| {
+                    let ctx = self.whole::<W>(row, BUNDLE - 1 - K, slot).before(last);
+                    sink.take(&Consume(ctx), packs[BUNDLE - 1 - K]);
+                });
             } else {
-                unroll!(U, |K| if span::nth(s, K) < end {
-                    sink.take(&Consume(at(s, K)), packs[K]);
+                unroll!(BUNDLE, |K| if row + (K as u32) < end {
+                    sink.take(&Consume(self.whole::<W>(row, K, slot)), packs[K]);
                 });
             }
-            s += self.team.stride::<U>();
-        }
+        });
         true
     }
 
-    /// Waits for `U` packs from `s` on, a warp's width apart, as far as they lie before `end`.
+    /// Waits for `U` rows from `row` on, as far as they lie before `end`. All lanes of a warp together.
     ///
     /// # Safety
     /// They lie in the buffer `input`.
     #[inline(always)]
-    unsafe fn poll<const U: usize, W: Element>(
-        &self,
-        input: *const u8,
-        s: u32,
-        end: u32,
-    ) -> Option<[Pack<W>; U]> {
-        let fresh = flag(self.number, self.call.kernel, self.call.payload);
+    unsafe fn poll<const U: usize>(&self, input: *const u8, row: u32, end: u32) -> Option<[Loaded; U]> {
+        let fresh = flag(self.calls + 1, self.call.kernel, self.call.payload);
         let (mut start, mut look, mut turn) = (0, 0, 0u32);
+        // Together: lanes that load apart would load a line in parts, its flag after its data.
+        if !row::whole() {
+            return None;
+        }
         loop {
-            let mut packs = [Pack::<W>::ZERO; U];
-            let mut odd = fresh;
-            unroll!(U, |K| if span::nth(s, K) < end {
+            // All are asked for before the first is looked at; those past the end, which would need a branch, are the last one again.
+            let mut found = [Loaded::NONE; U];
+            unroll!(U, |K| {
+                let row = (row + K as u32).min(end - 1) as usize;
                 // SAFETY: the caller's contract.
-                let ((a, f), (b, g)) = unsafe {
-                    let at = input.add(ahead(s, K));
-                    (arch::load_line(at), arch::load_line(at.add(HALF)))
-                };
-                odd = if f != fresh {
-                    f
-                } else if g != fresh {
-                    g
-                } else {
-                    odd
-                };
-                packs[K] = Pack::from_words([a[0], a[1], b[0], b[1]]);
+                found[K] = unsafe { Loaded::look(input.add(row * row::BYTES)) };
             });
-            if odd == fresh {
-                return Some(packs);
+            let mut differs = 0;
+            unroll!(U, |K| differs |= found[K].differs(fresh));
+            if !Warp.any(differs != 0) {
+                return Some(found);
             }
             arch::relax(turn);
             turn = turn.saturating_add(1);
@@ -226,12 +331,18 @@ impl<O: Direct> Line<'_, O> {
             if start == 0 {
                 (start, look) = (now, now);
             }
-            if now.wrapping_sub(look) >= LOOK_NS {
+            let mut gives_up = false;
+            if differs != 0 && now.wrapping_sub(look) >= LOOK_NS {
                 look = now;
+                let mut odd = fresh;
+                unroll!(U, |K| if found[K].differs(fresh) != 0 {
+                    odd = fresh ^ found[K].differs(fresh);
+                });
                 // SAFETY: the buffer's header.
-                if unsafe { self.gives_up(input.add(HEADER as usize), odd, now.wrapping_sub(start)) } {
-                    return None;
-                }
+                gives_up = unsafe { self.gives_up(input.add(HEADER as usize), odd, now.wrapping_sub(start)) };
+            }
+            if Warp.any(gives_up) {
+                return None;
             }
         }
     }
@@ -245,11 +356,11 @@ impl<O: Direct> Line<'_, O> {
         if self.watch.aborted() {
             return true;
         }
-        let fresh = flag(self.number, self.call.kernel, self.call.payload);
+        let fresh = flag(self.calls + 1, self.call.kernel, self.call.payload);
         let about = About { peer: self.peer(), channel: self.channel, operation: operation::RECEIVE };
         if (odd ^ fresh) << 16 == 0 && odd != fresh {
             // SAFETY: the caller's contract.
-            unsafe { compare(self.ops, self.watch, header, self.number, self.call, about) };
+            unsafe { compare(self.ops, self.watch, header, self.calls + 1, self.call, about) };
             return true;
         }
         let expired = age >= self.watch.deadline_ns();
@@ -266,7 +377,7 @@ impl<O: Direct> Line<'_, O> {
     /// The channel is one of `sendrecv`.
     #[inline(always)]
     pub unsafe fn credit(&self) -> bool {
-        let needed = self.number.wrapping_sub(2);
+        let needed = self.calls.wrapping_sub(1);
         // SAFETY: the credit's word in the first buffer of the other direction.
         let at = unsafe { self.ops.lines_in(self.peer(), self.channel).add(DONE as usize) }.cast::<u64>();
         // SAFETY: a live word that the peer writes by atomics alone.
@@ -286,13 +397,14 @@ impl<O: Direct> Line<'_, O> {
     pub unsafe fn give_credit(&self) {
         // SAFETY: the credit's word; this rank alone writes it.
         unsafe {
-            let at = self.ops.lines_out(self.peer(), self.channel).add(DONE as usize).cast::<u64>();
+            let base = self.ops.peer_base(self.peer());
+            let at = self.ops.lines_out(base, self.channel).add(DONE as usize).cast::<u64>();
             // On a GPU no fence: what must come first are loads, and every thread had their values before the block's sync. A fence
             // would wait for the output's stores, which are none of the peer's business. (NCCL's LL tells its head so, too.)
             #[cfg(target_arch = "nvptx64")]
-            atomic::store::<System, Relaxed, u64>(at, self.number);
+            atomic::store::<System, Relaxed, u64>(at, self.calls + 1);
             #[cfg(not(target_arch = "nvptx64"))]
-            atomic::store::<System, Release, u64>(at, self.number);
+            atomic::store::<System, Release, u64>(at, self.calls + 1);
         }
     }
 }

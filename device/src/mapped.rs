@@ -124,6 +124,12 @@ pub struct Mapped {
 }
 
 impl Mapped {
+    /// As `base`; the load stays where it is.
+    #[inline(always)]
+    pub fn peer_base(&self, peer: u32) -> u64 {
+        // SAFETY: as there.
+        unsafe { (self.bases as *const u64).add(peer as usize).read_volatile() }
+    }
     #[inline(always)]
     fn base(&self, peer: u32) -> u64 {
         // SAFETY: the table has `world` entries, written before any launch; schedules pass ranks below `world`.
@@ -220,8 +226,12 @@ macro_rules! mapped_ops {
                 self.0.layout.line_channels
             }
             #[inline(always)]
-            fn lines_out(&self, peer: u32, channel: u32) -> *mut u8 {
-                self.0.lines_out(peer, channel)
+            fn peer_base(&self, peer: u32) -> u64 {
+                self.0.peer_base(peer)
+            }
+            #[inline(always)]
+            fn lines_out(&self, base: u64, channel: u32) -> *mut u8 {
+                self.0.lines_out(base, channel)
             }
             #[inline(always)]
             fn lines_in(&self, peer: u32, channel: u32) -> *const u8 {
@@ -234,13 +244,14 @@ macro_rules! mapped_ops {
             #[inline(always)]
             unsafe fn announce(
                 &self,
-                peer: u32,
+                base: u64,
                 line: $crate::ops::Line,
                 value: u64,
                 digest: u64,
                 words: [u64; 3],
             ) {
-                self.0.announce(peer, line, value, digest, words);
+                // SAFETY: the caller's contract.
+                unsafe { self.0.announce(base, line, value, digest, words) };
             }
             #[inline(always)]
             fn heard(&self, peer: u32, line: $crate::ops::Line) -> (u64, u64) {
@@ -299,8 +310,8 @@ impl Mapped {
         (self.own + self.layout.staging(peer, channel)) as *const u8
     }
     #[inline(always)]
-    pub fn lines_out(&self, peer: u32, channel: u32) -> *mut u8 {
-        (self.base(peer) + self.layout.lines(self.rank, channel)) as *mut u8
+    pub fn lines_out(&self, base: u64, channel: u32) -> *mut u8 {
+        (base + self.layout.lines(self.rank, channel)) as *mut u8
     }
     #[inline(always)]
     pub fn lines_in(&self, peer: u32, channel: u32) -> *const u8 {
@@ -325,7 +336,7 @@ impl Mapped {
     #[inline(always)]
     pub fn signal<G: Group>(&self, group: &G, peer: u32, line: Line, value: u64) {
         if group.leads() {
-            let at = self.line_of(peer, line);
+            let at = self.line_of(self.base(peer), line);
             // SAFETY: a line of the peer's region; this rank is its only writer.
             unsafe {
                 match line {
@@ -340,12 +351,14 @@ impl Mapped {
     }
     // A line's 128 bytes: the value; at 16 a pair of digest and value; at 32 the words.
     #[inline(always)]
-    fn line_of(&self, peer: u32, line: Line) -> *mut u64 {
-        (self.base(peer) + self.layout.line(self.rank, line)) as *mut u64
+    fn line_of(&self, base: u64, line: Line) -> *mut u64 {
+        (base + self.layout.line(self.rank, line)) as *mut u64
     }
+    /// # Safety
+    /// As for [`crate::ops::Direct::announce`].
     #[inline(always)]
-    pub fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]) {
-        let at = self.line_of(peer, line);
+    pub unsafe fn announce(&self, base: u64, line: Line, value: u64, digest: u64, words: [u64; 3]) {
+        let at = self.line_of(base, line);
         // SAFETY: the line's 128 bytes in the peer's mapped region; this rank alone writes them.
         unsafe {
             atomic::store::<System, Relaxed, u64>(at.add(4), words[0]);

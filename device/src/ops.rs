@@ -157,7 +157,8 @@ pub trait Get: Ops {
 /// Storing to peers' memory line by line, so that a flag travels with its data.
 ///
 /// # Safety
-/// Buffers are [`crate::line::BUFFERS`] bytes, 16-byte aligned, zero at the start; a 16-byte store to `lines_out` arrives whole.
+/// Buffers are [`crate::line::BUFFERS`] bytes, 128-byte aligned, zero at the start; what eight lanes of a converged warp store to an
+/// aligned line of 128 bytes of `lines_out` arrives whole.
 #[diagnostic::on_unimplemented(
     message = "transport `{Self}` cannot store to peers' memory line by line",
     label = "flag-in-line exchange needs it",
@@ -166,18 +167,20 @@ pub trait Get: Ops {
 pub unsafe trait Direct: Ops {
     /// Channels that have line buffers, for all-to-alls and as many again for `sendrecv`: those are numbered behind the others.
     fn line_channels(&self) -> u32;
-    /// Where this rank stores lines for `peer`.
-    fn lines_out(&self, peer: u32, channel: u32) -> *mut u8;
+    /// Where the region of `peer` is mapped: a load, to be made before it is needed.
+    fn peer_base(&self, peer: u32) -> u64;
+    /// Where this rank stores lines for the peer whose region is at `base`.
+    fn lines_out(&self, base: u64, channel: u32) -> *mut u8;
     /// Where lines of `peer` arrive.
     fn lines_in(&self, peer: u32, channel: u32) -> *const u8;
     /// Calls so far on this rank's end. All-to-alls count in the state towards this rank itself.
     fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
-    /// Raises this rank's `line` at `peer` to `value`, with a `digest` in the same 16-byte store and `words` beside it; after nothing:
-    /// who needs an order fences before. Called by one thread.
+    /// Raises this rank's `line` at the peer whose region is at `base` to `value`, with a `digest` in the same 16-byte store and `words`
+    /// beside it; after nothing: who needs an order fences before. Called by one thread.
     ///
     /// # Safety
     /// As for [`Ops::signal`].
-    unsafe fn announce(&self, peer: u32, line: Line, value: u64, digest: u64, words: [u64; 3]);
+    unsafe fn announce(&self, base: u64, line: Line, value: u64, digest: u64, words: [u64; 3]);
     /// Value and digest that `peer` announced last, of one announcement; what it did before it fenced and announced is visible to this
     /// thread from here on.
     fn heard(&self, peer: u32, line: Line) -> (u64, u64);

@@ -321,9 +321,7 @@ impl Watch {
         if seen.wrapping_sub(target) as i64 >= 0 {
             return (seen, Fault::NONE);
         }
-        let start = arch::now_ns();
-        let mut look = start;
-        let mut turn = 0u32;
+        let (mut start, mut look, mut turn) = (0, 0, 0u32);
         loop {
             let mut looks = 0;
             while looks < LOOKS {
@@ -336,7 +334,10 @@ impl Watch {
             arch::relax(turn);
             turn = turn.saturating_add(1);
             let now = arch::now_ns();
-            if now.wrapping_sub(look) >= LOOK_NS {
+            if turn == 1 {
+                // Not before: most waits are over by now.
+                (start, look) = (now, now);
+            } else if now.wrapping_sub(look) >= LOOK_NS {
                 look = now;
                 let age_ns = now.wrapping_sub(start);
                 let fault = |kind| (seen, Fault { kind, operation, expected: target, seen, age_ns });

@@ -37,9 +37,14 @@ fn the_header_agrees() {
         format!("offsetof(Params, input) == {}", raw + offset_of!(Raw, input)),
         format!("offsetof(Params, output) == {}", raw + offset_of!(Raw, output)),
         format!("LINE_PACKS = {};", line::PACKS),
+        format!("ROW_PACKS = {};", line::ROW_PACKS),
     ];
     for text in said {
         assert!(header.contains(&text), "examples/twins/protocol.cuh does not say `{text}`");
     }
-    assert_eq!(line::BUFFER, line::PACKS * 32 + 128, "`BUFFER` of the twins is another");
+    assert_eq!(
+        line::BUFFER,
+        line::PACKS / u64::from(line::ROW_PACKS) * 512 + 128,
+        "`BUFFER` of the twins is another"
+    );
 }

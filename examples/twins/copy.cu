@@ -1,4 +1,4 @@
-// All-to-all of whole packs by hand: through staging, and in lines that carry their flags. The entries have the names and parameters of
+// All-to-all of whole packs by hand: through staging, in lines that carry their flags, and straight into symmetric outputs. The entries have the names and parameters of
 // the ones that `#[comm_kernel]` makes of `fused::copy`, and work the same memory.
 #include "protocol.cuh"
 
@@ -63,8 +63,54 @@ static __device__ __forceinline__ u64 flag_of(u64 number, u64 kernel, u64 payloa
     return (number & 0xffffffffffffull) | (mix >> 48) << 48;
 }
 
-// The lines of pack `s`: a warp's first ones side by side, then its second ones.
-static __device__ __forceinline__ u32 line_of(u32 s) { return 16 * ((s & ~31u) * 2 + (s & 31)); }
+// Rows of four lines: 30 packs, of which the eighth lanes of two neighbouring lines share one, and a flag in each line.
+static __device__ __forceinline__ u32 across(u32 word) { return __shfl_xor_sync(~0u, word, 8); }
+
+template <u32 U> static __device__ __forceinline__ void send_rows(u64 from, u64 out, u32 packs, u32 row, u32 rows, u32 slot, u64 fresh) {
+    u32 lane = threadIdx.x % 32;
+    uint4 v[U];
+#pragma unroll
+    for (u32 k = 0; k < U; k++) {
+        u32 s = (row + k) * ROW_PACKS + slot;
+        v[k] = make_uint4(0, 0, 0, 0);
+        if (slot < ROW_PACKS && s < packs) v[k] = load_once(from + 16 * u64(s));
+    }
+#pragma unroll
+    for (u32 k = 0; k < U; k++) {
+        u32 x = across(v[k].z), y = across(v[k].w);
+        if (lane % 8 == 7) {
+            if (lane & 8) v[k].x = x, v[k].y = y;
+            v[k].z = u32(fresh), v[k].w = u32(fresh >> 32);
+        }
+    }
+#pragma unroll
+    for (u32 k = 0; k < U; k++)
+        if (row + k < rows) store_live(out + (row + k) * ROW + 16 * lane, v[k]);
+}
+
+template <u32 U> static __device__ __forceinline__ void take_rows(u64 in, u64 to, u32 packs, u32 row, u32 rows, u32 slot, u64 fresh) {
+    u32 lane = threadIdx.x % 32;
+    uint4 v[U];
+    Patience patience;
+    u64 differs;
+    __syncwarp();
+    do {
+        differs = 0;
+        patience.spin();
+        // All are asked for before the first is looked at; rows past the end are the last one again.
+#pragma unroll
+        for (u32 k = 0; k < U; k++) v[k] = load_line(in + min(row + k, rows - 1) * ROW + 16 * lane);
+#pragma unroll
+        for (u32 k = 0; k < U; k++) differs |= lane % 8 == 7 ? (v[k].z | u64(v[k].w) << 32) ^ fresh : 0;
+    } while (__any_sync(~0u, differs != 0));
+#pragma unroll
+    for (u32 k = 0; k < U; k++)
+        if (row + k < rows) {
+            u32 s = (row + k) * ROW_PACKS + slot, x = across(v[k].x), y = across(v[k].y);
+            if (lane % 8 == 7) v[k].z = x, v[k].w = y;
+            if (slot < ROW_PACKS && s < packs) store(to + 16 * u64(s), v[k]);
+        }
+}
 
 extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl(const __grid_constant__ Params p) {
     constexpr u32 U = 4;
@@ -76,58 +122,63 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl
     volatile State *state = reinterpret_cast<volatile State *>(m.own + line_state_at(l, m.rank, channel));
     u64 number = state->sent + 1;
     Share share = share_of(p.shape.elements, p.shape.share, channel);
+    u32 rows = (share.packs + ROW_PACKS - 1) / ROW_PACKS;
     // A team for each peer, as far as threads go.
-    u32 peers = world - 1, width = 32 * max((share.packs + 31) / 32, 1u);
-    if (peers * width > blockDim.x) width = 32 * max((share.packs + 127) / 128, 1u);
+    u32 peers = world - 1, width = 32 * max(rows, 1u);
+    if (peers * width > blockDim.x) width = 32 * max((rows + U - 1) / U, 1u);
     u32 count = min(blockDim.x / width, peers);
     if (count <= 1) count = 1, width = blockDim.x;
     u32 team = threadIdx.x / width, lane = threadIdx.x % width;
+    // One half sends and the other receives where there is much to do.
+    bool sends = true, receives = true;
+    if (count == 1 && share.packs > 8 * blockDim.x) {
+        width = blockDim.x / 2, sends = lane < width, receives = !sends;
+        if (receives) lane -= width;
+    }
+    u32 warp = lane / 32, warps = width / 32, line = threadIdx.x % 32 / 8, place = threadIdx.x % 8;
+    u32 slot = place < 7 ? 7 * line + place : line & 1 ? ROW_PACKS : 28 + line / 2;
     u64 payload = 2 * p.shape.elements, fresh = flag_of(number, p.shape.kernel, payload);
     u64 buffer = (number & 1) * BUFFER;
-    u32 first = lane / 32 * (U * 32) + lane % 32, stride = width * U;
-    for (u32 step = team < count ? 1 + team : world; step < world; step += count) {
+    for (u32 step = sends && team < count ? 1 + team : world; step < world; step += count) {
         u32 peer = to_of(m.rank, world, step);
         u64 out = base_of(m, peer) + lines_at(l, m.rank, channel) + buffer;
         u64 from = p.input.address + 2 * (peer * p.shape.elements) + 16 * share.first;
-        if (lane == 0) store_line(out + LINE_HEADER, u32(payload), u32(payload >> 32), flag_of(number, p.shape.kernel, 0));
-        for (u32 s = first; s < share.packs; s += stride) {
-            uint4 v[U];
-#pragma unroll
-            for (u32 k = 0; k < U; k++)
-                if (s + 32 * k < share.packs) v[k] = load_once(from + 16 * u64(s + 32 * k));
-#pragma unroll
-            for (u32 k = 0; k < U; k++)
-                if (s + 32 * k < share.packs) {
-                    u64 at = out + line_of(s) + 1024 * k;
-                    store_line(at, v[k].x, v[k].y, fresh);
-                    store_line(at + 512, v[k].z, v[k].w, fresh);
-                }
+        if (rows <= warps) {
+            if (warp < rows) send_rows<1>(from, out, share.packs, warp, rows, slot, fresh);
+        } else {
+            for (u32 row = warp * U; row < rows; row += warps * U) send_rows<U>(from, out, share.packs, row, rows, slot, fresh);
         }
+        if (lane == 0) store_line(out + LINE_HEADER, u32(payload), u32(payload >> 32), flag_of(number, p.shape.kernel, 0));
     }
-    for (u32 step = team < count ? 1 + team : world; step < world; step += count) {
+    for (u32 step = receives && team < count ? 1 + team : world; step < world; step += count) {
         u32 peer = from_of(m.rank, world, step);
         u64 in = m.own + lines_at(l, peer, channel) + buffer;
         u64 to = p.output.address + 2 * (peer * p.shape.elements) + 16 * share.first;
-        for (u32 s = first; s < share.packs; s += stride) {
-            uint4 a[U], b[U];
-            Patience patience;
-            bool all;
-            do {
-                all = true;
-                patience.spin();
-#pragma unroll
-                for (u32 k = 0; k < U; k++)
-                    if (s + 32 * k < share.packs) {
-                        u64 at = in + line_of(s) + 1024 * k;
-                        a[k] = load_line(at), b[k] = load_line(at + 512);
-                        all = all && (a[k].z | u64(a[k].w) << 32) == fresh && (b[k].z | u64(b[k].w) << 32) == fresh;
-                    }
-            } while (!all);
-#pragma unroll
-            for (u32 k = 0; k < U; k++)
-                if (s + 32 * k < share.packs) store(to + 16 * u64(s + 32 * k), make_uint4(a[k].x, a[k].y, b[k].x, b[k].y));
+        if (rows <= warps) {
+            if (warp < rows) take_rows<1>(in, to, share.packs, warp, rows, slot, fresh);
+        } else {
+            for (u32 row = warp * U; row < rows; row += warps * U) take_rows<U>(in, to, share.packs, row, rows, slot, fresh);
         }
     }
     __syncthreads();
     if (threadIdx.x == 0) state->sent = number;
+}
+
+// Straight into symmetric outputs.
+extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_direct__nvl(const __grid_constant__ Params p) {
+    follow();
+    u32 world = p.ops.layout.world, blocks = world == 1 ? 0 : p.shape.channels, channel = blockIdx.x;
+    if (channel >= blocks) return own_share(p, channel - blocks);
+    Doors doors(p, channel);
+    u64 base = reinterpret_cast<const volatile u64 *>(p.shape.outputs)[to_of(p.ops.rank, world, 1)];
+    doors.open();
+    Share share = share_of(p.shape.elements, p.shape.share, channel);
+    for (u32 step = 1; step < world; step++) {
+        u32 peer = to_of(p.ops.rank, world, step);
+        if (step > 1) base = reinterpret_cast<const u64 *>(p.shape.outputs)[peer];
+        u64 from = p.input.address + 2 * (peer * p.shape.elements) + 16 * share.first;
+        u64 to = base + p.shape.output_offset + 2 * (p.ops.rank * p.shape.elements) + 16 * share.first;
+        copy_packs(share.packs, [=](u32 s) { return from + 16 * u64(s); }, [=](u32 s) { return to + 16 * u64(s); });
+    }
+    doors.close();
 }

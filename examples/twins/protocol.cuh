@@ -46,8 +46,10 @@ static_assert(offsetof(Params, input) == 176 && offsetof(Params, output) == 192,
 constexpr u32 LANES = 8;
 constexpr u64 LINE = 128;
 constexpr u64 HEADER = 128;
-constexpr u64 LINE_PACKS = 2048;
-constexpr u64 LINE_HEADER = LINE_PACKS * 32;
+constexpr u64 LINE_PACKS = 12240;
+constexpr u32 ROW_PACKS = 30;
+constexpr u64 ROW = 512;
+constexpr u64 LINE_HEADER = LINE_PACKS / ROW_PACKS * ROW;
 constexpr u64 BUFFER = LINE_HEADER + 128;
 
 __device__ __forceinline__ u64 up(u64 n, u64 to) { return (n + to - 1) / to * to; }
@@ -106,6 +108,9 @@ __device__ __forceinline__ uint4 acquire_line(u64 at) {
     asm volatile("ld.acquire.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
     return v;
 }
+__device__ __forceinline__ void store_live(u64 at, uint4 v) {
+    asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
 __device__ __forceinline__ void store_line(u64 at, u32 a, u32 b, u64 flag) {
     asm volatile("st.relaxed.sys.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(a), "r"(b), "r"(u32(flag)), "r"(u32(flag >> 32)) : "memory");
 }
@@ -155,3 +160,73 @@ template <typename From, typename To> __device__ __forceinline__ void copy_packs
             if (s + 32 * k < count) store(to(s + 32 * k), v[k]);
     }
 }
+
+constexpr u64 ODD = 0xd6e8feb86659fd93ull;
+constexpr u64 GO = 128, DONE = 256;
+
+static __device__ __forceinline__ void announce(u64 at, u64 value, u64 digest, u64 kernel, u64 payload, u64 output) {
+    store_relaxed(at + 32, kernel);
+    store_relaxed(at + 40, payload);
+    store_relaxed(at + 48, output);
+    store_line(at + 16, u32(digest), u32(digest >> 32), value);
+    store_relaxed(at, value);
+}
+
+static __device__ __forceinline__ void hear(u64 at, u64 target, u64 digest) {
+    Patience patience;
+    uint4 v;
+    do {
+        patience.spin();
+        v = acquire_line(at + 16);
+    } while (int64_t((v.z | u64(v.w) << 32) - target) < 0);
+    if ((v.x | u64(v.y) << 32) != digest) __trap();
+}
+
+// *Go* and *done* of a block's channel with every peer, where the sender stores into the receiver's output: a lane for each step.
+struct Doors {
+    const Mapped &m;
+    const Layout &l;
+    u32 channel, to = 0, from = 0;
+    bool has;
+    u64 kernel, payload, output, sent = 0, received = 0, base_to = 0, base_from = 0;
+
+    __device__ __forceinline__ Doors(const Params &p, u32 channel) : m(p.ops), l(m.layout), channel(channel) {
+        u32 step = 1 + threadIdx.x;
+        has = step < l.world;
+        kernel = p.shape.kernel, payload = 2 * p.shape.elements;
+        output = u64(p.shape.allocation) << 44 | p.shape.output_offset;
+        if (has) {
+            to = to_of(m.rank, l.world, step), from = from_of(m.rank, l.world, step);
+            sent = state(to)->sent, received = state(from)->received;
+            // Asked for before the fence, behind which it is needed.
+            const volatile u64 *bases = reinterpret_cast<const volatile u64 *>(m.bases);
+            base_to = bases[to], base_from = bases[from];
+        }
+    }
+    __device__ __forceinline__ volatile State *state(u32 peer) const {
+        return reinterpret_cast<volatile State *>(m.own + state_at(l, peer, channel));
+    }
+    __device__ __forceinline__ u64 digest(u64 at) const {
+        return (kernel_at(kernel, at) ^ payload * ODD ^ output * (ODD << 7 | 1)) + at;
+    }
+    __device__ __forceinline__ void open() const {
+        if (has) {
+            announce(base_from + free_line(l, m.rank, channel), received + GO, digest(received), kernel_at(kernel, received), payload, output);
+            hear(m.own + free_line(l, to, channel), sent + GO, digest(sent));
+        }
+        __syncthreads();
+    }
+    __device__ __forceinline__ void close() const {
+        __syncthreads();
+        if (has) {
+            __threadfence_system();
+            announce(base_to + ready_line(l, m.rank, channel), sent + DONE, digest(sent), kernel_at(kernel, sent), payload, output);
+            hear(m.own + ready_line(l, from, channel), received + DONE, digest(received));
+        }
+        __syncthreads();
+        if (has) {
+            state(to)->sent = sent + DONE;
+            state(from)->received = received + DONE;
+        }
+    }
+};

@@ -2,27 +2,6 @@
 // parameters of the one that `#[comm_kernel]` makes of `fused::transpose`. Chunks are of whole packs to a row.
 #include "protocol.cuh"
 
-constexpr u64 ODD = 0xd6e8feb86659fd93ull;
-constexpr u64 GO = 128, DONE = 256;
-
-static __device__ __forceinline__ void announce(u64 at, u64 value, u64 digest, u64 kernel, u64 payload, u64 output) {
-    store_relaxed(at + 32, kernel);
-    store_relaxed(at + 40, payload);
-    store_relaxed(at + 48, output);
-    store_line(at + 16, u32(digest), u32(digest >> 32), value);
-    store_relaxed(at, value);
-}
-
-static __device__ __forceinline__ void hear(u64 at, u64 target, u64 digest) {
-    Patience patience;
-    uint4 v;
-    do {
-        patience.spin();
-        v = acquire_line(at + 16);
-    } while (int64_t((v.z | u64(v.w) << 32) - target) < 0);
-    if ((v.x | u64(v.y) << 32) != digest) __trap();
-}
-
 // 32 rows of 64 elements, an odd number of words apart.
 struct Tile {
     u32 words[32][33];
@@ -68,9 +47,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) transpose__all_to_all_direc
     __shared__ Tile tiles[8];
     follow();
     const Mapped &m = p.ops;
-    const Layout &l = m.layout;
     const Shape &shape = p.shape;
-    u32 world = l.world, blocks = world == 1 ? 0 : shape.channels, channel = blockIdx.x, warps = blockDim.x / 32;
+    u32 world = m.layout.world, blocks = world == 1 ? 0 : shape.channels, channel = blockIdx.x, warps = blockDim.x / 32;
     Tile &tile = tiles[threadIdx.x / 32];
     const uint16_t *input = reinterpret_cast<const uint16_t *>(p.input.address);
     if (channel >= blocks) {
@@ -78,34 +56,14 @@ extern "C" __global__ void __launch_bounds__(256, 1) transpose__all_to_all_direc
         u64 own = m.rank * shape.elements;
         return transpose(tile, input + own, p.output.address + 2 * own, shape.rows, shape.cols, part * warps + threadIdx.x / 32, shape.diagonal * warps);
     }
-    u64 payload = 2 * shape.elements, output = u64(shape.allocation) << 44 | shape.output_offset;
-    auto digest = [=](u64 at) { return (kernel_at(shape.kernel, at) ^ payload * ODD ^ output * (ODD << 7 | 1)) + at; };
-    // A lane for each step.
-    u32 step = 1 + threadIdx.x, to = 0, from = 0;
-    bool has = step < world;
-    u64 sent = 0, received = 0;
-    if (has) {
-        to = to_of(m.rank, world, step), from = from_of(m.rank, world, step);
-        sent = reinterpret_cast<volatile State *>(m.own + state_at(l, to, channel))->sent;
-        received = reinterpret_cast<volatile State *>(m.own + state_at(l, from, channel))->received;
-        announce(base_of(m, from) + free_line(l, m.rank, channel), received + GO, digest(received), kernel_at(shape.kernel, received), payload, output);
-        hear(m.own + free_line(l, to, channel), sent + GO, digest(sent));
-    }
-    __syncthreads();
+    Doors doors(p, channel);
+    u64 base = reinterpret_cast<const volatile u64 *>(shape.outputs)[to_of(m.rank, world, 1)];
+    doors.open();
     for (u32 k = 1; k < world; k++) {
         u32 peer = to_of(m.rank, world, k);
-        u64 at = reinterpret_cast<const u64 *>(shape.outputs)[peer] + shape.output_offset + 2 * (m.rank * shape.elements);
+        if (k > 1) base = reinterpret_cast<const u64 *>(shape.outputs)[peer];
+        u64 at = base + shape.output_offset + 2 * (m.rank * shape.elements);
         transpose(tile, input + peer * shape.elements, at, shape.rows, shape.cols, channel * warps + threadIdx.x / 32, shape.channels * warps);
     }
-    __syncthreads();
-    if (has) {
-        __threadfence_system();
-        announce(base_of(m, to) + ready_line(l, m.rank, channel), sent + DONE, digest(sent), kernel_at(shape.kernel, sent), payload, output);
-        hear(m.own + ready_line(l, from, channel), received + DONE, digest(received));
-    }
-    __syncthreads();
-    if (has) {
-        reinterpret_cast<volatile State *>(m.own + state_at(l, to, channel))->sent = sent + DONE;
-        reinterpret_cast<volatile State *>(m.own + state_at(l, from, channel))->received = received + DONE;
-    }
+    doors.close();
 }

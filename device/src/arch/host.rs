@@ -74,6 +74,12 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
 
 /// The same number; see the other target.
 #[inline(always)]
+pub fn late(number: u64) -> u64 {
+    number
+}
+
+/// The same number; see the other target.
+#[inline(always)]
 pub fn opaque(number: usize) -> usize {
     number
 }

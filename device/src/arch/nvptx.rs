@@ -1,8 +1,13 @@
 //! Inline PTX. Names of instructions and qualifiers: PTX ISA, chapters "Memory Consistency Model" and "Instruction Set".
 
-use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
+mod convert;
+mod memory;
+
 use crate::schedule::tiles;
 use core::arch::{asm, nvptx};
+
+pub use convert::*;
+pub use memory::*;
 
 /// Index of this block in the grid (one-dimensional grids only).
 #[inline(always)]
@@ -80,6 +85,10 @@ unsafe extern "C" {
     fn warp_sync(lanes: i32);
     #[link_name = "llvm.nvvm.vote.any.sync"]
     fn warp_any(lanes: i32, value: bool) -> bool;
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    fn warp_ballot(lanes: i32, value: bool) -> i32;
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    fn warp_exchange(lanes: i32, value: i32, distance: i32, clamp: i32) -> i32;
 }
 
 /// All threads of the block wait for each other; memory accesses before it are performed before those after it, for this block.
@@ -112,348 +121,27 @@ pub fn sync_warp_any(value: bool) -> bool {
     any
 }
 
+/// Whether all lanes of the warp are there: none has panicked. The warp converges.
+#[inline(always)]
+pub fn warp_is_whole() -> bool {
+    // SAFETY: called by all lanes that are left; those that are gone do not count.
+    unsafe { warp_ballot(-1, true) == -1 }
+}
+
+/// The `word` of the lane that stands eight before this one, or behind it: lanes 0 to 7 and 8 to 15 exchange theirs, as do 16 to 23 and 24
+/// to 31. The warp converges.
+#[inline(always)]
+pub fn across_lines(word: u32) -> u32 {
+    // SAFETY: called by all lanes of the warp.
+    unsafe { warp_exchange(-1, word as i32, 8, 31) as u32 }
+}
+
 /// Makes every access before it visible to the whole system before any access after it (`fence.acq_rel.sys`).
 #[inline(always)]
 pub fn fence_system() {
     // SAFETY: orders memory accesses, touches none.
     unsafe { asm!("fence.acq_rel.sys;", options(nostack)) };
 }
-
-/// Loads 16 bytes.
-///
-/// # Safety
-/// `at` is 16-byte aligned global memory, valid for reads, not written concurrently.
-#[inline(always)]
-pub unsafe fn load_16(at: *const u8) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
-            options(nostack, readonly)
-        )
-    };
-    [a, b, c, d]
-}
-
-/// Loads 16 bytes that are read once: they are not kept in the L1 cache.
-///
-/// # Safety
-/// As for [`load_16`].
-#[inline(always)]
-pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.global.L1::no_allocate.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
-            options(nostack, readonly)
-        )
-    };
-    [a, b, c, d]
-}
-
-/// Stores 16 bytes.
-///
-/// # Safety
-/// `at` is 16-byte aligned global memory, valid for writes, not accessed concurrently.
-#[inline(always)]
-pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
-            in(reg64) at, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3],
-            options(nostack)
-        )
-    };
-}
-
-macro_rules! line_load {
-    ($(#[$doc:meta])* $name:ident, $order:literal) => {
-        $(#[$doc])*
-        #[inline(always)]
-        pub unsafe fn $name(at: *const u8) -> ([u32; 2], u64) {
-            let (a, b, c, d): (u32, u32, u32, u32);
-            // SAFETY: the caller's contract.
-            unsafe {
-                asm!(
-                    concat!("{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.", $order, ".sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}"),
-                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
-                    options(nostack)
-                )
-            };
-            ([a, b], c as u64 | (d as u64) << 32)
-        }
-    };
-}
-line_load! {
-    /// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.
-    ///
-    /// # Safety
-    /// `at` is 16-byte aligned global memory, written concurrently by [`store_line`] only.
-    load_line, "relaxed"
-}
-line_load! {
-    /// As [`load_line`]; what the writer did before it stored what is seen, and told so by a fence, is visible from here on.
-    ///
-    /// # Safety
-    /// As for [`load_line`].
-    acquire_line, "acquire"
-}
-
-/// Stores a line in one transaction.
-///
-/// # Safety
-/// `at` is 16-byte aligned global memory, read concurrently by [`load_line`] only.
-#[inline(always)]
-pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!(
-            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.relaxed.sys.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
-            in(reg64) at, in(reg32) data[0], in(reg32) data[1], in(reg32) flag as u32, in(reg32) (flag >> 32) as u32,
-            options(nostack)
-        )
-    };
-}
-
-/// Adds to an `f32` in memory, relaxed, visible to this GPU.
-///
-/// # Safety
-/// `at` is aligned global memory, valid for reads and writes, accessed concurrently by atomic operations only.
-#[inline(always)]
-pub unsafe fn add_f32(at: *mut f32, value: f32) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!("{{ .reg .b64 g; cvta.to.global.u64 g, {0}; red.relaxed.gpu.global.add.f32 [g], {1}; }}",
-            in(reg64) at, in(reg32) value, options(nostack))
-    };
-}
-
-/// Adds to an `f64` in memory, relaxed, visible to this GPU.
-///
-/// # Safety
-/// As for [`add_f32`].
-#[inline(always)]
-pub unsafe fn add_f64(at: *mut f64, value: f64) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        asm!("{{ .reg .b64 g; cvta.to.global.u64 g, {0}; red.relaxed.gpu.global.add.f64 [g], {1}; }}",
-            in(reg64) at, in(reg64) value, options(nostack))
-    };
-}
-
-/// Adds to a word that may be a peer's, after every access before it, and does not wait for the old value
-/// (`red.release.sys`).
-///
-/// # Safety
-/// `at` is aligned, valid for reads and writes, and accessed concurrently by atomic operations only.
-#[inline(always)]
-pub unsafe fn add_release(at: *mut u64, value: u64) {
-    // SAFETY: the caller's contract.
-    unsafe { asm!("red.release.sys.add.u64 [{0}], {1};", in(reg64) at, in(reg64) value, options(nostack)) };
-}
-
-/// Rounds to binary16.
-#[inline(always)]
-pub fn f16_from_f32(value: f32) -> u16 {
-    let bits: u16;
-    // SAFETY: arithmetic.
-    unsafe {
-        asm!("cvt.rn.f16.f32 {0}, {1};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
-    };
-    bits
-}
-
-/// Widens binary16.
-#[inline(always)]
-pub fn f16_to_f32(bits: u16) -> f32 {
-    let value: f32;
-    // SAFETY: arithmetic.
-    unsafe { asm!("cvt.f32.f16 {0}, {1};", out(reg32) value, in(reg16) bits, options(pure, nomem, nostack)) };
-    value
-}
-
-// rustc derives the `sm_` features from `target-cpu`, but knows none for `sm_103` and `sm_121`: whoever compiles for those gives
-// `--cfg fusewire_sm="80"` and `--cfg fusewire_sm="89"`. Without them the result is the same, only slower.
-#[cfg(not(any(target_feature = "sm_80", fusewire_sm = "80")))]
-pub use crate::element::soft::{bf16_from_f32, bf16x2_from_f32};
-#[cfg(not(any(target_feature = "sm_89", fusewire_sm = "89")))]
-pub use crate::element::soft::{e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32, e5m2_from_f32};
-
-/// Rounds to bfloat16.
-#[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
-#[inline(always)]
-pub fn bf16_from_f32(value: f32) -> u16 {
-    let bits: u16;
-    // SAFETY: arithmetic.
-    unsafe {
-        asm!("cvt.rn.bf16.f32 {0}, {1};", out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
-    };
-    bits
-}
-
-/// Rounds two to bfloat16, the first into the low half.
-#[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
-#[inline(always)]
-pub fn bf16x2_from_f32(low: f32, high: f32) -> u32 {
-    let bits: u32;
-    // SAFETY: arithmetic.
-    unsafe {
-        asm!("cvt.rn.bf16x2.f32 {0}, {1}, {2};",
-            out(reg32) bits, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
-    };
-    bits
-}
-
-/// Widens an 8-bit float with 5 exponent bits, the upper half of a binary16.
-#[inline(always)]
-pub fn e5m2_to_f32(bits: u8) -> f32 {
-    f16_to_f32(u16::from(bits) << 8)
-}
-
-#[cfg(any(target_feature = "sm_89", fusewire_sm = "89"))]
-mod fp8 {
-    use super::asm;
-
-    /// Rounds to an 8-bit float with 4 exponent bits.
-    #[inline(always)]
-    pub fn e4m3_from_f32(value: f32) -> u8 {
-        let bits: u16;
-        // SAFETY: arithmetic.
-        unsafe {
-            asm!("cvt.rn.satfinite.e4m3x2.f32 {0}, 0f00000000, {1};",
-                out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
-        };
-        bits as u8
-    }
-
-    /// Rounds two to 8-bit floats with 4 exponent bits, the first into the low half.
-    #[inline(always)]
-    pub fn e4m3x2_from_f32(low: f32, high: f32) -> u16 {
-        let bits: u16;
-        // SAFETY: arithmetic.
-        unsafe {
-            asm!("cvt.rn.satfinite.e4m3x2.f32 {0}, {1}, {2};",
-                out(reg16) bits, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
-        };
-        bits
-    }
-
-    /// Widens two 8-bit floats with 4 exponent bits, the low one first.
-    #[inline(always)]
-    pub fn e4m3x2_to_f32(bits: u16) -> [f32; 2] {
-        let halves: u32;
-        // SAFETY: arithmetic.
-        unsafe {
-            asm!("cvt.rn.f16x2.e4m3x2 {0}, {1};",
-                out(reg32) halves, in(reg16) bits, options(pure, nomem, nostack))
-        };
-        [super::f16_to_f32(halves as u16), super::f16_to_f32((halves >> 16) as u16)]
-    }
-
-    /// Rounds to an 8-bit float with 5 exponent bits.
-    #[inline(always)]
-    pub fn e5m2_from_f32(value: f32) -> u8 {
-        let bits: u16;
-        // SAFETY: arithmetic.
-        unsafe {
-            asm!("cvt.rn.satfinite.e5m2x2.f32 {0}, 0f00000000, {1};",
-                out(reg16) bits, in(reg32) value, options(pure, nomem, nostack))
-        };
-        bits as u8
-    }
-
-    /// Widens an 8-bit float with 4 exponent bits.
-    #[inline(always)]
-    pub fn e4m3_to_f32(bits: u8) -> f32 {
-        let half: u32;
-        // SAFETY: arithmetic.
-        unsafe {
-            asm!("cvt.rn.f16x2.e4m3x2 {0}, {1};",
-                out(reg32) half, in(reg16) u16::from(bits), options(pure, nomem, nostack))
-        };
-        super::f16_to_f32(half as u16)
-    }
-}
-#[cfg(any(target_feature = "sm_89", fusewire_sm = "89"))]
-pub use fp8::{e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32, e5m2_from_f32};
-
-// One instruction for each (scope, order, width). The pointer stays generic: a protocol word may live in any window.
-macro_rules! words {
-    ($t:ty, $reg:ident, $w:literal) => {
-        words!(@scope $t, $reg, $w, System, "sys");
-        words!(@scope $t, $reg, $w, Device, "gpu");
-        words!(@scope $t, $reg, $w, Block, "cta");
-    };
-    (@scope $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal) => {
-        words!(@load $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
-        words!(@load $t, $reg, $w, $scope, $s, Acquire, "acquire");
-        words!(@store $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
-        words!(@store $t, $reg, $w, $scope, $s, Release, "release");
-        words!(@modify $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
-        words!(@modify $t, $reg, $w, $scope, $s, Acquire, "acquire");
-        words!(@modify $t, $reg, $w, $scope, $s, Release, "release");
-        words!(@modify $t, $reg, $w, $scope, $s, AcqRel, "acq_rel");
-    };
-    (@load $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
-        impl Load<$scope, $order> for $t {
-            #[inline(always)]
-            unsafe fn load(at: *const Self) -> Self {
-                let v: Self;
-                // SAFETY: the caller's contract.
-                unsafe { asm!(concat!("ld.", $o, ".", $s, ".b", $w, " {0}, [{1}];"), out($reg) v, in(reg64) at, options(nostack)) };
-                v
-            }
-        }
-    };
-    (@store $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
-        impl Store<$scope, $order> for $t {
-            #[inline(always)]
-            unsafe fn store(at: *mut Self, value: Self) {
-                // SAFETY: the caller's contract.
-                unsafe { asm!(concat!("st.", $o, ".", $s, ".b", $w, " [{0}], {1};"), in(reg64) at, in($reg) value, options(nostack)) };
-            }
-        }
-    };
-    (@modify $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
-        impl Modify<$scope, $order> for $t {
-            #[inline(always)]
-            unsafe fn fetch_add(at: *mut Self, value: Self) -> Self {
-                let v: Self;
-                // SAFETY: the caller's contract.
-                unsafe { asm!(concat!("atom.", $o, ".", $s, ".add.u", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
-                v
-            }
-            #[inline(always)]
-            unsafe fn exchange(at: *mut Self, value: Self) -> Self {
-                let v: Self;
-                // SAFETY: the caller's contract.
-                unsafe { asm!(concat!("atom.", $o, ".", $s, ".exch.b", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
-                v
-            }
-            #[inline(always)]
-            unsafe fn compare_exchange(at: *mut Self, old: Self, new: Self) -> Self {
-                let v: Self;
-                // SAFETY: the caller's contract.
-                unsafe { asm!(concat!("atom.", $o, ".", $s, ".cas.b", $w, " {0}, [{1}], {2}, {3};"), out($reg) v, in(reg64) at, in($reg) old, in($reg) new, options(nostack)) };
-                v
-            }
-            #[inline(always)]
-            unsafe fn fetch_max(at: *mut Self, value: Self) -> Self {
-                let v: Self;
-                // SAFETY: the caller's contract.
-                unsafe { asm!(concat!("atom.", $o, ".", $s, ".max.u", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
-                v
-            }
-        }
-    };
-}
-words!(u32, reg32, "32");
-words!(u64, reg64, "64");
 
 // What the panic handler finds: flag, rank, block, then a copy of `Control`. Shared memory, since a panic has no arguments.
 core::arch::global_asm!(".shared .align 8 .b8 fusewire_panic[48];");
@@ -464,6 +152,16 @@ pub fn opaque(number: usize) -> usize {
     let mut number = number;
     // SAFETY: does nothing.
     unsafe { asm!("// {0}", inout(reg64) number, options(pure, nomem, nostack)) };
+    number
+}
+
+/// The same number, from here on: what is made of it stays behind this. The processor stops at what needs a load that is under way, so
+/// loads that do not need each other must be asked for before that.
+#[inline(always)]
+pub fn late(number: u64) -> u64 {
+    let mut number = number;
+    // SAFETY: does nothing.
+    unsafe { asm!("// {0}", inout(reg64) number, options(nostack)) };
     number
 }
 

@@ -6,8 +6,8 @@
 //! direct calls may follow each other in any order. The words behind a line's value name the call, so ranks that disagree on kernel,
 //! size or place find out before a byte is written.
 
-use super::span;
-use super::{Grid, NOBODY, Params, Ring, Shape, Unpack, own_share, packs_of, place, work};
+use super::span::{self, Team};
+use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, packs_of, place, work};
 use crate::arch;
 use crate::args::store_pack;
 use crate::channel::Call;
@@ -89,23 +89,24 @@ impl<'k, O: Direct> Channel<'k, O> {
     }
 
     #[inline(always)]
-    fn announce(&self, peer: u32, line: Line, at: u64, step: u64) {
+    fn announce(&self, base: u64, line: Line, at: u64, step: u64) {
         let words = self.words(at);
         // SAFETY: this block alone raises its channel's lines, and they grow.
-        unsafe { self.ops.announce(peer, line, at.wrapping_add(step), Self::digest(at, words), words) };
+        unsafe { self.ops.announce(base, line, at.wrapping_add(step), Self::digest(at, words), words) };
     }
 
-    /// Lets `ends.from` write this rank's output. No fence: what used the output before was an earlier kernel, or copy, of this stream.
+    /// Lets `ends.from`, whose region is at `base`, write this rank's output. No fence: what used the output before was an earlier
+    /// kernel, or copy, of this stream.
     #[inline(always)]
-    fn say_go(&self, ends: Ends) {
-        self.announce(ends.from, Line::Free(self.number), ends.received, GO);
+    fn say_go(&self, ends: Ends, base: u64) {
+        self.announce(base, Line::Free(self.number), ends.received, GO);
     }
 
-    /// Tells `ends.to` that its output is written. After the block's sync.
+    /// Tells `ends.to`, whose region is at `base`, that its output is written. After the block's sync.
     #[inline(always)]
-    fn say_done(&self, ends: Ends) {
+    fn say_done(&self, ends: Ends, base: u64) {
         arch::fence_system();
-        self.announce(ends.to, Line::Ready(self.number), ends.sent, DONE);
+        self.announce(base, Line::Ready(self.number), ends.sent, DONE);
     }
 
     #[inline(always)]
@@ -186,72 +187,127 @@ impl<'k, O: Direct> Channel<'k, O> {
         unsafe { (shape.outputs as *const u64).add(peer as usize).read_volatile() }
     }
 
-    /// Stores this block's share of the chunk at `place` into the output of its peer, whose allocation is at `base`, from element `to` on.
+    /// What this block does of each chunk, worked out here and now: the time before a wait is over is free.
+    #[inline(always)]
+    fn work<H: Hooks>(&self, shape: &Shape) -> (Team, Share) {
+        let (team, share) = work::<H>(shape.elements, shape.share, self.number, shape.channels);
+        let [first, packs] = [share.first, share.packs as usize].map(arch::opaque);
+        (team, Share { first, packs: packs as u32 })
+    }
+
+    /// Stores `work`, this block's of the chunk at `place`, into the output of its peer, whose allocation is at `base`, from element `to` on.
     ///
     /// # Safety
     /// The peer said *go*; its output holds the chunk there; outputs' table and offset are those of the launch.
     #[inline(always)]
-    unsafe fn store<H: Hooks>(&self, shape: &Shape, place: &Ctx, base: u64, to: u64, args: &H::Args<'_>) {
-        let (team, share) = work::<H>(shape.elements, shape.share, self.number, shape.channels);
+    unsafe fn store<H: Hooks>(
+        (team, share): (Team, Share),
+        shape: &Shape,
+        place: &Ctx,
+        base: u64,
+        to: u64,
+        args: &H::Args<'_>,
+    ) {
         let size = size_of::<H::Wire>() as u64;
         let start = base + shape.output_offset + to * size;
-        let aligned = start.is_multiple_of(16);
-        let hooks = span::Module::<H>(args);
-        span::produce::<span::By<H>, _, _>(team, place, share.first, share.packs, &hooks, |_, ctx, pack| {
-            let at = (start + ctx.pos as u64 * size) as *mut H::Wire;
-            if aligned && ctx.valid == Pack::<H::Wire>::LANES {
-                // SAFETY: inside the peer's output by the caller's contract, aligned by the test; each pack is one thread's.
-                unsafe { arch::store_16(at.cast(), pack.words()) };
-            } else {
-                // SAFETY: as above, element by element.
-                unsafe { store_pack(at, ctx.valid, pack) };
-            }
-        });
+        let (aligned, lanes) = (start.is_multiple_of(16), Pack::<H::Wire>::LANES);
+        let (hooks, at) =
+            (span::Module::<H>(args), |ctx: &Ctx| (start + ctx.pos as u64 * size) as *mut H::Wire);
+        // Asked once for all packs, but of tiles, which are too long to stand here twice.
+        if H::TRANSPOSED || aligned {
+            span::produce::<span::By<H>, _, _>(
+                team,
+                place,
+                share.first,
+                share.packs,
+                &hooks,
+                |_, ctx, pack| {
+                    if (!H::TRANSPOSED || aligned) && ctx.valid == lanes {
+                        // SAFETY: inside the peer's output by the caller's contract, aligned by the test; each pack is one thread's.
+                        unsafe { arch::store_16(at(ctx).cast(), pack.words()) };
+                    } else {
+                        // SAFETY: as above, element by element.
+                        unsafe { store_pack(at(ctx), ctx.valid, pack) };
+                    }
+                },
+            );
+        } else {
+            span::produce::<span::One, _, _>(
+                team,
+                place,
+                share.first,
+                share.packs,
+                &hooks,
+                |_, ctx, pack| {
+                    // SAFETY: as above.
+                    unsafe { store_pack(at(ctx), ctx.valid, pack) };
+                },
+            );
+        }
     }
 }
 
+/// What is said to a peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Go,
+    Done,
+}
+
 /// The steps of an all-to-all, dealt to the lanes of a block.
+#[derive(Clone, Copy)]
 struct Lanes {
     ring: Ring,
-    /// Of this lane's first step; most lanes have one at most.
-    first: Ends,
+    word: Word,
+    /// Of this lane's first step, with where the region is of the peer that is told; most lanes have one step at most.
+    first: (Ends, u64),
 }
 
 impl Lanes {
+    /// Reads where the streams stand, before [`Lanes::open`] and again before [`Lanes::close`]: between, registers are few. What is to
+    /// be said later does not wait for these loads then.
     #[inline(always)]
-    fn of<O: Direct>(channel: &Channel<'_, O>) -> Self {
-        let (ring, step) = (Ring::of(channel.ops), 1 + Block.lane());
-        let first = if step < ring.world { channel.ends(ring.to(step), ring.from(step)) } else { Ends::NONE };
-        Lanes { ring, first }
+    fn of<O: Direct>(channel: &Channel<'_, O>, word: Word) -> Self {
+        let lanes = Lanes { ring: Ring::of(channel.ops), word, first: (Ends::NONE, 0) };
+        let step = 1 + Block.lane();
+        if step < lanes.ring.world { Lanes { first: lanes.step(channel, step), ..lanes } } else { lanes }
+    }
+
+    #[inline(always)]
+    fn step<O: Direct>(&self, channel: &Channel<'_, O>, step: u32) -> (Ends, u64) {
+        let (to, from) = (self.ring.to(step), self.ring.from(step));
+        let told = if self.word == Word::Go { from } else { to };
+        (channel.ends(to, from), channel.ops.peer_base(told))
     }
 
     /// Calls `f` for each of this lane's steps.
     #[inline(always)]
-    fn each<O: Direct>(&self, channel: &Channel<'_, O>, mut f: impl FnMut(Ends)) {
+    fn each<O: Direct>(&self, channel: &Channel<'_, O>, mut f: impl FnMut(Ends, u64)) {
         let mut step = 1 + Block.lane();
         if step < self.ring.world {
-            f(self.first);
+            f(self.first.0, self.first.1);
             step += Block.lanes();
         }
         while step < self.ring.world {
-            f(channel.ends(self.ring.to(step), self.ring.from(step)));
+            let (ends, base) = self.step(channel, step);
+            f(ends, base);
             step += Block.lanes();
         }
     }
 
     /// Says *go* to every peer and waits for theirs.
     #[inline(always)]
-    fn open<O: Direct>(&self, channel: &Channel<'_, O>) -> Flow {
-        self.each(channel, |ends| channel.say_go(ends));
+    fn open<O: Direct>(self, channel: &Channel<'_, O>) -> Flow {
+        self.each(channel, |ends, base| channel.say_go(ends, base));
         channel.settle(self.wait(channel, |ends| (ends.to, channel.await_go(ends))))
     }
 
     /// Says *done* to every peer and waits for theirs; then the next call may begin.
     #[inline(always)]
-    fn close<O: Direct>(&self, channel: &Channel<'_, O>) -> Flow {
-        self.each(channel, |ends| channel.say_done(ends));
+    fn close<O: Direct>(self, channel: &Channel<'_, O>) -> Flow {
+        self.each(channel, |ends, base| channel.say_done(ends, base));
         channel.settle(self.wait(channel, |ends| (ends.from, channel.await_done(ends))))?;
-        self.each(channel, |ends| channel.finish(ends));
+        self.each(channel, |ends, _| channel.finish(ends));
         Ok(())
     }
 
@@ -259,7 +315,7 @@ impl Lanes {
     #[inline(always)]
     fn wait<O: Direct>(&self, channel: &Channel<'_, O>, f: impl Fn(Ends) -> (u32, Fault)) -> (u32, Fault) {
         let mut found = (0, Fault::NONE);
-        self.each(channel, |ends| {
+        self.each(channel, |ends, _| {
             if found.1.kind == 0 {
                 found = f(ends);
             }
@@ -285,16 +341,17 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
         return own_share::<O, H>(ops, &watch, shape, &at(ring.rank, 0), grid.block - blocks, &args);
     }
     let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
-    let lanes = Lanes::of(&channel);
-    lanes.open(&channel)?;
+    // SAFETY: the launch's table.
+    let base = |step| unsafe { Channel::<O>::base(shape, ring.to(step)) };
+    let (first, work) = (base(1), channel.work::<H>(shape));
+    Lanes::of(&channel, Word::Go).open(&channel)?;
     for step in 1..ring.world {
         let (peer, to) = (ring.to(step), u64::from(ring.rank) * shape.elements);
+        let base = if step == 1 { first } else { base(step) };
         // SAFETY: every peer said go, with this call's size and place.
-        unsafe {
-            let base = Channel::<O>::base(shape, peer);
-            channel.store::<H>(shape, &at(peer, grid.block), base, to, &args);
-        }
+        unsafe { Channel::<O>::store::<H>(work, shape, &at(peer, grid.block), base, to, &args) };
     }
+    let lanes = Lanes::of(&channel, Word::Done);
     Block.sync();
     watch.check_panic(ops)?;
     lanes.close(&channel)
@@ -311,12 +368,11 @@ pub unsafe fn all_to_all_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
     let channel = Channel::of::<H>(ops, &watch, shape, 0);
-    let lanes = Lanes::of(&channel);
     if shape.phase == 0 {
-        return lanes.open(&channel);
+        return Lanes::of(&channel, Word::Go).open(&channel);
     }
     watch.enter(&Block)?;
-    lanes.close(&channel)
+    Lanes::of(&channel, Word::Done).close(&channel)
 }
 
 /// [`super::sendrecv`] straight into the symmetric output of the peer. Grid: `channels` blocks.
@@ -334,19 +390,21 @@ pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     let ends = channel.ends(shape.send_peer, shape.recv_peer);
     // SAFETY: the launch's table.
     let base = if ends.to == NOBODY { 0 } else { unsafe { Channel::<O>::base(shape, ends.to) } };
+    let work = channel.work::<H>(shape);
     if ends.from != NOBODY && leads {
-        channel.say_go(ends);
+        channel.say_go(ends, ops.peer_base(ends.from));
     }
     if ends.to != NOBODY {
         let fault = if leads { channel.await_go(ends) } else { Fault::NONE };
         channel.settle((ends.to, fault))?;
         let place = place(ops, grid, shape, ends.to, grid.block, 0);
         // SAFETY: the peer said go, with this call's size and place.
-        unsafe { channel.store::<H>(shape, &place, base, 0, &args) };
+        unsafe { Channel::<O>::store::<H>(work, shape, &place, base, 0, &args) };
+        let told = ops.peer_base(ends.to);
         Block.sync();
         watch.check_panic(ops)?;
         if leads {
-            channel.say_done(ends);
+            channel.say_done(ends, told);
         }
     }
     if ends.from != NOBODY {
@@ -374,7 +432,7 @@ pub unsafe fn sendrecv_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O,
     if shape.phase == 0 {
         let mut fault = Fault::NONE;
         if leads {
-            channel.say_go(ends);
+            channel.say_go(ends, ops.peer_base(ends.from));
             fault = channel.await_go(ends);
         }
         return channel.settle((ends.to, fault));
@@ -382,7 +440,7 @@ pub unsafe fn sendrecv_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O,
     watch.enter(&Block)?;
     let mut fault = Fault::NONE;
     if leads {
-        channel.say_done(ends);
+        channel.say_done(ends, ops.peer_base(ends.to));
         fault = channel.await_done(ends);
     }
     channel.settle((ends.from, fault))?;

@@ -1,14 +1,17 @@
 //! In lines that carry their flags: small chunks, where peers' memory can be stored to. See [`crate::line`].
 
-use super::span::{self, Team};
+use super::span::{self, Team, WARP};
 use super::{Grid, NOBODY, Params, Ring, Share, Unpack, own_share, packs_of, place};
 use crate::channel::Call;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
-use crate::line::Line;
+use crate::line::{Line, rows};
 use crate::ops::Direct;
 use crate::wait::{Flow, Stopped, Watch};
+
+/// From so many packs a thread on, halves of a block send and receive at the same time.
+const HALVES_FROM: u32 = 8;
 
 /// How the threads of a block share its peers.
 #[derive(Clone, Copy)]
@@ -20,15 +23,15 @@ struct Teams {
 }
 
 impl Teams {
-    /// A team gets a warp for every 32 packs, or where that is more threads than there are and hooks are taken four at a time, for every
-    /// 128. There are as many teams as the block has threads for, up to one for each peer.
+    /// A team gets a warp for every row, or where that is more threads than there are and hooks are taken four at a time, for every four.
+    /// There are as many teams as the block has threads for, up to one for each peer.
     #[inline(always)]
     fn of<H: Hooks>(peers: u32, packs: u32) -> Self {
         let (lane, lanes) = (Block.lane(), Block.lanes());
-        let warps = |packs_each: u32| 32 * packs.div_ceil(packs_each).max(1);
-        let mut width = warps(32);
+        let warps = |rows_each: u32| 32 * rows(packs).div_ceil(rows_each).max(1);
+        let mut width = warps(1);
         if peers * width > lanes && <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
-            width = warps(128);
+            width = warps(4);
         }
         let count = (lanes / width).min(peers);
         if count <= 1 {
@@ -36,6 +39,22 @@ impl Teams {
         }
         let team = Team { lane: lane % width, lanes: width };
         Teams { count, index: lane / width, team }
+    }
+
+    /// Who of this team sends, and who receives: all do both in turn, but where there is much to do, one half sends while the other takes
+    /// what arrives.
+    #[inline(always)]
+    fn roles(&self, packs: u32) -> [Option<Team>; 2] {
+        let Team { lane, lanes } = self.team;
+        let half = lanes / (2 * WARP) * WARP;
+        if half == 0 || self.count > 1 || packs <= HALVES_FROM * lanes {
+            return [Some(self.team); 2];
+        }
+        if lane < half {
+            [Some(Team { lane, lanes: half }), None]
+        } else {
+            [None, Some(Team { lane: lane - half, lanes: lanes - half })]
+        }
     }
 
     /// Calls `f` for each step of this thread's team; threads beyond the last team have none.
@@ -68,33 +87,38 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     }
     let state = ops.line_state(ring.rank, channel);
     // SAFETY: live state, written last by the previous kernel on this channel.
-    let number = unsafe { (&raw const (*state).sent).read_volatile() } + 1;
+    let calls = unsafe { (&raw const (*state).sent).read_volatile() };
     let share = Share::of::<H>(shape.elements, shape.share, channel);
     let teams = Teams::of::<H>(ring.world - 1, share.packs);
+    let [sends, receives] = teams.roles(share.packs);
     // All channels name the whole call: `payload` is the chunk's, not the share's.
     let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
-    let line = |place: Ctx| {
-        let (first, packs, team) = (share.first, share.packs, teams.team);
-        Line { ops, watch: &watch, team, place, first, packs, channel, number, call }
+    let line = |place: Ctx, team: Team| {
+        let (first, packs) = (share.first, share.packs);
+        Line { ops, watch: &watch, team, place, first, packs, channel, calls, call }
     };
-    teams.each_step(ring.world, |step| {
-        // SAFETY: free, as `line`'s module says; each block works its own line channel.
-        unsafe { line(at(ring.to(step))).send::<H>(&args) };
-    });
+    if let Some(team) = sends {
+        teams.each_step(ring.world, |step| {
+            // SAFETY: free, as `line`'s module says; each block works its own line channel.
+            unsafe { line(at(ring.to(step)), team).send::<H>(&args) };
+        });
+    }
     // Not before: a branch would wait for the abort word before the input is asked for. Lines of a poisoned transport harm nobody, since
     // `renew` clears them when all ranks are idle.
     if watch.poisoned() {
         return Err(Stopped);
     }
     let mut whole = true;
-    teams.each_step(ring.world, |step| {
-        // SAFETY: each block works its own line channel.
-        whole = whole && unsafe { line(at(ring.from(step))).receive::<H>(&args) };
-    });
+    if let Some(team) = receives {
+        teams.each_step(ring.world, |step| {
+            // SAFETY: each block works its own line channel.
+            whole = whole && unsafe { line(at(ring.from(step)), team).receive::<H>(&args) };
+        });
+    }
     leave(ops, &watch, whole)?;
     if Block.leads() {
         // SAFETY: live state, this block's own; all threads have read it before the sync above.
-        unsafe { (&raw mut (*state).sent).write_volatile(number) };
+        unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
     }
     Ok(())
 }
@@ -118,12 +142,12 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
     // SAFETY: live state of this end.
     let count = unsafe { if sends { &raw mut (*state).sent } else { &raw mut (*state).received } };
     // SAFETY: written last by the previous kernel on this channel.
-    let number = unsafe { count.read_volatile() } + 1;
+    let calls = unsafe { count.read_volatile() };
     let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
     let place = place(ops, grid, shape, peer, part, 0);
     let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
     let team = Team::all(&Block);
-    let line = Line { ops, watch: &watch, team, place, first, packs, channel, number, call };
+    let line = Line { ops, watch: &watch, team, place, first, packs, channel, calls, call };
     // SAFETY: each block works its own end of its own channel, of those for `sendrecv`.
     unsafe {
         if sends {
@@ -144,7 +168,7 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
             }
         }
         if Block.leads() {
-            count.write_volatile(number);
+            count.write_volatile(calls + 1);
         }
     }
     Ok(())

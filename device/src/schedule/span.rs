@@ -84,6 +84,13 @@ impl<H: Hooks> Unroll for FourOrOne<H> {
     const PACKS: usize = if H::UNROLL >= 4 { 4 } else { 1 };
 }
 
+/// Where packs are seldom, or never, many.
+pub struct One;
+
+impl Unroll for One {
+    const PACKS: usize = 1;
+}
+
 /// For element-wise closures.
 pub struct Two;
 

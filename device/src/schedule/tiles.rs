@@ -234,6 +234,22 @@ pub fn produce<W: Element>(
     }
 }
 
+/// The pack at `ctx`, element by element: for chunks so small that what it loads from afar costs less than a tile's two steps.
+#[inline(always)]
+pub fn gather<W: Element>(ctx: &Ctx, source: &impl Source<W>) -> Pack<W> {
+    let mut at = ctx.row_col();
+    let mut values = [W::default(); 16];
+    unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
+        let (row, col) = at;
+        values[K] = source.pack(&Produce(ctx.of_shape(ctx.pos + K, row, col))).get(0);
+        at = if col + 1 == ctx.cols { (row + 1, 0) } else { (row, col + 1) };
+    });
+    let _ = at;
+    let mut pack = Pack::ZERO;
+    unroll!(Pack::<W>::LANES, |K| pack = pack.with::<K>(values[K]));
+    pack
+}
+
 #[cfg(test)]
 mod tests {
     use super::produce;

@@ -66,12 +66,15 @@ fn sound(name: &str, arch: &str) {
                 Protocol::Staged | Protocol::Direct => "st.global.v4",
                 Protocol::Lines | Protocol::Copy => "st.relaxed.sys.global.v4",
             };
-            if let Some(expected) = barriers(&model, entry) {
-                let found = body.lines().filter(|l| l.trim_start().starts_with("bar.")).count();
+            if let Some((blocks, warps)) = barriers(&model, entry) {
+                let count = |what: &str| body.lines().filter(|l| l.trim_start().starts_with(what)).count();
+                let of_warps = count("bar.warp.sync");
                 assert_eq!(
-                    found, expected,
+                    count("bar.") - of_warps,
+                    blocks,
                     "{about}: barriers of {symbol}, of which no pass may make two of one"
                 );
+                assert!(warps.contains(&of_warps), "{about}: {of_warps} warp barriers in {symbol}");
             }
             assert!(body.contains(store), "{about}: wire stores of {symbol} are not of 16 bytes");
             // A call through a pointer names its prototype.
@@ -81,7 +84,10 @@ fn sound(name: &str, arch: &str) {
             let local = body.contains("ld.local") || body[begins..].contains("st.local");
             assert!(!local, "{about}: local memory in the loops of {symbol}");
             // Kernels by tiles have their tiles, and no others do.
-            let tiles = model.options.transposed.is_some();
+            // In lines the diagonal alone.
+            let tiles = model.options.transposed.is_some()
+                && (entry.protocol != Protocol::Lines
+                    || entry.schedule.is_some_and(|s| s.name == "all_to_all"));
             assert_eq!(body.contains("fusewire_tiles"), tiles, "{about}: {symbol}");
             assert_eq!(body.contains("st.shared.b"), tiles, "{about}: {symbol}");
             for label in ["shm", "ibgda", "host_ib", "mesh"] {
@@ -101,22 +107,25 @@ fn sound(name: &str, arch: &str) {
     }
 }
 
-/// Barriers in the source of a shipped schedule. One that a compiler pass copied into both sides of a branch hangs the block.
-fn barriers(model: &Model, entry: &Entry) -> Option<usize> {
+/// Barriers in the source of a shipped schedule: the block's, and how many of the warp's there may be. One that a compiler pass copied
+/// into both sides of a branch hangs the block.
+fn barriers(model: &Model, entry: &Entry) -> Option<(usize, Vec<usize>)> {
     let all_to_all = entry.schedule?.name == "all_to_all";
-    // Two of the warp's at each place that works by tiles: what goes to peers, and the diagonal.
-    let tiles = if model.options.transposed.is_some() { 2 + 2 * usize::from(all_to_all) } else { 0 };
-    Some(
-        tiles
-            + match (entry.protocol, all_to_all) {
-                (Protocol::Staged, true) => 6,
-                (Protocol::Staged, false) => 4,
-                (Protocol::Lines, true) => 3,
-                (Protocol::Lines, false) => 2,
-                (Protocol::Direct, true) => 5,
-                (Protocol::Direct, false) | (Protocol::Copy, _) => 3,
-            },
-    )
+    let blocks = match (entry.protocol, all_to_all) {
+        (Protocol::Staged, true) => 6,
+        (Protocol::Staged, false) => 4,
+        (Protocol::Lines, true) => 3,
+        (Protocol::Lines, false) => 2,
+        (Protocol::Direct, true) => 5,
+        (Protocol::Direct, false) | (Protocol::Copy, _) => 3,
+    };
+    // Two at each place that works by tiles: what goes to peers (but in lines), and the diagonal.
+    let places = usize::from(entry.protocol != Protocol::Lines) + usize::from(all_to_all);
+    let tiles =
+        if model.options.transposed.is_some() && entry.protocol != Protocol::Copy { 2 * places } else { 0 };
+    // Two where rows are waited for: one by one, and in bundles if the hooks work by pack.
+    let waits = if entry.protocol == Protocol::Lines { vec![2, 4] } else { vec![0] };
+    Some((blocks, waits.into_iter().map(|n| tiles + n).collect()))
 }
 
 macro_rules! sound {

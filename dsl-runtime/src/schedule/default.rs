@@ -13,19 +13,19 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks) -> u32 {
     if total < 256 << 10 {
         return 16;
     }
-    // Below 4 MiB, below 64 MiB, and above.
+    // Below 8 MiB, below 64 MiB, and above.
     let by_size = match (protocol, hooks) {
         (Protocol::Staged, Hooks::Copy) => [32; 3],
         (_, Hooks::Copy) => [16; 3],
         (Protocol::Lines, _) => [32; 3],
-        (Protocol::Direct, Hooks::Work) => [32, 56, 56],
-        (_, Hooks::Work) => [64, 64, 96],
-        (Protocol::Direct, Hooks::Transpose) => [64, 64, 96],
+        (Protocol::Direct, Hooks::Work | Hooks::Slow) => [32, 56, 56],
+        (_, Hooks::Work | Hooks::Slow) => [64, 64, 96],
+        (Protocol::Direct, Hooks::Transpose) => [32, 64, 96],
         (_, Hooks::Transpose) => [96; 3],
     };
     by_size[match total >> 20 {
-        0..4 => 0,
-        4..64 => 1,
+        0..8 => 0,
+        8..64 => 1,
         _ => 2,
     }]
 }
@@ -35,18 +35,23 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks) -> u32 {
 pub(super) enum Hooks {
     /// Neither is the user's.
     Copy,
-    /// Work of their own.
+    /// Work of their own, on packs.
     Work,
+    /// The same, with much to do for each byte: by element, or on many elements of a byte.
+    Slow,
     /// `layout(transposed)`.
     Transpose,
 }
 
 impl Hooks {
-    pub(super) const fn of<H: HookSet>() -> Self {
+    /// Those of `H`, of which a thread has so many packs in flight.
+    pub(super) const fn of<H: HookSet>(in_flight: u32) -> Self {
         if H::TRANSPOSED {
             Hooks::Transpose
         } else if H::COPIES {
             Hooks::Copy
+        } else if in_flight < 4 || size_of::<H::Wire>() == 1 {
+            Hooks::Slow
         } else {
             Hooks::Work
         }
@@ -119,13 +124,22 @@ impl Work {
         }
     }
 
+    /// Whether waits at both ends take about as long as the bytes between.
+    fn short(&self) -> bool {
+        self.total() < 8 << 20
+    }
+
     /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
     pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, line_room: usize) -> Protocol {
         let sent = self.wire_bytes * self.pattern.peers(self.world) as usize;
         // CPU threads stage in caches: stores into another rank's memory are slower there.
         let direct = self.symmetric && has(Protocol::Direct) && !self.on_host;
-        // A line channel's share is a part of a tile.
-        let most = if self.hooks == Hooks::Transpose && direct { LINES_MOST / 8 } else { LINES_MOST };
+        let most = match (self.hooks, direct) {
+            (Hooks::Transpose, _) => LINES_MOST_GATHERED,
+            (Hooks::Slow, _) => LINES_MOST_SLOW,
+            (_, true) => LINES_MOST,
+            _ => LINES_MOST_CONSUMED,
+        };
         if !self.on_host && has(Protocol::Lines) && self.wire_bytes <= line_room && sent <= most {
             Protocol::Lines
         } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST {
@@ -137,9 +151,21 @@ impl Work {
         }
     }
 
-    fn line_diagonal(&self) -> u32 {
+    /// Threads of a block that may have `all` where the caller does not say.
+    pub(super) fn threads(&self, protocol: Protocol, all: u32) -> u32 {
+        // Fewer wait for each other at the ends.
+        match protocol {
+            Protocol::Direct if self.short() => all.min(256),
+            _ => all,
+        }
+    }
+
+    /// Blocks for the rank's own chunk, of `blocks` that work in lines.
+    fn line_diagonal(&self, blocks: u32) -> u32 {
         match self.pattern {
-            Pattern::AllToAll => (self.wire_bytes / 16).div_ceil(1024).clamp(1, 4) as u32,
+            Pattern::AllToAll => {
+                (self.wire_bytes / 16).div_ceil(1024).clamp(1, (blocks as usize / 4).max(5)) as u32
+            }
             _ => 0,
         }
     }
@@ -147,7 +173,7 @@ impl Work {
     /// Line channels that so many blocks have room for.
     pub(super) fn line_channels(&self, blocks: u32) -> u32 {
         match self.pattern {
-            Pattern::AllToAll => blocks.saturating_sub(self.line_diagonal()),
+            Pattern::AllToAll => blocks.saturating_sub(self.line_diagonal(blocks)),
             _ => blocks / 2,
         }
     }
@@ -161,13 +187,15 @@ impl Work {
             _ if self.on_host => Cut { channels: 1, diagonal: 1 },
             Protocol::Copy => Cut { channels: 1, diagonal: 0 },
             Protocol::Lines => {
-                let diagonal = self.line_diagonal();
+                let diagonal = self.line_diagonal(multiprocessors);
                 let most = self.line_channels(multiprocessors).max(1);
                 Cut { channels: packs.div_ceil(64).clamp(1, most), diagonal }
             }
             Protocol::Direct => {
-                // Every block copies as many bytes.
-                let diagonal = if all_to_all { (multiprocessors / self.world).max(1) } else { 0 };
+                // Every block copies as many bytes; a rank's own chunk waits for nobody, which counts where the others' are short.
+                let own = multiprocessors / self.world;
+                let own = if self.short() { own * 3 / 4 } else { own };
+                let diagonal = if all_to_all { own.max(1) } else { 0 };
                 // A world of one rank has its own chunk alone.
                 let most = multiprocessors.saturating_sub(diagonal).max(1);
                 Cut { channels: packs.div_ceil(128).clamp(1, most), diagonal }
@@ -186,8 +214,20 @@ impl Work {
     }
 }
 
-/// Bytes that a rank sends in all up to which lines are faster than anything that needs a fence.
+/// Bytes that a rank sends in all up to which lines are faster than stores into the peers' outputs.
 const LINES_MOST: usize = 1 << 20;
+
+/// The same where the output is not written by peers: lines are faster than staging as long as few blocks' buffers hold the call.
+const LINES_MOST_CONSUMED: usize = 4 << 20;
+
+/// Blocks whose line buffers are to hold a call that goes in lines by default.
+pub(super) const LINE_BLOCKS: u32 = 32;
+
+/// The same of hooks that have much to do for each byte.
+const LINES_MOST_SLOW: usize = 256 << 10;
+
+/// The same of transposes, which lines produce without tiles.
+const LINES_MOST_GATHERED: usize = 32 << 10;
 
 /// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
 const COPY_LEAST: usize = 96 << 20;
@@ -249,6 +289,31 @@ mod tests {
         assert_eq!(together(quarter, 256, 8, 512 << 10), 256 << 10, "half of a tile's rows");
         assert_eq!(together(quarter, 256, 8, (512 << 10) + 128), 4 * 224 * 8 * 16, "rows too long and odd");
         assert_eq!(together(1024, 512, 8, 0), 1024, "less than a turn");
+    }
+
+    /// What a rank of two sends over a transport that has everything.
+    fn protocol(hooks: Hooks, symmetric: bool, sent: usize) -> Protocol {
+        let pattern = Pattern::AllToAll;
+        let work =
+            Work { pattern, world: 2, wire_bytes: sent, symmetric, hooks, limit: u32::MAX, on_host: false };
+        work.protocol(|_| true, usize::MAX)
+    }
+
+    #[test]
+    fn bytes_travel_by_size_place_and_hooks() {
+        use Protocol::{Copy, Direct, Lines, Staged};
+        for (hooks, symmetric, ways) in [
+            (Hooks::Copy, true, [Lines, Lines, Direct, Direct, Copy]),
+            (Hooks::Copy, false, [Lines, Lines, Lines, Staged, Staged]),
+            (Hooks::Work, false, [Lines, Lines, Lines, Staged, Staged]),
+            (Hooks::Slow, false, [Lines, Staged, Staged, Staged, Staged]),
+            (Hooks::Transpose, true, [Lines, Direct, Direct, Direct, Copy]),
+            (Hooks::Transpose, false, [Lines, Staged, Staged, Staged, Staged]),
+        ] {
+            let found =
+                [16, 1 << 20, 4 << 20, 32 << 20, 96 << 20].map(|sent| protocol(hooks, symmetric, sent));
+            assert_eq!(found, ways, "symmetric: {symmetric}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub enum Protocol {
     /// Through rings of staging in the receiver's memory, with credits: any size.
     Staged,
-    /// In 16-byte lines that carry their flags: small chunks, at twice the wire bytes and a fraction of the latency.
+    /// In 128-byte lines that carry their flags: small chunks, at a fraction of the latency.
     Lines,
     /// Straight into the peers' outputs: where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
     /// hooks have no `consume`. Nothing is staged, and no block receives.

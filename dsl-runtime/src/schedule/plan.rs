@@ -1,6 +1,6 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{Cut, Hooks, Pattern, Work, tile_rows, together};
+use super::default::{Cut, Hooks, LINE_BLOCKS, Pattern, Work, tile_rows, together};
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
@@ -141,14 +141,15 @@ impl<X: Transport> Prepared<X> {
         }
         let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
         let limit = options.blocks.unwrap_or(u32::MAX);
-        let work = Work { pattern, world, wire_bytes, symmetric, hooks: Hooks::of::<H>(), limit, on_host };
+        let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
+        let work = Work { pattern, world, wire_bytes, symmetric, hooks, limit, on_host };
         let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
         let room = line_room(layout.line_channels);
         // With as many channels as the caller wants.
         let default_room = match options.channels {
             Some(channels) if channels > layout.line_channels => 0,
             Some(channels) => line_room(channels),
-            None => line_room(layout.line_channels.min(work.line_channels(limit))),
+            None => line_room(layout.line_channels.min(work.line_channels(limit.min(LINE_BLOCKS)))),
         };
         let protocol = match options.protocol {
             Some(protocol) => protocol,
@@ -202,13 +203,14 @@ impl<X: Transport> Prepared<X> {
             Some(threads) => threads,
             None if protocol == Protocol::Copy => world.next_multiple_of(32).min(all),
             None if lines => {
-                // A thread for every pack of every peer, or for every four.
-                let (share, peers) = ((packs as u32).div_ceil(cut.channels), pattern.peers(world).max(1));
-                let threads = share.next_multiple_of(32).saturating_mul(peers);
-                let fewer = (share.div_ceil(4)).next_multiple_of(32).saturating_mul(peers);
-                if threads <= all { threads.max(64) } else { fewer.clamp(64, all) }
+                // A warp for every row of every peer, or for every four.
+                let share = share_packs(packs as u64, cut.channels) as u32;
+                let peers = pattern.peers(world).max(1);
+                let warps =
+                    |rows| share.div_ceil(rows * line::ROW_PACKS).saturating_mul(peers).saturating_mul(32);
+                if warps(1) <= all { warps(1).max(64) } else { warps(4).clamp(64, all) }
             }
-            None => all,
+            None => work.threads(protocol, all),
         };
         let resident = self.resident(protocol, options.unroll, threads)?;
         while options.channels.is_none()
@@ -279,9 +281,16 @@ impl Plan {
     pub(crate) fn shares(&self) -> (u64, u64) {
         let packs = (self.wire_bytes / 16) as u64;
         let each = share_packs(packs, self.channels);
-        let most = if self.protocol == Protocol::Lines { line::PACKS } else { MOST_PACKS };
-        let tiles = if self.rows == 0 { each } else { each.next_multiple_of(self.rows) };
-        let share = if tiles <= most && tiles.is_multiple_of(8) { tiles } else { each };
+        // A share of whole rows of lines, where there are more than a few.
+        let (part, most) = match self.protocol {
+            Protocol::Lines if each > 16 * u64::from(line::ROW_PACKS) => {
+                (4 * u64::from(line::ROW_PACKS), line::PACKS)
+            }
+            Protocol::Lines => (1, line::PACKS),
+            _ => (self.rows.max(1), MOST_PACKS),
+        };
+        let parts = each.next_multiple_of(part);
+        let share = if parts <= most && parts.is_multiple_of(8) { parts } else { each };
         (share, share_packs(packs, self.diagonal))
     }
 }

@@ -43,6 +43,9 @@ struct Options {
     /// Blocks for the rank's own chunk; by default as the library decides.
     #[arg(long)]
     diagonal: Option<u32>,
+    /// Bytes that travel together on a channel; by default as the library decides
+    #[arg(long)]
+    chunk: Option<usize>,
     /// Threads of a block; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     threads: Vec<u32>,
@@ -156,9 +159,15 @@ where
                 for &protocol in &protocols {
                     for channels in one(&options.channels) {
                         for threads in one(&options.threads) {
-                            let diagonal = options.diagonal;
-                            let launch =
-                                LaunchOptions { protocol, channels, diagonal, threads, ..defaults.clone() };
+                            let (diagonal, chunk) = (options.diagonal, options.chunk);
+                            let launch = LaunchOptions {
+                                protocol,
+                                channels,
+                                diagonal,
+                                threads,
+                                chunk,
+                                ..defaults.clone()
+                            };
                             match bench.one(op, output == "symmetric", bytes, &launch) {
                                 Ok(row) if world.rank() == 0 => print(&row, options.json),
                                 Ok(_) => {}

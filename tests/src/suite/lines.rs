@@ -15,7 +15,7 @@ use std::time::Duration;
 const CHANNELS: u32 = 4;
 
 /// Bytes that a line channel carries in one call.
-const ROOM: usize = 2048 * 16;
+const ROOM: usize = 12240 * 16;
 
 /// A transport with lines; one that has none must say so when asked for them.
 fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {

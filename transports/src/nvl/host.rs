@@ -5,7 +5,7 @@ use crate::host::symmetric::map_all;
 use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Symmetric, Transport};
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::memory::{DeviceMemory, DeviceRegion, PinnedMemory, SharedMemory};
-use fusewire_driver::{Context, Driver};
+use fusewire_driver::{Context, Driver, PeerAttribute};
 use fusewire_world::World;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// GPUs that reach each other's memory, over NVLink or PCIe peer access. Ranks are threads or processes of one host.
+///
+/// Where a pair has PCIe alone there are no lines (`Options::line_channels` does not count): those need NVLink.
 #[derive(Debug)]
 pub struct Nvl {
     link: Arc<Link>,
@@ -47,8 +49,8 @@ impl Nvl {
         Self::with(world, Ok(context.clone()), options.into())
     }
 
-    fn with(world: &World, context: fusewire_driver::Result<Context>, options: Options) -> Result<Nvl> {
-        let layout = options.layout(world.size())?;
+    fn with(world: &World, context: fusewire_driver::Result<Context>, mut options: Options) -> Result<Nvl> {
+        let mut layout = options.layout(world.size())?;
         crate::host::agree(world, "nvl rendezvous", &layout)?;
         // Every rank learns of every rank's GPU, or of why it has none: nobody is left waiting.
         let card = match &context {
@@ -60,10 +62,12 @@ impl Nvl {
         if let Some((rank, why)) = cards.iter().enumerate().find_map(|(r, c)| Some((r, c.error.as_ref()?))) {
             return Err(Error::Misuse { what: format!("rank {rank} has no GPU to use: {why}") });
         }
-        let reach = reachable(world, &context, &cards);
-        let verdicts: Vec<Option<String>> = world.all_gather_as(&reach)?;
-        if let Some(what) = verdicts.into_iter().flatten().next() {
-            return Err(Error::Misuse { what });
+        let verdicts: Vec<std::result::Result<bool, String>> =
+            world.all_gather_as(&reachable(world, &context, &cards))?;
+        let linked = verdicts.into_iter().collect::<std::result::Result<Vec<_>, _>>();
+        if linked.map_err(|what| Error::Misuse { what })?.contains(&false) {
+            options.line_channels = 0;
+            layout = options.layout(world.size())?;
         }
         let bytes = layout.total() as usize;
         let (own, page) = (SharedMemory::create(&context, bytes)?, Board::page()?);
@@ -98,14 +102,15 @@ fn table(context: &Context, memory: &[SharedMemory]) -> Result<(DeviceMemory, Bo
     Ok((table, bases))
 }
 
-/// Why this rank's GPU does not reach a peer's, if one is out of reach.
-fn reachable(world: &World, context: &Context, cards: &[Card]) -> Option<String> {
+/// Whether this rank's GPU has NVLink to every other, which alone carries lines of 128 bytes whole; or why it does not reach one.
+fn reachable(world: &World, context: &Context, cards: &[Card]) -> std::result::Result<bool, String> {
     let (me, own) = (world.rank(), context.device());
-    let Ok(driver) = Driver::load() else { return None };
+    let Ok(driver) = Driver::load() else { return Ok(false) };
+    let mut linked = true;
     let devices = driver.devices().unwrap_or_default();
     for (rank, card) in cards.iter().enumerate() {
         if !world.is_local(rank) {
-            return Some(format!(
+            return Err(format!(
                 "rank {rank} is on another host than rank {me}; `Nvl` needs all ranks on one host"
             ));
         }
@@ -113,21 +118,23 @@ fn reachable(world: &World, context: &Context, cards: &[Card]) -> Option<String>
             continue;
         }
         let Some(theirs) = devices.iter().find(|d| d.pci_bus_id() == card.bus) else {
-            return Some(format!(
+            return Err(format!(
                 "rank {me} cannot see the GPU of rank {rank} ({}): give every rank all GPUs of the host (CUDA_VISIBLE_DEVICES hides it)",
                 card.bus
             ));
         };
         if !own.can_access_peer(theirs).unwrap_or(false) {
-            return Some(format!(
+            return Err(format!(
                 "the GPUs of rank {me} ({own}) and rank {rank} ({theirs}) cannot reach each other's memory"
             ));
         }
+        // Peers over PCIe have no atomics; those over NVLink do.
+        linked &= own.peer_attribute(theirs, PeerAttribute::NativeAtomics).is_ok_and(|has| has != 0);
     }
     if !own.supports_posix_fd() {
-        return Some(format!("the GPU of rank {me} ({own}) cannot share memory by file descriptor"));
+        return Err(format!("the GPU of rank {me} ({own}) cannot share memory by file descriptor"));
     }
-    None
+    Ok(linked)
 }
 
 impl Transport for Nvl {

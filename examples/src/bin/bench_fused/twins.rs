@@ -28,9 +28,10 @@ struct Pair {
 }
 
 /// What has a twin: hook, protocol, and whether it stores into symmetric outputs.
-const WITH: [(&str, Protocol, bool); 3] = [
+const WITH: [(&str, Protocol, bool); 4] = [
     ("copy", Protocol::Staged, false),
     ("copy", Protocol::Lines, false),
+    ("copy", Protocol::Direct, true),
     ("transpose", Protocol::Direct, true),
 ];
 

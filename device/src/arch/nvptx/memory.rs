@@ -1,0 +1,237 @@
+//! Accesses of global memory: 16 bytes, lines, and atomic words.
+
+use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
+use core::arch::asm;
+
+/// Loads 16 bytes.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, valid for reads, not written concurrently.
+#[inline(always)]
+pub unsafe fn load_16(at: *const u8) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+            options(nostack, readonly)
+        )
+    };
+    [a, b, c, d]
+}
+
+/// Loads 16 bytes that are read once: they are not kept in the L1 cache.
+///
+/// # Safety
+/// As for [`load_16`].
+#[inline(always)]
+pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.global.L1::no_allocate.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+            options(nostack, readonly)
+        )
+    };
+    [a, b, c, d]
+}
+
+/// Stores 16 bytes.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, valid for writes, not accessed concurrently.
+#[inline(always)]
+pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
+            in(reg64) at, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3],
+            options(nostack)
+        )
+    };
+}
+
+/// Loads 16 bytes that a peer may be storing, relaxed.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, written concurrently by [`store_16_live`] only.
+#[inline(always)]
+pub unsafe fn load_16_live(at: *const u8) -> [u32; 4] {
+    // SAFETY: the caller's contract.
+    let ([a, b], flag) = unsafe { load_line(at) };
+    [a, b, flag as u32, (flag >> 32) as u32]
+}
+
+/// Stores 16 bytes that a peer may be loading, relaxed. Lanes of a warp that do so together, side by side, store whole lines of 128 bytes
+/// in one transaction each.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, read concurrently by [`load_16_live`] only.
+#[inline(always)]
+pub unsafe fn store_16_live(at: *mut u8, [a, b, c, d]: [u32; 4]) {
+    // SAFETY: the caller's contract.
+    unsafe { store_line(at, [a, b], u64::from(c) | u64::from(d) << 32) };
+}
+
+macro_rules! line_load {
+    ($(#[$doc:meta])* $name:ident, $order:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub unsafe fn $name(at: *const u8) -> ([u32; 2], u64) {
+            let (a, b, c, d): (u32, u32, u32, u32);
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!("{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.", $order, ".sys.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}"),
+                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at,
+                    options(nostack)
+                )
+            };
+            ([a, b], c as u64 | (d as u64) << 32)
+        }
+    };
+}
+line_load! {
+    /// Loads a line of 8 bytes of data and an 8-byte flag that a peer may be storing.
+    ///
+    /// # Safety
+    /// `at` is 16-byte aligned global memory, written concurrently by [`store_line`] only.
+    load_line, "relaxed"
+}
+line_load! {
+    /// As [`load_line`]; what the writer did before it stored what is seen, and told so by a fence, is visible from here on.
+    ///
+    /// # Safety
+    /// As for [`load_line`].
+    acquire_line, "acquire"
+}
+
+/// Stores a line in one transaction.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, read concurrently by [`load_line`] only.
+#[inline(always)]
+pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.relaxed.sys.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
+            in(reg64) at, in(reg32) data[0], in(reg32) data[1], in(reg32) flag as u32, in(reg32) (flag >> 32) as u32,
+            options(nostack)
+        )
+    };
+}
+
+/// Adds to an `f32` in memory, relaxed, visible to this GPU.
+///
+/// # Safety
+/// `at` is aligned global memory, valid for reads and writes, accessed concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn add_f32(at: *mut f32, value: f32) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!("{{ .reg .b64 g; cvta.to.global.u64 g, {0}; red.relaxed.gpu.global.add.f32 [g], {1}; }}",
+            in(reg64) at, in(reg32) value, options(nostack))
+    };
+}
+
+/// Adds to an `f64` in memory, relaxed, visible to this GPU.
+///
+/// # Safety
+/// As for [`add_f32`].
+#[inline(always)]
+pub unsafe fn add_f64(at: *mut f64, value: f64) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!("{{ .reg .b64 g; cvta.to.global.u64 g, {0}; red.relaxed.gpu.global.add.f64 [g], {1}; }}",
+            in(reg64) at, in(reg64) value, options(nostack))
+    };
+}
+
+/// Adds to a word that may be a peer's, after every access before it, and does not wait for the old value
+/// (`red.release.sys`).
+///
+/// # Safety
+/// `at` is aligned, valid for reads and writes, and accessed concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn add_release(at: *mut u64, value: u64) {
+    // SAFETY: the caller's contract.
+    unsafe { asm!("red.release.sys.add.u64 [{0}], {1};", in(reg64) at, in(reg64) value, options(nostack)) };
+}
+
+// One instruction for each (scope, order, width). The pointer stays generic: a protocol word may live in any window.
+macro_rules! words {
+    ($t:ty, $reg:ident, $w:literal) => {
+        words!(@scope $t, $reg, $w, System, "sys");
+        words!(@scope $t, $reg, $w, Device, "gpu");
+        words!(@scope $t, $reg, $w, Block, "cta");
+    };
+    (@scope $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal) => {
+        words!(@load $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
+        words!(@load $t, $reg, $w, $scope, $s, Acquire, "acquire");
+        words!(@store $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
+        words!(@store $t, $reg, $w, $scope, $s, Release, "release");
+        words!(@modify $t, $reg, $w, $scope, $s, Relaxed, "relaxed");
+        words!(@modify $t, $reg, $w, $scope, $s, Acquire, "acquire");
+        words!(@modify $t, $reg, $w, $scope, $s, Release, "release");
+        words!(@modify $t, $reg, $w, $scope, $s, AcqRel, "acq_rel");
+    };
+    (@load $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
+        impl Load<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn load(at: *const Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("ld.", $o, ".", $s, ".b", $w, " {0}, [{1}];"), out($reg) v, in(reg64) at, options(nostack)) };
+                v
+            }
+        }
+    };
+    (@store $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
+        impl Store<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn store(at: *mut Self, value: Self) {
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("st.", $o, ".", $s, ".b", $w, " [{0}], {1};"), in(reg64) at, in($reg) value, options(nostack)) };
+            }
+        }
+    };
+    (@modify $t:ty, $reg:ident, $w:literal, $scope:ty, $s:literal, $order:ty, $o:literal) => {
+        impl Modify<$scope, $order> for $t {
+            #[inline(always)]
+            unsafe fn fetch_add(at: *mut Self, value: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".add.u", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
+                v
+            }
+            #[inline(always)]
+            unsafe fn exchange(at: *mut Self, value: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".exch.b", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
+                v
+            }
+            #[inline(always)]
+            unsafe fn compare_exchange(at: *mut Self, old: Self, new: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".cas.b", $w, " {0}, [{1}], {2}, {3};"), out($reg) v, in(reg64) at, in($reg) old, in($reg) new, options(nostack)) };
+                v
+            }
+            #[inline(always)]
+            unsafe fn fetch_max(at: *mut Self, value: Self) -> Self {
+                let v: Self;
+                // SAFETY: the caller's contract.
+                unsafe { asm!(concat!("atom.", $o, ".", $s, ".max.u", $w, " {0}, [{1}], {2};"), out($reg) v, in(reg64) at, in($reg) value, options(nostack)) };
+                v
+            }
+        }
+    };
+}
+words!(u32, reg32, "32");
+words!(u64, reg64, "64");
