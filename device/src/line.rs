@@ -2,7 +2,7 @@
 //!
 //! A line is 128 bytes: 120 of data, then an 8-byte flag. Eight lanes store it, and load it, by one 16-byte access each, which NVLink
 //! carries as one transaction, so whoever sees the flag sees the data (NCCL's LL128 rests on the same fact). A warp handles four lines at
-//! a time, a [`row`]. On the host flags are stored after the data, with release order.
+//! a time, a row. On the host flags are stored after the data, with release order.
 //!
 //! A flag is the channel's call number in the low 48 bits and a digest of kernel and size above. Numbers never return within the life
 //! of a transport (2^48 calls), so a stale line is never taken for a fresh one, however long it was not written; what stands where a
@@ -281,14 +281,13 @@ impl<O: Direct> Line<'_, O> {
         row::each_lane(|slot| {
             let mut packs = [Pack::<W>::ZERO; BUNDLE];
             unroll!(BUNDLE, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
-            if slot == row::PACKS {
-            } else if row + BUNDLE as u32 <= end {
+            if slot < row::PACKS && row + BUNDLE as u32 <= end {
                 let last = self.whole::<W>(row, BUNDLE - 1, slot).index();
                 unroll!(BUNDLE, |K| {
                     let ctx = self.whole::<W>(row, BUNDLE - 1 - K, slot).before(last);
                     sink.take(&Consume(ctx), packs[BUNDLE - 1 - K]);
                 });
-            } else {
+            } else if slot < row::PACKS {
                 unroll!(BUNDLE, |K| if row + (K as u32) < end {
                     sink.take(&Consume(self.whole::<W>(row, K, slot)), packs[K]);
                 });

@@ -119,6 +119,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl
     const Layout &l = m.layout;
     u32 world = l.world, blocks = world == 1 ? 0 : p.shape.channels, channel = blockIdx.x;
     if (channel >= blocks) return own_share(p, channel - blocks);
+    Checks checks(p.control);
     volatile State *state = reinterpret_cast<volatile State *>(m.own + line_state_at(l, m.rank, channel));
     u64 number = state->sent + 1;
     Share share = share_of(p.shape.elements, p.shape.share, channel);
@@ -150,6 +151,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl
         }
         if (lane == 0) store_line(out + LINE_HEADER, u32(payload), u32(payload >> 32), flag_of(number, p.shape.kernel, 0));
     }
+    checks.begin();
     for (u32 step = receives && team < count ? 1 + team : world; step < world; step += count) {
         u32 peer = from_of(m.rank, world, step);
         u64 in = m.own + lines_at(l, peer, channel) + buffer;
@@ -160,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl
             for (u32 row = warp * U; row < rows; row += warps * U) take_rows<U>(in, to, share.packs, row, rows, slot, fresh);
         }
     }
-    __syncthreads();
+    checks.end();
     if (threadIdx.x == 0) state->sent = number;
 }
 

@@ -128,6 +128,36 @@ struct Patience {
     }
 };
 
+// With -DCHECKS the twins do what ours do beside the work: they look at the abort word when they begin, know of threads that are gone at
+// the end, and tell the block of it. What that costs is the difference of the two.
+struct Checks {
+#ifdef CHECKS
+    u32 poison;
+    __device__ __forceinline__ explicit Checks(const Control &control) {
+        __shared__ u64 panic[6];
+        if (threadIdx.x == 0) panic[0] = 0, panic[1] = blockIdx.x, panic[2] = control.abort, panic[3] = control.record, panic[4] = control.deadline_ns;
+        asm volatile("ld.relaxed.sys.b32 %0, [%1];" : "=r"(poison) : "l"(control.abort) : "memory");
+        flag = panic;
+    }
+    const volatile u64 *flag;
+    __device__ __forceinline__ void begin() const {
+        if (poison) __trap();
+    }
+    __device__ __forceinline__ void sync(bool bad = false) const {
+        if (__syncthreads_or(bad)) __trap();
+    }
+    __device__ __forceinline__ void end() const {
+        sync();
+        if (*flag) __trap();
+    }
+#else
+    __device__ __forceinline__ explicit Checks(const Control &) {}
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ void sync() const { __syncthreads(); }
+    __device__ __forceinline__ void end() const { __syncthreads(); }
+#endif
+};
+
 __device__ __forceinline__ void until(u64 line, u64 target) {
     Patience patience;
     while (int64_t(load_acquire(line) - target) < 0) patience.spin();
@@ -184,13 +214,14 @@ static __device__ __forceinline__ void hear(u64 at, u64 target, u64 digest) {
 
 // *Go* and *done* of a block's channel with every peer, where the sender stores into the receiver's output: a lane for each step.
 struct Doors {
+    Checks checks;
     const Mapped &m;
     const Layout &l;
     u32 channel, to = 0, from = 0;
     bool has;
     u64 kernel, payload, output, sent = 0, received = 0, base_to = 0, base_from = 0;
 
-    __device__ __forceinline__ Doors(const Params &p, u32 channel) : m(p.ops), l(m.layout), channel(channel) {
+    __device__ __forceinline__ Doors(const Params &p, u32 channel) : checks(p.control), m(p.ops), l(m.layout), channel(channel) {
         u32 step = 1 + threadIdx.x;
         has = step < l.world;
         kernel = p.shape.kernel, payload = 2 * p.shape.elements;
@@ -212,18 +243,19 @@ struct Doors {
     __device__ __forceinline__ void open() const {
         if (has) {
             announce(base_from + free_line(l, m.rank, channel), received + GO, digest(received), kernel_at(kernel, received), payload, output);
+            checks.begin();
             hear(m.own + free_line(l, to, channel), sent + GO, digest(sent));
         }
-        __syncthreads();
+        checks.sync();
     }
     __device__ __forceinline__ void close() const {
-        __syncthreads();
+        checks.end();
         if (has) {
             __threadfence_system();
             announce(base_to + ready_line(l, m.rank, channel), sent + DONE, digest(sent), kernel_at(kernel, sent), payload, output);
             hear(m.own + ready_line(l, from, channel), received + DONE, digest(received));
         }
-        __syncthreads();
+        checks.sync();
         if (has) {
             state(to)->sent = sent + DONE;
             state(from)->received = received + DONE;

@@ -2,7 +2,8 @@
 # run.sh test   the GPU tests: driver layer, conformance suite with ranks as threads and as processes, the example
 # run.sh bench  all-to-all against NCCL (torch), in one run; JSON lines with --json, written to bench-*.jsonl in any case
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
-# run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc; written to twins.jsonl
+# run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
+#               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
 # run.sh tune   a tuning table for these GPUs, written to tuning.jsonl: `FUSEWIRE_TUNING` of any program may name it
 # run.sh sanitize  parts of the suite under compute-sanitizer's memcheck, if that is installed
 # All use all GPUs; GPUS=n uses fewer.
@@ -51,12 +52,15 @@ case $command in
   twins)
     command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
     arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
-    for twin in copy transpose; do
-      nvcc -O3 -std=c++17 -arch="$arch" -ptx "$here/twins/$twin.cu" -o "$out/$twin.ptx" || { echo "FAILED: nvcc of $twin.cu"; exit 1; }
+    for checks in "" -checks; do
+      for twin in copy transpose; do
+        nvcc ${checks:+-DCHECKS} -O3 -std=c++17 -arch="$arch" -ptx "$here/twins/$twin.cu" -o "$out/$twin.ptx" || { echo "FAILED: nvcc of $twin.cu"; exit 1; }
+      done
+      timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --twin "$out/copy.ptx,$out/transpose.ptx" --json "$@" \
+        > "$out/twins$checks.jsonl" || { echo "FAILED: bench_fused --twin"; failed=1; }
+      echo "twins$checks.jsonl"
+      cat "$out/twins$checks.jsonl"
     done
-    timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --twin "$out/copy.ptx,$out/transpose.ptx" --json "$@" \
-      > "$out/twins.jsonl" || { echo "FAILED: bench_fused --twin"; failed=1; }
-    cat "$out/twins.jsonl"
     ;;
   tune)
     timeout -k 10 500 "$here/cargo-fusewire" fusewire tune --program "$here/tune" --ranks "$gpus" --table "$out/tuning.jsonl" "$@" \

@@ -194,7 +194,7 @@ impl Work {
             Protocol::Direct => {
                 // Every block copies as many bytes; a rank's own chunk waits for nobody, which counts where the others' are short.
                 let own = multiprocessors / self.world;
-                let own = if self.short() { own * 3 / 4 } else { own };
+                let own = if self.short() && self.hooks != Hooks::Transpose { own * 3 / 4 } else { own };
                 let diagonal = if all_to_all { own.max(1) } else { 0 };
                 // A world of one rank has its own chunk alone.
                 let most = multiprocessors.saturating_sub(diagonal).max(1);
