@@ -158,12 +158,12 @@ impl<X: Transport> Prepared<X> {
             None => work.protocol(|p| self.has(p), default_room),
         };
         let lines = protocol == Protocol::Lines;
+        let unroll = self.unroll(protocol, options.unroll)?;
         if matches!(protocol, Protocol::Direct | Protocol::Copy) && !symmetric {
             return Err(Error::misuse(format!(
                 "`Protocol::{protocol:?}` stores into the peers' outputs: give it an output from `Buffer::symmetric` of this transport that holds every rank's chunk"
             )));
         }
-        let unroll = self.unroll(protocol, options.unroll)?;
         if lines && wire_bytes > room {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer, but lines carry at most {room} here: use `Protocol::Staged`, or more `Options::line_channels`"

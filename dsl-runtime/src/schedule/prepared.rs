@@ -155,10 +155,22 @@ impl<X: Transport> Prepared<X> {
                 "`{}` has no {protocol:?} variant with {u} packs in flight: name it in `unroll(..)`",
                 self.name
             )),
-            None => Error::misuse(format!(
-                "`{}` has no {protocol:?} kernel for this schedule and transport",
-                self.name
-            )),
+            None => {
+                let why = match protocol {
+                    Protocol::Staged => "every transport stages all-to-alls and sends",
+                    Protocol::Lines => "lines need peers' memory that kernels store to",
+                    Protocol::Direct => {
+                        "stores into peers' outputs need their memory mapped, and hooks without `consume`"
+                    }
+                    Protocol::Copy => {
+                        "the copy engine needs peers' memory mapped, and neither `produce` nor `consume`"
+                    }
+                };
+                Error::misuse(format!(
+                    "`{}` has no {protocol:?} kernel for this schedule and transport: {why}",
+                    self.name
+                ))
+            }
         })
     }
 
