@@ -42,18 +42,24 @@ pub fn slowest_median(world: &World, mut times: Vec<Duration>) -> fusewire::Resu
 /// milliseconds.
 const WARM_UP: Duration = Duration::from_millis(40);
 
+/// The time of what `body` queues, behind the same once before: ranks come out of a barrier some microseconds apart, and the first
+/// operations bring their GPUs together.
+fn elapsed(stream: &Stream, body: &mut impl FnMut() -> fusewire::Result<()>) -> fusewire::Result<Duration> {
+    body()?;
+    let start = stream.record()?;
+    body()?;
+    let end = stream.record()?;
+    stream.synchronize()?;
+    end.since(&start)
+}
+
 /// As many times `body` as take [`WARM_UP`]; the same number on all ranks.
 fn warm_up(
     world: &World,
     stream: &Stream,
     body: &mut impl FnMut() -> fusewire::Result<()>,
 ) -> fusewire::Result<()> {
-    body()?;
-    let start = stream.record()?;
-    body()?;
-    let end = stream.record()?;
-    stream.synchronize()?;
-    let one = slowest_median(world, vec![end.since(&start)?])?;
+    let one = slowest_median(world, vec![elapsed(stream, body)?])?;
     let times = WARM_UP.as_nanos() / one.as_nanos().max(1);
     (0..times.min(1000)).try_for_each(|_| body())?;
     stream.synchronize()
@@ -71,13 +77,7 @@ pub fn timed(
     let mut times = Vec::new();
     for _ in 0..windows {
         world.barrier()?;
-        // Ranks come out of the barrier some microseconds apart: the first operations bring their GPUs together.
-        body()?;
-        let start = stream.record()?;
-        body()?;
-        let end = stream.record()?;
-        stream.synchronize()?;
-        times.push(end.since(&start)? / count as u32);
+        times.push(elapsed(stream, &mut body)? / count as u32);
     }
     slowest_median(world, times)
 }

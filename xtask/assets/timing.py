@@ -5,10 +5,9 @@ import torch
 import torch.distributed as dist
 
 
-def timed(stream, body, windows, count):
-    """Median over windows of the time of one operation in microseconds; the slowest rank's."""
-    # Clocks and links go to rest while nothing runs: 40 ms of work first, as often on all ranks.
-    once = torch.zeros(1, device="cuda")
+def elapsed(stream, body):
+    """Milliseconds of what the body queues, behind the same once before: ranks come out of a barrier some microseconds apart, and the
+    first operations bring their GPUs together."""
     with torch.cuda.stream(stream):
         body()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -16,7 +15,13 @@ def timed(stream, body, windows, count):
         body()
         end.record(stream)
     torch.cuda.synchronize()
-    once[0] = start.elapsed_time(end)
+    return start.elapsed_time(end)
+
+
+def timed(stream, body, windows, count):
+    """Median over windows of the time of one operation in microseconds; the slowest rank's."""
+    # Clocks and links go to rest while nothing runs: 40 ms of work first, as often on all ranks.
+    once = torch.tensor([elapsed(stream, body)], device="cuda")
     dist.all_reduce(once, dist.ReduceOp.MAX)
     with torch.cuda.stream(stream):
         for _ in range(min(int(40 / max(once.item(), 1e-3)), 1000)):
@@ -26,15 +31,7 @@ def timed(stream, body, windows, count):
     for _ in range(windows):
         dist.barrier()
         torch.cuda.synchronize()
-        with torch.cuda.stream(stream):
-            # Ranks come out of the barrier some microseconds apart: the first operations bring their GPUs together.
-            body()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record(stream)
-            body()
-            end.record(stream)
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / count * 1e3)
+        times.append(elapsed(stream, body) / count * 1e3)
     slowest = torch.tensor([statistics.median(times)], device="cuda")
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     return slowest.item()

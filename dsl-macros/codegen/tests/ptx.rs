@@ -74,7 +74,7 @@ fn sound(name: &str, arch: &str) {
                     blocks,
                     "{about}: barriers of {symbol}, of which no pass may make two of one"
                 );
-                assert!(warps.contains(&of_warps), "{about}: {of_warps} warp barriers in {symbol}");
+                assert_eq!(of_warps, warps, "{about}: warp barriers of {symbol}");
             }
             assert!(body.contains(store), "{about}: wire stores of {symbol} are not of 16 bytes");
             // A call through a pointer names its prototype.
@@ -83,8 +83,7 @@ fn sound(name: &str, arch: &str) {
             let begins = body.find("\n$L__BB").unwrap_or(body.len());
             let local = body.contains("ld.local") || body[begins..].contains("st.local");
             assert!(!local, "{about}: local memory in the loops of {symbol}");
-            // Kernels by tiles have their tiles, and no others do.
-            // In lines the diagonal alone.
+            // Kernels by tiles have their tiles, and no others do. In lines the diagonal alone works by tiles.
             let tiles = model.options.transposed.is_some()
                 && (entry.protocol != Protocol::Lines
                     || entry.schedule.is_some_and(|s| s.name == "all_to_all"));
@@ -107,9 +106,9 @@ fn sound(name: &str, arch: &str) {
     }
 }
 
-/// Barriers in the source of a shipped schedule: the block's, and how many of the warp's there may be. One that a compiler pass copied
-/// into both sides of a branch hangs the block.
-fn barriers(model: &Model, entry: &Entry) -> Option<(usize, Vec<usize>)> {
+/// Barriers in the source of a shipped schedule: the block's, and the warp's. One that a compiler pass copied into both sides of a branch
+/// hangs the block.
+fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     let all_to_all = entry.schedule?.name == "all_to_all";
     let blocks = match (entry.protocol, all_to_all) {
         (Protocol::Staged, true) => 6,
@@ -121,11 +120,12 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, Vec<usize>)> {
     };
     // Two at each place that works by tiles: what goes to peers (but in lines), and the diagonal.
     let places = usize::from(entry.protocol != Protocol::Lines) + usize::from(all_to_all);
-    let tiles =
-        if model.options.transposed.is_some() && entry.protocol != Protocol::Copy { 2 * places } else { 0 };
+    let transposed = model.options.transposed.is_some();
+    let tiles = if transposed && entry.protocol != Protocol::Copy { 2 * places } else { 0 };
     // Two where rows are waited for: one by one, and in bundles if the hooks work by pack.
-    let waits = if entry.protocol == Protocol::Lines { vec![2, 4] } else { vec![0] };
-    Some((blocks, waits.into_iter().map(|n| tiles + n).collect()))
+    let bundles = usize::from(entry.unroll >= 4 && !transposed);
+    let waits = if entry.protocol == Protocol::Lines { 2 * (1 + bundles) } else { 0 };
+    Some((blocks, tiles + waits))
 }
 
 macro_rules! sound {
