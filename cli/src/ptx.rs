@@ -38,9 +38,9 @@ pub struct Args {
     /// Packs in flight: 1, 2, 4 or 8. Default: as the attribute says.
     #[arg(long, value_parser = ["1", "2", "4", "8"])]
     pub unroll: Option<String>,
-    /// How bytes travel: `staged` through rings, small chunks in `lines` that carry their flags, `direct` into symmetric outputs, or by
-    /// the engine that makes a `copy`.
-    #[arg(long, value_parser = ["staged", "lines", "direct", "copy"], default_value = "staged")]
+    /// How bytes travel: `staged` through rings, small chunks in `lines` that carry their flags, `direct` into symmetric outputs,
+    /// there by `bulk` copies, or by the engine that makes a `copy`.
+    #[arg(long, value_parser = ["staged", "lines", "direct", "bulk", "copy"], default_value = "staged")]
     pub protocol: String,
     /// Name lines of the source in the PTX.
     #[arg(long)]

@@ -77,6 +77,8 @@ pub mod operation {
     pub const SIGNAL: u32 = 8;
     /// Handing a command to a proxy.
     pub const POST: u32 = 9;
+    /// Waiting for the peer to let its output be written.
+    pub const LEAVE: u32 = 10;
     /// Comparing where the peer's output stands in its symmetric allocation.
     pub const OUTPUT: u32 = 20;
     /// The first of a window's operations; see [`crate::window::operation`].

@@ -185,6 +185,7 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
         own_share: share_packs(packs, diagonal),
         outputs: 0,
         output_offset: 0,
+        input: 0,
         channels,
         diagonal,
         send_peer,

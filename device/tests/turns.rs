@@ -106,6 +106,7 @@ fn launch<H: Unpack<Raw = Raw>, T: Element>(
             own_share: 0,
             outputs: 0,
             output_offset: 0,
+            input: 0,
             channels,
             diagonal: 0,
             send_peer: NOBODY,

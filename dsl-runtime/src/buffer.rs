@@ -223,7 +223,7 @@ impl<T: Element> Buffer<T> {
 
     /// Allocates a buffer of zeros on every rank of a transport, which all ranks map: symmetric memory. Collective: all ranks call it,
     /// with equal lengths. An ordinary buffer in every respect, and as an output one that peers may store to: hooks without a
-    /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Copy`]).
+    /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Bulk`], [`crate::Protocol::Copy`]).
     ///
     /// # Errors
     /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::Peer`] if a rank

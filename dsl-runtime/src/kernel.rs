@@ -232,9 +232,11 @@ host_entries! {
     host_all_to_all = turns::all_to_all on Ops;
     host_all_to_all_lines = all_to_all_lines on Direct;
     host_all_to_all_direct = all_to_all_direct on Direct;
+    host_all_to_all_bulk = all_to_all_bulk on Direct;
     host_sendrecv = sendrecv on Ops;
     host_sendrecv_lines = sendrecv_lines on Direct;
     host_sendrecv_direct = sendrecv_direct on Direct;
+    host_sendrecv_bulk = sendrecv_bulk on Direct;
 }
 
 /// No transport: nothing is ever compiled for it. Generated code names two of them, so that rustc never takes the one transport in

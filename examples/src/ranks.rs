@@ -120,7 +120,8 @@ pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
         "staged" => Protocol::Staged,
         "lines" => Protocol::Lines,
         "direct" => Protocol::Direct,
+        "bulk" => Protocol::Bulk,
         "copy" => Protocol::Copy,
-        _ => return Err("one of staged, lines, direct, copy".into()),
+        _ => return Err("one of staged, lines, direct, bulk, copy".into()),
     })
 }

@@ -20,7 +20,7 @@ struct Control {
     u64 abort, record, deadline_ns;
 };
 struct Shape {
-    u64 elements, rows, cols, chunk, kernel, share, own_share, outputs, output_offset;
+    u64 elements, rows, cols, chunk, kernel, share, own_share, outputs, output_offset, input;
     u32 channels, diagonal, send_peer, recv_peer, phase, allocation;
 };
 struct Slice {
@@ -35,12 +35,12 @@ struct Params {
 static_assert(sizeof(Layout) == 32, "layout");
 static_assert(sizeof(Mapped) == 56, "mapped");
 static_assert(sizeof(Control) == 24, "control");
-static_assert(sizeof(Shape) == 96, "shape");
-static_assert(sizeof(Params) == 208, "params");
+static_assert(sizeof(Shape) == 104, "shape");
+static_assert(sizeof(Params) == 216, "params");
 static_assert(offsetof(Mapped, own) == 40 && offsetof(Mapped, bases) == 48, "mapped");
-static_assert(offsetof(Shape, outputs) == 56 && offsetof(Shape, channels) == 72, "shape");
+static_assert(offsetof(Shape, outputs) == 56 && offsetof(Shape, channels) == 80, "shape");
 static_assert(offsetof(Params, control) == 56 && offsetof(Params, shape) == 80, "params");
-static_assert(offsetof(Params, input) == 176 && offsetof(Params, output) == 192, "params");
+static_assert(offsetof(Params, input) == 184 && offsetof(Params, output) == 200, "params");
 
 // Elements of two bytes; chunks are whole packs.
 constexpr u32 LANES = 8;
@@ -240,12 +240,18 @@ struct Doors {
     __device__ __forceinline__ u64 digest(u64 at) const {
         return (kernel_at(kernel, at) ^ payload * ODD ^ output * (ODD << 7 | 1)) + at;
     }
-    __device__ __forceinline__ void open() const {
+    __device__ __forceinline__ void say_go() const {
+        if (has) announce(base_from + free_line(l, m.rank, channel), received + GO, digest(received), kernel_at(kernel, received), payload, output);
+    }
+    __device__ __forceinline__ void await_go() const {
         if (has) {
-            announce(base_from + free_line(l, m.rank, channel), received + GO, digest(received), kernel_at(kernel, received), payload, output);
             checks.begin();
             hear(m.own + free_line(l, to, channel), sent + GO, digest(sent));
         }
+    }
+    __device__ __forceinline__ void open() const {
+        say_go();
+        await_go();
         checks.sync();
     }
     __device__ __forceinline__ void close() const {

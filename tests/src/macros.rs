@@ -60,6 +60,12 @@ macro_rules! for_each_case {
                 between_staged_calls: 1..=8,
                 faults_and_renewals: 2..=8,
             }
+            symmetric {
+                of_every_size: 1..=8,
+                in_any_order: 1..=8,
+                refused: 1..=8,
+                a_rank_never_launches: 2..=8,
+            }
             graphs {
                 replays_with_changing_inputs: 1..=8,
                 several_graphs_and_eager_calls: 1..=8,

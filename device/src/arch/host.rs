@@ -1,11 +1,14 @@
 //! The same operations on CPU threads, by `core::sync::atomic` and `std`.
 
+mod bulk;
+
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
 pub use crate::element::soft::{
     bf16_from_f32, bf16x2_from_f32, e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32,
     e5m2_from_f32, e5m2_to_f32, f16_from_f32, f16_to_f32,
 };
 use crate::schedule::tiles;
+pub use bulk::SharedStages;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 

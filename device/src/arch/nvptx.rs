@@ -1,11 +1,13 @@
 //! Inline PTX. Names of instructions and qualifiers: PTX ISA, chapters "Memory Consistency Model" and "Instruction Set".
 
+mod bulk;
 mod convert;
 mod memory;
 
 use crate::schedule::tiles;
 use core::arch::{asm, nvptx};
 
+pub use bulk::*;
 pub use convert::*;
 pub use memory::*;
 

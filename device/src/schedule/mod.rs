@@ -14,6 +14,7 @@
 //! | staged, on CPU threads | `turns` | `all_to_all`: `channels` blocks |
 //! | lines | [`lines`] | `all_to_all`: `channels` blocks, then the diagonal; `sendrecv`: senders, then receivers |
 //! | direct | [`direct`] | `channels` blocks, then the diagonal |
+//! | bulk | [`direct::bulk`] | `channels` blocks, then the diagonal |
 //! | copy | [`direct::all_to_all_copy`], [`direct::sendrecv_copy`] | one block before the copy engine's work and one behind it |
 //!
 //! Hooks of `layout(transposed)` are called by [`tiles`] in all of them.
@@ -32,7 +33,9 @@ pub mod tiles;
 pub mod turns;
 
 pub use custom::{Kernel, Tile, custom};
-pub use direct::{all_to_all_copy, all_to_all_direct, sendrecv_copy, sendrecv_direct};
+pub use direct::{
+    all_to_all_bulk, all_to_all_copy, all_to_all_direct, sendrecv_bulk, sendrecv_copy, sendrecv_direct,
+};
 pub use lines::{all_to_all_lines, sendrecv_lines};
 pub use staged::{all_to_all, sendrecv};
 
@@ -56,7 +59,7 @@ pub struct Shape {
     pub rows: u64,
     /// Columns of a chunk; `elements` where no shape was given.
     pub cols: u64,
-    /// Stream bytes that travel together; a multiple of 128, at most a quarter of a window.
+    /// Staged: stream bytes that travel together; a multiple of 128, at most a quarter of a window. Bulk: bytes of a copy.
     pub chunk: u64,
     /// Agreed number of this kernel.
     pub kernel: u64,
@@ -64,10 +67,12 @@ pub struct Shape {
     pub share: u64,
     /// Packs of one diagonal block's share.
     pub own_share: u64,
-    /// Direct: address of a table of `world` addresses, where the output's symmetric allocation is mapped, by rank; else 0.
+    /// Direct, bulk, copy: address of a table of `world` addresses, where the output's symmetric allocation is mapped, by rank; else 0.
     pub outputs: u64,
     /// Direct: bytes from there to the output's first element; equal on all ranks.
     pub output_offset: u64,
+    /// Bulk: address of the input's first element; else 0.
+    pub input: u64,
     /// Channels used to each peer.
     pub channels: u32,
     /// `all_to_all`: blocks of the diagonal.

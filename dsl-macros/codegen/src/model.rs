@@ -226,6 +226,9 @@ impl Model {
         if self.stores() {
             protocols.push(Protocol::Direct);
         }
+        if self.copies() {
+            protocols.push(Protocol::Bulk);
+        }
         if self.copies() && transport.cuda {
             protocols.push(Protocol::Copy);
         }

@@ -99,6 +99,8 @@ pub enum Protocol {
     Lines,
     /// Straight into the peers' outputs.
     Direct,
+    /// By bulk copies through shared memory, straight into the peers' outputs.
+    Bulk,
     /// By the copy engine, straight into the peers' outputs.
     Copy,
 }
@@ -110,6 +112,7 @@ impl Protocol {
             Protocol::Staged => "Staged",
             Protocol::Lines => "Lines",
             Protocol::Direct => "Direct",
+            Protocol::Bulk => "Bulk",
             Protocol::Copy => "Copy",
         }
     }
@@ -120,6 +123,7 @@ impl Protocol {
             Protocol::Staged => "",
             Protocol::Lines => "_lines",
             Protocol::Direct => "_direct",
+            Protocol::Bulk => "_bulk",
             Protocol::Copy => "_copy",
         }
     }

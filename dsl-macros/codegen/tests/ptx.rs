@@ -65,6 +65,7 @@ fn sound(name: &str, arch: &str) {
             let store = match entry.protocol {
                 Protocol::Staged | Protocol::Direct => "st.global.v4",
                 Protocol::Lines | Protocol::Copy => "st.relaxed.sys.global.v4",
+                Protocol::Bulk => "cp.async.bulk.global.shared::cta",
             };
             if let Some((blocks, warps)) = barriers(&model, entry) {
                 let count = |what: &str| body.lines().filter(|l| l.trim_start().starts_with(what)).count();
@@ -89,13 +90,18 @@ fn sound(name: &str, arch: &str) {
                     || entry.schedule.is_some_and(|s| s.name == "all_to_all"));
             assert_eq!(body.contains("fusewire_tiles"), tiles, "{about}: {symbol}");
             assert_eq!(body.contains("st.shared.b"), tiles, "{about}: {symbol}");
+            let bulk = entry.protocol == Protocol::Bulk;
+            assert_eq!(body.contains("fusewire_bulk"), bulk, "{about}: {symbol}");
             for label in ["shm", "ibgda", "host_ib", "mesh"] {
                 assert!(!body.contains(label), "{about}: `{label}` in a kernel of another transport");
             }
         }
         let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+        // As a launcher gives it to the driver: with the instructions that stand there as comments for older GPUs.
+        let raised = fusewire_driver::ptx::raised(&text, if arch == "sm_80" { 8 } else { 9 });
+        assert!(arch == "sm_80" || !raised.contains("// sm_90:"), "{about}");
         let report =
-            ptxas.check(&text, arch.parse().unwrap()).unwrap_or_else(|error| panic!("{about}: {error}"));
+            ptxas.check(&raised, arch.parse().unwrap()).unwrap_or_else(|error| panic!("{about}: {error}"));
         assert_eq!(report.kernels.len(), own.len(), "{about}");
         for k in &report.kernels {
             assert_eq!((k.spill_stores, k.spill_loads), (0, 0), "{about}: {k:?}");
@@ -117,6 +123,8 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
         (Protocol::Lines, false) => 2,
         (Protocol::Direct, true) => 5,
         (Protocol::Direct, false) | (Protocol::Copy, _) => 3,
+        (Protocol::Bulk, true) => 4,
+        (Protocol::Bulk, false) => 2,
     };
     // Two at each place that works by tiles: what goes to peers (but in lines), and the diagonal.
     let places = usize::from(entry.protocol != Protocol::Lines) + usize::from(all_to_all);
@@ -180,7 +188,8 @@ fn a_kernel_is_of_its_transport_alone() {
     let model = kernel("copy");
     let text = ptx(&model, &on_gpus(&model), "sm_90", false);
     let entries: Vec<&str> = text.lines().filter(|l| l.contains(".entry ")).collect();
-    let expected = ["", "_lines", "_direct", "_copy"].map(|way| format!("copy__all_to_all{way}__nvl("));
+    let expected =
+        ["", "_lines", "_direct", "_bulk", "_copy"].map(|way| format!("copy__all_to_all{way}__nvl("));
     assert_eq!(entries.len(), expected.len(), "{entries:?}");
     assert!(expected.iter().all(|e| entries.iter().any(|l| l.contains(e.as_str()))), "{entries:?}");
     assert!(!text.contains("ShmOps") && !text.contains("__shm"));

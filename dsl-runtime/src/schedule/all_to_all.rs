@@ -135,7 +135,7 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         let symmetric = self.prepared.symmetric(args.output(), elements, self.prepared.world());
         let plan = self.prepared.plan::<H>(elements, options, Pattern::AllToAll, symmetric)?;
         let mut shape = self.prepared.shape(&plan, options)?;
-        self.prepared.aim(&plan, &mut shape, args.output());
+        self.prepared.aim(&plan, &mut shape, args, self.prepared.world())?;
         Ok((plan, shape))
     }
 }

@@ -3,7 +3,7 @@
 
 use super::LaunchOptions;
 use super::plan::Plan;
-use super::prepared::Prepared;
+use super::prepared::{Prepared, input};
 use crate::kernel::{Arguments, HookSet};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
@@ -44,23 +44,14 @@ impl<X: Transport> Prepared<X> {
         options: &LaunchOptions,
         chunks: &[Chunk],
     ) -> Result<()> {
-        let (Kind::Cuda(main), Some(input), Some(output)) = (&stream.0.kind, args.input(), args.output())
-        else {
-            return Err(Error::misuse(
-                "the copy engine copies from `input` to the output of a GPU's buffers",
-            ));
+        let (Kind::Cuda(main), Some(output)) = (&stream.0.kind, args.output()) else {
+            return Err(Error::misuse("the copy engine copies to the output of a GPU's buffers"));
         };
         let Some(symmetric) = output.symmetric else {
             return Err(Error::misuse("the copy engine stores into outputs from `Buffer::symmetric`"));
         };
         let (rank, bytes) = (self.rank(), plan.elements * H::Wire::SIZE);
-        let needed = chunks.iter().map(|c| c.from + 1).max().unwrap_or(0);
-        if input.len < needed * plan.elements {
-            return Err(Error::misuse(format!(
-                "an input of {} elements for {needed} chunks of {}",
-                input.len, plan.elements
-            )));
-        }
+        let input = input(args, plan, chunks.iter().map(|c| c.from + 1).max().unwrap_or(0))?;
         let mut aside = self.aside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let aside = match &mut *aside {
             Some(aside) => aside,
@@ -73,7 +64,7 @@ impl<X: Transport> Prepared<X> {
             aside.stream.wait_event(&aside.fork)?;
         }
         for chunk in chunks {
-            let from = DevicePtr::new(input.address + (chunk.from * bytes) as u64);
+            let from = DevicePtr::new(input + (chunk.from * bytes) as u64);
             let base = symmetric.bases()[chunk.peer] + shape.output_offset;
             let to = DevicePtr::new(base + (chunk.to * bytes) as u64);
             let on = if chunk.peer == rank { &aside.stream } else { main };

@@ -1,6 +1,7 @@
 //! The analytic default: protocol, multiprocessors, channels, and what travels together, where neither the caller nor a table says.
 
 use super::Protocol;
+use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
 use fusewire_device::pack::Pack;
 use fusewire_device::schedule::tiles;
@@ -85,9 +86,11 @@ impl Pattern {
             (Pattern::AllToAll, Protocol::Staged) if on_host => cut.channels,
             (_, Protocol::Copy) => 1,
             (Pattern::AllToAll, _) if world == 1 => cut.diagonal,
-            (Pattern::AllToAll, Protocol::Lines | Protocol::Direct) => cut.channels + cut.diagonal,
+            (Pattern::AllToAll, Protocol::Lines | Protocol::Direct | Protocol::Bulk) => {
+                cut.channels + cut.diagonal
+            }
             (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels + cut.diagonal,
-            (Pattern::Ends(_), Protocol::Direct) => cut.channels,
+            (Pattern::Ends(_), Protocol::Direct | Protocol::Bulk) => cut.channels,
             (Pattern::Ends(ends), _) => ends * cut.channels,
         }
     }
@@ -107,6 +110,8 @@ pub(super) struct Work {
     pub(super) world: u32,
     /// Payload bytes of one peer's chunk.
     pub(super) wire_bytes: usize,
+    /// Whether those are the chunk's own, with none to fill the last 16.
+    pub(super) whole: bool,
     /// Whether the output is symmetric memory of this transport.
     pub(super) symmetric: bool,
     pub(super) hooks: Hooks,
@@ -132,8 +137,10 @@ impl Work {
     /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
     pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, line_room: usize) -> Protocol {
         let sent = self.wire_bytes * self.pattern.peers(self.world) as usize;
-        // CPU threads stage in caches: stores into another rank's memory are slower there.
-        let direct = self.symmetric && has(Protocol::Direct) && !self.on_host;
+        // CPU threads stage in caches: stores into another rank's memory are slower there. A block has a lane for each peer.
+        let lanes = self.pattern.peers(self.world) <= TILE_THREADS;
+        let direct = self.symmetric && has(Protocol::Direct) && !self.on_host && lanes;
+        let bulk = direct && self.whole && has(Protocol::Bulk);
         let most = match (self.hooks, direct) {
             (Hooks::Transpose, _) => LINES_MOST_GATHERED,
             (Hooks::Slow, _) => LINES_MOST_SLOW,
@@ -142,8 +149,10 @@ impl Work {
         };
         if !self.on_host && has(Protocol::Lines) && self.wire_bytes <= line_room && sent <= most {
             Protocol::Lines
-        } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST {
+        } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST && lanes {
             Protocol::Copy
+        } else if bulk {
+            Protocol::Bulk
         } else if direct {
             Protocol::Direct
         } else {
@@ -191,10 +200,16 @@ impl Work {
                 let most = self.line_channels(multiprocessors).max(1);
                 Cut { channels: packs.div_ceil(64).clamp(1, most), diagonal }
             }
-            Protocol::Direct => {
+            // More blocks have no more to give.
+            Protocol::Bulk if !all_to_all => {
+                let most = multiprocessors.min(if self.short() { 12 } else { 8 });
+                Cut { channels: packs.div_ceil(128).clamp(1, most.max(1)), diagonal: 0 }
+            }
+            Protocol::Direct | Protocol::Bulk => {
                 // Every block copies as many bytes; a rank's own chunk waits for nobody, which counts where the others' are short.
                 let own = multiprocessors / self.world;
-                let own = if self.short() && self.hooks != Hooks::Transpose { own * 3 / 4 } else { own };
+                let fewer = protocol == Protocol::Direct && self.short() && self.hooks != Hooks::Transpose;
+                let own = if fewer { own * 3 / 4 } else { own };
                 let diagonal = if all_to_all { own.max(1) } else { 0 };
                 // A world of one rank has its own chunk alone.
                 let most = multiprocessors.saturating_sub(diagonal).max(1);
@@ -292,27 +307,44 @@ mod tests {
     }
 
     /// What a rank of two sends over a transport that has everything.
-    fn protocol(hooks: Hooks, symmetric: bool, sent: usize) -> Protocol {
+    fn work(hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         let pattern = Pattern::AllToAll;
-        let work =
-            Work { pattern, world: 2, wire_bytes: sent, symmetric, hooks, limit: u32::MAX, on_host: false };
-        work.protocol(|_| true, usize::MAX)
+        Work {
+            pattern,
+            world: 2,
+            wire_bytes: sent,
+            whole: true,
+            symmetric,
+            hooks,
+            limit: u32::MAX,
+            on_host: false,
+        }
     }
 
     #[test]
     fn bytes_travel_by_size_place_and_hooks() {
-        use Protocol::{Copy, Direct, Lines, Staged};
+        use Protocol::{Bulk, Copy, Direct, Lines, Staged};
         for (hooks, symmetric, ways) in [
-            (Hooks::Copy, true, [Lines, Lines, Direct, Direct, Copy]),
+            (Hooks::Copy, true, [Lines, Lines, Bulk, Bulk, Copy]),
             (Hooks::Copy, false, [Lines, Lines, Lines, Staged, Staged]),
             (Hooks::Work, false, [Lines, Lines, Lines, Staged, Staged]),
             (Hooks::Slow, false, [Lines, Staged, Staged, Staged, Staged]),
-            (Hooks::Transpose, true, [Lines, Direct, Direct, Direct, Copy]),
+            (Hooks::Work, true, [Lines, Lines, Direct, Direct, Direct]),
+            (Hooks::Transpose, true, [Lines, Direct, Direct, Direct, Direct]),
             (Hooks::Transpose, false, [Lines, Staged, Staged, Staged, Staged]),
         ] {
-            let found =
-                [16, 1 << 20, 4 << 20, 32 << 20, 96 << 20].map(|sent| protocol(hooks, symmetric, sent));
+            let found = [16, 1 << 20, 4 << 20, 32 << 20, 96 << 20].map(|sent| {
+                // The copy engine and bulk copies are for hooks that copy.
+                let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
+                work(hooks, symmetric, sent).protocol(has, usize::MAX)
+            });
             assert_eq!(found, ways, "symmetric: {symmetric}");
+        }
+        for odd in [
+            Work { whole: false, ..work(Hooks::Copy, true, 4 << 20) },
+            Work { on_host: true, ..work(Hooks::Copy, true, 4 << 20) },
+        ] {
+            assert_ne!(odd.protocol(|_| true, usize::MAX), Bulk);
         }
     }
 

@@ -29,9 +29,20 @@ pub enum Protocol {
     /// Straight into the peers' outputs: where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
     /// hooks have no `consume`. Nothing is staged, and no block receives.
     Direct,
+    /// As `Direct`, by bulk copies through shared memory that one thread of each block asks for (the Tensor Memory Accelerator): for hooks
+    /// that have no `produce` either, chunks of whole multiples of 16 bytes, and GPUs of compute capability 9.0 and later.
+    Bulk,
     /// By the copy engine, straight into the peers' outputs, with no multiprocessor busy: as `Direct`, for hooks that have no `produce`
-    /// either, on GPUs.
+    /// either, on GPUs. The copies are queued behind the wait for the peers, and made even if it fails: after a fault, the outputs
+    /// of a launch hold anything, also that of a rank which had not launched yet.
     Copy,
+}
+
+impl Protocol {
+    /// Whether ranks write into their peers' outputs.
+    pub(crate) fn stores(self) -> bool {
+        matches!(self, Protocol::Direct | Protocol::Bulk | Protocol::Copy)
+    }
 }
 
 /// What a launch may be told beside its arguments. Equal on all ranks.
@@ -48,12 +59,14 @@ pub struct LaunchOptions {
     pub channels: Option<u32>,
     /// Blocks that copy the rank's own chunk of an all-to-all; by default chosen from the channels.
     pub diagonal: Option<u32>,
-    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`; on the host always 1.
+    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`; on the host always 1. `Protocol::Bulk` has work for
+    /// one warp.
     pub threads: Option<u32>,
     /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. What is left for
     /// others, this launch does without.
     pub blocks: Option<u32>,
-    /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default about 128 KiB, or that.
+    /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default about 128 KiB, or that. With
+    /// `Protocol::Bulk`, bytes of one copy, up to 16 KiB.
     pub chunk: Option<usize>,
     /// The variant with that many packs in flight; by default the first.
     pub unroll: Option<u32>,

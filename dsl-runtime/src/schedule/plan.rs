@@ -8,6 +8,7 @@ use crate::tune::Layout;
 use crate::{Error, Result, Transport};
 use fusewire_device::line;
 use fusewire_device::pack::Pack;
+use fusewire_device::schedule::direct::bulk;
 use fusewire_device::schedule::{share_packs, tiles};
 use std::fmt;
 
@@ -39,7 +40,7 @@ pub struct Plan {
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// Staged: bytes that travel together on a channel.
+    /// Staged: bytes that travel together on a channel. Bulk: bytes of a copy.
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
@@ -82,6 +83,13 @@ impl fmt::Display for Plan {
             }
             Protocol::Lines => write!(f, " over {channels} channels of lines that carry their flags")?,
             Protocol::Direct => write!(f, " straight into its output over {channels} channels")?,
+            Protocol::Bulk => {
+                write!(
+                    f,
+                    " straight into its output over {channels} channels, by bulk copies of {} bytes",
+                    self.chunk
+                )?;
+            }
             Protocol::Copy => {
                 return write!(f, " by the copy engine, between two kernels of one block; {}", self.decided);
             }
@@ -142,7 +150,8 @@ impl<X: Transport> Prepared<X> {
         let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
         let limit = options.blocks.unwrap_or(u32::MAX);
         let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
-        let work = Work { pattern, world, wire_bytes, symmetric, hooks, limit, on_host };
+        let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
+        let work = Work { pattern, world, wire_bytes, whole, symmetric, hooks, limit, on_host };
         let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
         let room = line_room(layout.line_channels);
         // With as many channels as the caller wants.
@@ -159,9 +168,14 @@ impl<X: Transport> Prepared<X> {
         };
         let lines = protocol == Protocol::Lines;
         let unroll = self.unroll(protocol, options.unroll)?;
-        if matches!(protocol, Protocol::Direct | Protocol::Copy) && !symmetric {
+        if protocol.stores() && !symmetric {
             return Err(Error::misuse(format!(
                 "`Protocol::{protocol:?}` stores into the peers' outputs: give it an output from `Buffer::symmetric` of this transport that holds every rank's chunk"
+            )));
+        }
+        if protocol == Protocol::Bulk && !whole {
+            return Err(Error::misuse(format!(
+                "{elements} elements to each peer are no whole multiple of 16 bytes, which bulk copies need: use `Protocol::Direct`"
             )));
         }
         if lines && wire_bytes > room {
@@ -201,7 +215,10 @@ impl<X: Transport> Prepared<X> {
                 )));
             }
             Some(threads) => threads,
-            None if protocol == Protocol::Copy => world.next_multiple_of(32).min(all),
+            // A thread for each peer; one of them copies.
+            None if matches!(protocol, Protocol::Bulk | Protocol::Copy) => {
+                world.next_multiple_of(32).min(all)
+            }
             None if lines => {
                 // A warp for every row of every peer, or for every four.
                 let share = share_packs(packs as u64, cut.channels) as u32;
@@ -212,6 +229,13 @@ impl<X: Transport> Prepared<X> {
             }
             None => work.threads(protocol, all),
         };
+        // A lane of each block for each peer.
+        if protocol.stores() && !on_host && pattern.peers(world) > threads {
+            return Err(Error::misuse(format!(
+                "{threads} threads in a block for {} peers; `Protocol::{protocol:?}` takes one for each",
+                pattern.peers(world)
+            )));
+        }
         let resident = self.resident(protocol, options.unroll, threads)?;
         while options.channels.is_none()
             && cut.channels > least
@@ -222,10 +246,20 @@ impl<X: Transport> Prepared<X> {
         let rows = tile_rows::<H>(options.shape);
         let chunk = match options.chunk {
             Some(chunk) => chunk as u64,
+            None if protocol == Protocol::Bulk => bulk::MOST,
             None if on_host => layout.window / 4,
             None => together(layout.window / 4, threads, unroll, 16 * rows),
         };
-        if !lines {
+        if protocol == Protocol::Bulk {
+            if chunk == 0 || !chunk.is_multiple_of(128) || chunk > bulk::MOST {
+                return Err(Error::misuse(format!(
+                    "bulk copies of {chunk} bytes; a copy is a multiple of 128 up to {}",
+                    bulk::MOST
+                )));
+            }
+            // Not a part of staging.
+            self.link.check_transfer(cut.channels, 128)?;
+        } else if !lines {
             self.link.check_transfer(cut.channels, chunk)?;
         }
         let blocks = pattern.blocks(protocol, cut, world, on_host);
@@ -276,6 +310,11 @@ impl<X: Transport> Prepared<X> {
 }
 
 impl Plan {
+    /// Bytes of shared memory that the launch gives to each block.
+    pub(crate) fn shared(&self) -> u32 {
+        if self.protocol == Protocol::Bulk { bulk::shared_bytes(self.chunk) } else { 0 }
+    }
+
     /// Packs of a channel's share, and of a diagonal block's. A share of whole tiles, where one fits: rows of a tile that belong to
     /// two shares are walked twice.
     pub(crate) fn shares(&self) -> (u64, u64) {

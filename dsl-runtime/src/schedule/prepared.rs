@@ -9,6 +9,7 @@ use crate::stream::Kind;
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::ops::Ops;
+use fusewire_device::schedule::direct::bulk;
 use fusewire_device::schedule::{Grid, Params, Shape};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
@@ -73,14 +74,15 @@ impl<X: Transport> Prepared<X> {
         ];
         link.world().agree("kernel", &fields)?;
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
+        let entries = runnable(link, H::ENTRIES)?;
         let (functions, follows) = match link.machine() {
-            Machine::Host => (H::ENTRIES.iter().map(|_| None).collect::<Vec<_>>(), false),
+            Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false),
             Machine::Cuda(context) => (
-                load(context, H::ENTRIES, most_threads::<H>())?.into_iter().map(Some).collect(),
+                load(context, &entries, most_threads::<H>())?.into_iter().map(Some).collect(),
                 follows(context),
             ),
         };
-        let variants = H::ENTRIES.iter().zip(functions);
+        let variants = entries.into_iter().zip(functions);
         let variants = variants.map(|(entry, function)| Variant { entry, function }).collect();
         Ok(Prepared {
             ops: transport.ops(),
@@ -116,8 +118,7 @@ impl<X: Transport> Prepared<X> {
         let mut found = false;
         for variant in &mut self.variants {
             if let Ok(function) = module.function(variant.entry.symbol) {
-                let resident = function.max_resident_blocks(self.threads, 0)?;
-                (variant.function, found) = (Some((function, resident)), true);
+                (variant.function, found) = (Some(ready(function, variant.entry, self.threads)?), true);
             }
         }
         if found {
@@ -162,6 +163,9 @@ impl<X: Transport> Prepared<X> {
                     Protocol::Direct => {
                         "stores into peers' outputs need their memory mapped, and hooks without `consume`"
                     }
+                    Protocol::Bulk => {
+                        "bulk copies need peers' memory mapped, neither `produce` nor `consume`, and a GPU of compute capability 9.0"
+                    }
                     Protocol::Copy => {
                         "the copy engine needs peers' memory mapped, and neither `produce` nor `consume`"
                     }
@@ -197,7 +201,7 @@ impl<X: Transport> Prepared<X> {
         Ok(match &self.variant(protocol, unroll)?.function {
             None => u32::MAX,
             Some((_, full)) if threads == self.threads => *full,
-            Some((function, _)) => function.max_resident_blocks(threads, 0)?,
+            Some((function, _)) => function.max_resident_blocks(threads, most_shared(protocol))?,
         })
     }
 
@@ -236,6 +240,7 @@ impl<X: Transport> Prepared<X> {
             own_share,
             outputs: 0,
             output_offset: 0,
+            input: 0,
             channels: plan.channels,
             diagonal: plan.diagonal,
             send_peer: fusewire_device::schedule::NOBODY,
@@ -253,14 +258,24 @@ impl<X: Transport> Prepared<X> {
         })
     }
 
-    /// Tells a shape where the symmetric output of a launch is.
-    pub(crate) fn aim(&self, plan: &Plan, shape: &mut Shape, output: Option<Place<'_>>) {
-        let stores = matches!(plan.protocol, Protocol::Direct | Protocol::Copy);
-        if let Some((place, memory)) = output.filter(|_| stores).and_then(|o| Some((o, o.symmetric?))) {
+    /// Tells a shape where the symmetric output of a launch is, and the input of `chunks` chunks that is copied there.
+    pub(crate) fn aim(
+        &self,
+        plan: &Plan,
+        shape: &mut Shape,
+        args: &impl Arguments,
+        chunks: usize,
+    ) -> Result<()> {
+        let output = args.output().filter(|_| plan.protocol.stores());
+        if let Some((place, memory)) = output.and_then(|o| Some((o, o.symmetric?))) {
             shape.outputs = memory.table();
             shape.output_offset = place.address - memory.own();
             shape.allocation = memory.number();
         }
+        if plan.protocol == Protocol::Bulk {
+            shape.input = input(args, plan, chunks)?;
+        }
+        Ok(())
     }
 
     /// Launches with checked geometry.
@@ -286,7 +301,7 @@ impl<X: Transport> Prepared<X> {
                 // Copies stand before and behind the copy engine's kernels.
                 let follows = self.follows && plan.protocol != Protocol::Copy;
                 let config = cuda::LaunchConfig::new(plan.blocks, plan.threads);
-                let config = config.programmatic_serialization(follows);
+                let config = config.programmatic_serialization(follows).dynamic_shared(plan.shared());
                 let at: *mut _ = &raw mut params;
                 // SAFETY: the entry was compiled for these very parameter types; every buffer in them was checked and lives until
                 // the stream is idle; the blocks are resident together.
@@ -327,8 +342,49 @@ fn tell_peers<O: Ops>(ops: &O, code: u64) {
     }
 }
 
+/// Address of the input that `chunks` chunks are copied from, without a hook that would see where it ends.
+pub(crate) fn input(args: &impl Arguments, plan: &Plan, chunks: usize) -> Result<u64> {
+    let Some(input) = args.input() else {
+        return Err(Error::misuse("copies are from `input`, which these arguments lack"));
+    };
+    if input.len < chunks * plan.elements {
+        return Err(Error::misuse(format!(
+            "an input of {} elements for {chunks} chunks of {}",
+            input.len, plan.elements
+        )));
+    }
+    Ok(input.address)
+}
+
 fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The entries that the GPUs of all ranks can run: bulk copies are of compute capability 9.0. Collective if there are such.
+fn runnable(link: &Link, entries: &'static [Entry]) -> Result<Vec<&'static Entry>> {
+    let is_bulk = |e: &&Entry| e.protocol == Protocol::Bulk;
+    let has = match link.machine() {
+        Machine::Host => true,
+        Machine::Cuda(context) => context.device().compute_capability().0 >= 9,
+    };
+    let all =
+        !entries.iter().any(|e| is_bulk(&e)) || link.world().all_gather_as(&has)?.into_iter().all(|has| has);
+    Ok(entries.iter().filter(|e| all || !is_bulk(e)).collect())
+}
+
+/// Shared memory that a launch gives to each block at most.
+fn most_shared(protocol: Protocol) -> u32 {
+    if protocol == Protocol::Bulk { bulk::shared_bytes(bulk::MOST) } else { 0 }
+}
+
+/// A function that may have the shared memory it needs, with the blocks of `threads` that the GPU holds.
+fn ready(function: cuda::Function, entry: &Entry, threads: u32) -> Result<(cuda::Function, u32)> {
+    let shared = most_shared(entry.protocol);
+    if shared > 0 {
+        function.set_max_dynamic_shared(shared)?;
+    }
+    let resident = function.max_resident_blocks(threads, shared)?;
+    Ok((function, resident))
 }
 
 /// Modules by GPU, image and the first of the entries that were loaded from it.
@@ -362,7 +418,7 @@ fn follows(context: &cuda::Context) -> bool {
 /// and schedules too: the driver is given what these entries need.
 fn load(
     context: &cuda::Context,
-    entries: &'static [Entry],
+    entries: &[&'static Entry],
     threads: u32,
 ) -> Result<Vec<(cuda::Function, u32)>> {
     struct Cache(Modules);
@@ -372,7 +428,7 @@ fn load(
     let images = entries.iter().map(|e| image(context, e)).collect::<Result<Vec<_>>>()?;
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = &mut modules.get_or_insert_with(|| Cache(HashMap::new())).0;
-    let function = |(entry, own): (&Entry, &&'static Image)| {
+    let function = |(entry, own): (&&'static Entry, &&'static Image)| {
         let of_image = entries.iter().zip(&images).filter(|(_, i)| i.text.as_ptr() == own.text.as_ptr());
         let symbols: Vec<&'static str> = of_image.map(|(e, _)| e.symbol).collect();
         let key = (context.device().ordinal(), own.text.as_ptr(), symbols[0]);
@@ -380,15 +436,13 @@ fn load(
             Some(module) => module.clone(),
             None => {
                 let part = cuda::ptx::part(own.text, &symbols);
-                let text = cuda::ptx::raised(&part, if follows(context) { 9 } else { 0 });
+                let text = cuda::ptx::raised(&part, context.device().compute_capability().0);
                 let module = cuda::Module::load_ptx(context, &text, &cuda::JitOptions::default())?;
                 cache.insert(key, module.clone());
                 module
             }
         };
-        let function = module.function(entry.symbol)?;
-        let resident = function.max_resident_blocks(threads, 0)?;
-        Ok((function, resident))
+        ready(module.function(entry.symbol)?, entry, threads)
     };
     entries.iter().zip(&images).map(function).collect()
 }

@@ -172,7 +172,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         let symmetric = ends == 2 && self.prepared.symmetric(args.output(), elements, 1);
         let plan = self.prepared.plan::<H>(elements, options, Pattern::Ends(ends), symmetric)?;
         let mut shape = self.prepared.shape(&plan, options)?;
-        self.prepared.aim(&plan, &mut shape, args.output());
+        self.prepared.aim(&plan, &mut shape, args, usize::from(sends))?;
         Ok((plan, shape))
     }
 }

@@ -167,7 +167,7 @@ impl From<&Plan> for Config {
             channels: plan.channels,
             diagonal: plan.diagonal,
             threads: plan.threads,
-            chunk: (plan.protocol == Protocol::Staged).then_some(plan.chunk as usize),
+            chunk: matches!(plan.protocol, Protocol::Staged | Protocol::Bulk).then_some(plan.chunk as usize),
             unroll: plan.unroll,
         }
     }

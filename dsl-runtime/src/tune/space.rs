@@ -2,8 +2,9 @@
 
 use super::key::Config;
 use crate::kernel::HookSet;
-use crate::schedule::{LaunchOptions, Pattern, Prepared};
+use crate::schedule::{LaunchOptions, Pattern, Prepared, Protocol};
 use crate::{Error, Result, Transport};
+use fusewire_device::schedule::direct::bulk as copies;
 use serde::{Deserialize, Serialize};
 
 /// Configurations of one protocol to try: around a start, along five axes. Each value fits the launch when the rest is as in `start`.
@@ -17,7 +18,7 @@ pub struct Space {
     pub diagonal: Vec<u32>,
     /// Threads of a block.
     pub threads: Vec<u32>,
-    /// Staged: bytes that travel together.
+    /// Staged: bytes that travel together. Bulk: bytes of a copy.
     pub chunk: Vec<usize>,
     /// Packs in flight.
     pub unroll: Vec<u32>,
@@ -82,10 +83,13 @@ impl<X: Transport> Prepared<X> {
                 diagonal.extend([1, 2, 4, 8, 16].into_iter().filter(|d| *d != start.diagonal));
             }
             diagonal.retain(|&diagonal| fits(&Config { diagonal, ..start }));
-            let mut threads = if self.on_host() { vec![start.threads] } else { vec![64, 128, 256, 512] };
+            let bulk = protocol == Protocol::Bulk;
+            let mut threads =
+                if self.on_host() || bulk { vec![start.threads] } else { vec![64, 128, 256, 512] };
             threads.retain(|&threads| fits(&Config { threads, ..start }));
+            let (most, halvings) = if bulk { (copies::MOST, 0..=2) } else { (layout.window, 2..=6) };
             let mut chunk: Vec<usize> = start.chunk.map_or(vec![], |_| {
-                (2..=6).map(|halvings| layout.window as usize >> halvings).filter(|c| *c >= 1024).collect()
+                halvings.map(|halvings| most as usize >> halvings).filter(|c| *c >= 1024).collect()
             });
             chunk.retain(|&chunk| fits(&Config { chunk: Some(chunk), ..start }));
             let unroll = self.unrolls(protocol);

@@ -49,7 +49,7 @@ pub fn sendrecv_by_every_protocol<X: Subject>(rank: &Rank<X>) -> Outcome {
     let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
     let (next, previous) = ((rank.me() + 1) % rank.size(), (rank.me() + rank.size() - 1) % rank.size());
     let (stream, open) = (&ground.stream, LaunchOptions::default());
-    for (k, n) in [1, 4099, rank.scale.pick(20_000, 300_001)].into_iter().enumerate() {
+    for (k, n) in [1, 4099, rank.scale.pick(20_000, 300_000), 30_001].into_iter().enumerate() {
         let data = rank.data(k);
         let input = ground.device.buffer_from(&data.all::<u32>(rank.me(), n))?;
         for symmetric in if X::MAPS { &[false, true][..] } else { &[false] } {
@@ -62,6 +62,8 @@ pub fn sendrecv_by_every_protocol<X: Subject>(rank: &Rank<X>) -> Outcome {
             let spaces = launcher.spaces(&args, &open)?;
             let protocols: Vec<_> = spaces.iter().map(|s| s.start.protocol).collect();
             assert_eq!(protocols.contains(&Protocol::Direct), *symmetric, "{protocols:?}");
+            // Bulk copies are of whole packs.
+            assert_eq!(protocols.contains(&Protocol::Bulk), *symmetric && n % 4 == 0, "{protocols:?}");
             let copies = *symmetric && rank.scale == crate::Scale::Gpu;
             assert_eq!(protocols.contains(&Protocol::Copy), copies, "{protocols:?}");
             for config in spaces.iter().map(|s| s.start) {

@@ -14,6 +14,7 @@ pub mod processes;
 mod random;
 mod schedules;
 mod support;
+mod symmetric;
 mod together;
 mod tuning;
 mod window_faults;

@@ -43,7 +43,7 @@ impl fmt::Display for Place {
 pub enum Operation {
     /// A wait expired.
     Expired {
-        /// "data", "room in staging" or "signal".
+        /// What for: "data", "room in staging", "leave to write the output", "a signal"..
         what: &'static str,
         /// The rank waited for.
         peer: usize,
@@ -248,6 +248,7 @@ impl Fault {
                     operation::PUT | operation::SIGNAL => "the adapter's report of a write to the memory",
                     operation::RECEIVE => "data",
                     operation::SEND => "room in staging",
+                    operation::LEAVE => "leave to write the output",
                     op if op >= operation::WINDOW => awaited(op),
                     _ => "a signal",
                 },

@@ -28,10 +28,11 @@ struct Pair {
 }
 
 /// What has a twin: hook, protocol, and whether it stores into symmetric outputs.
-const WITH: [(&str, Protocol, bool); 4] = [
+const WITH: [(&str, Protocol, bool); 5] = [
     ("copy", Protocol::Staged, false),
     ("copy", Protocol::Lines, false),
     ("copy", Protocol::Direct, true),
+    ("copy", Protocol::Bulk, true),
     ("transpose", Protocol::Direct, true),
 ];
 
@@ -61,7 +62,7 @@ pub fn compare<X: On>(
             let options = LaunchOptions::default().protocol(protocol);
             let mut ready = bench.ready(op, symmetric, bytes, options)?;
             let plan = match bench.plan(&mut ready) {
-                // More than lines hold.
+                // More than lines hold, or no whole packs.
                 Err(fusewire::Error::Misuse { .. }) => continue,
                 other => other?,
             };

@@ -1,0 +1,61 @@
+//! The kernels around the copy engine's work.
+
+use super::handshake::{Channel, Lanes};
+use crate::group::{Block, Group};
+use crate::ops::Direct;
+use crate::schedule::{Grid, Params, Unpack};
+use crate::wait::{Fault, Flow, Watch};
+
+/// What stands before (`shape.phase` 0) and behind (1) the copy engine's part of an all-to-all: *go* and *done* with every peer.
+/// Grid: one block.
+///
+/// # Safety
+/// As for [`super::sendrecv`]; between the two launches the stream copies every chunk into its peer's output.
+#[inline(always)]
+pub unsafe fn all_to_all_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
+    let (ops, shape) = (&params.ops, &params.shape);
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
+    let channel = Channel::of::<H>(ops, &watch, shape, 0);
+    let mut lanes = Lanes::of(&channel);
+    if shape.phase == 0 {
+        return lanes.open(&channel);
+    }
+    watch.enter(&Block)?;
+    lanes.name(&channel);
+    lanes.close(&channel)
+}
+
+/// What stands before (`shape.phase` 0) and behind (1) the copy engine's part of a [`super::sendrecv`] with both peers. Grid: one block.
+///
+/// # Safety
+/// As for [`all_to_all_copy`].
+#[inline(always)]
+pub unsafe fn sendrecv_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
+    let (ops, shape) = (&params.ops, &params.shape);
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
+    let channel = Channel::of::<H>(ops, &watch, shape, 0);
+    let leads = Block.leads();
+    let mut ends = channel.ends(shape.send_peer, shape.recv_peer);
+    if shape.phase == 0 {
+        let mut fault = Fault::NONE;
+        if leads {
+            channel.say_go(&mut ends);
+            fault = channel.await_go(&mut ends);
+        }
+        return channel.settle((ends.to, fault));
+    }
+    watch.enter(&Block)?;
+    channel.name(&mut ends);
+    let mut fault = Fault::NONE;
+    if leads {
+        channel.say_done(&ends);
+        fault = channel.await_done(&ends);
+    }
+    channel.settle((ends.from, fault))?;
+    if leads {
+        channel.finish(&ends);
+    }
+    Ok(())
+}
