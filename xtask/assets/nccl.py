@@ -23,6 +23,8 @@ def run(op, bytes_):
     n = bytes_ // 4
     x = torch.arange(n, dtype=torch.int32, device="cuda") + rank * 1000003
     y = torch.full_like(x, -1)
+    # They are made on another stream than the one that is timed.
+    torch.cuda.synchronize()
 
     def one():
         if op == "all_to_all":
@@ -49,6 +51,7 @@ def run(op, bytes_):
             one()
     replayed = timed(stream, lambda: [graph.replay() for _ in range(replays)], windows, replays * per_graph)
     eager = timed(stream, lambda: [one() for _ in range(replays * per_graph)], windows, replays * per_graph)
+    assert checked, f"{op} of {bytes_} bytes is wrong on rank {rank}"
     if rank == 0:
         wire = bytes_ * (world - 1) / world if op == "all_to_all" else bytes_
         row = dict(name="NCCL", op=op, world=world, bytes=bytes_, graph_us=replayed, eager_us=eager)

@@ -7,7 +7,7 @@
 //! size or place find out before a byte is written.
 //!
 //! What stands between *go* and *done* is stores of threads here, bulk copies of one thread in [`bulk`], and the copy engine's work
-//! between the kernels of [`engine`].
+//! between two kernels ([`all_to_all_copy`], [`sendrecv_copy`]).
 
 pub mod bulk;
 mod engine;

@@ -197,7 +197,7 @@ unsafe fn started<F: Fn(u32) -> u64, T: Fn(u32) -> u64>(
     }
 }
 
-/// [`super::super::all_to_all`] by bulk copies. Grid: `channels` blocks (none in a world of one rank), then `diagonal`.
+/// [`crate::schedule::all_to_all`] by bulk copies. Grid: `channels` blocks (none in a world of one rank), then `diagonal`.
 ///
 /// # Safety
 /// As for [`super::all_to_all_direct`]; the hooks copy from `shape.input` to the output; the launch gave [`shared_bytes`].
@@ -239,7 +239,7 @@ pub unsafe fn all_to_all_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     lanes.close(&channel)
 }
 
-/// [`super::super::sendrecv`] by bulk copies. Grid: `channels` blocks.
+/// [`crate::schedule::sendrecv`] by bulk copies. Grid: `channels` blocks.
 ///
 /// # Safety
 /// As for [`all_to_all_bulk`].

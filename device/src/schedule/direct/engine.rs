@@ -10,7 +10,7 @@ use crate::wait::{Fault, Flow, Watch};
 /// Grid: one block.
 ///
 /// # Safety
-/// As for [`super::sendrecv`]; between the two launches the stream copies every chunk into its peer's output.
+/// As for [`crate::schedule::sendrecv`]; between the two launches the stream copies every chunk into its peer's output.
 #[inline(always)]
 pub unsafe fn all_to_all_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
@@ -26,7 +26,7 @@ pub unsafe fn all_to_all_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     lanes.close(&channel)
 }
 
-/// What stands before (`shape.phase` 0) and behind (1) the copy engine's part of a [`super::sendrecv`] with both peers. Grid: one block.
+/// What stands before (`shape.phase` 0) and behind (1) the copy engine's part of a [`crate::schedule::sendrecv`] with both peers. Grid: one block.
 ///
 /// # Safety
 /// As for [`all_to_all_copy`].
