@@ -30,7 +30,8 @@ pub enum Protocol {
     /// hooks have no `consume`. Nothing is staged, and no block receives.
     Direct,
     /// As `Direct`, by bulk copies through shared memory that one thread of each block asks for (the Tensor Memory Accelerator): for hooks
-    /// that have no `produce` either, chunks of whole multiples of 16 bytes, and GPUs of compute capability 9.0 and later.
+    /// that have no `produce` either, chunks of whole multiples of 16 bytes, and GPUs of compute capability 9.0 and later that let a block
+    /// have 128 KiB of shared memory.
     Bulk,
     /// By the copy engine, straight into the peers' outputs, with no multiprocessor busy: as `Direct`, for hooks that have no `produce`
     /// either, on GPUs. The copies are queued behind the wait for the peers, and made even if it fails: after a fault, the outputs

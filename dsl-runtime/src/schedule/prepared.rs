@@ -164,7 +164,7 @@ impl<X: Transport> Prepared<X> {
                         "stores into peers' outputs need their memory mapped, and hooks without `consume`"
                     }
                     Protocol::Bulk => {
-                        "bulk copies need peers' memory mapped, neither `produce` nor `consume`, and a GPU of compute capability 9.0"
+                        "bulk copies need peers' memory mapped, neither `produce` nor `consume`, and GPUs of compute capability 9.0 with 128 KiB of shared memory for a block"
                     }
                     Protocol::Copy => {
                         "the copy engine needs peers' memory mapped, and neither `produce` nor `consume`"
@@ -360,12 +360,18 @@ fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The entries that the GPUs of all ranks can run: bulk copies are of compute capability 9.0. Collective if there are such.
+/// The entries that the GPUs of all ranks can run: bulk copies are of compute capability 9.0, and of blocks with much shared memory, which
+/// some newer GPUs lack. Collective if there are such.
 fn runnable(link: &Link, entries: &'static [Entry]) -> Result<Vec<&'static Entry>> {
     let is_bulk = |e: &&Entry| e.protocol == Protocol::Bulk;
     let has = match link.machine() {
         Machine::Host => true,
-        Machine::Cuda(context) => context.device().compute_capability().0 >= 9,
+        Machine::Cuda(context) => {
+            // Beside what the kernel has of its own.
+            let needed = most_shared(Protocol::Bulk) + 1024;
+            let device = context.device();
+            device.compute_capability().0 >= 9 && device.max_shared_per_block_optin() >= needed
+        }
     };
     let all =
         !entries.iter().any(|e| is_bulk(&e)) || link.world().all_gather_as(&has)?.into_iter().all(|has| has);
