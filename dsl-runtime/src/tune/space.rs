@@ -4,7 +4,7 @@ use super::key::Config;
 use crate::kernel::HookSet;
 use crate::schedule::{LaunchOptions, Pattern, Prepared, Protocol};
 use crate::{Error, Result, Transport};
-use fusewire_device::schedule::direct::bulk as copies;
+use fusewire_device::schedule::direct::bulk;
 use serde::{Deserialize, Serialize};
 
 /// Configurations of one protocol to try: around a start, along five axes. Each value fits the launch when the rest is as in `start`.
@@ -87,7 +87,7 @@ impl<X: Transport> Prepared<X> {
             let mut threads =
                 if self.on_host() || bulk { vec![start.threads] } else { vec![64, 128, 256, 512] };
             threads.retain(|&threads| fits(&Config { threads, ..start }));
-            let (most, halvings) = if bulk { (copies::MOST, 0..=2) } else { (layout.window, 2..=6) };
+            let (most, halvings) = if bulk { (bulk::MOST, 0..=2) } else { (layout.window, 2..=6) };
             let mut chunk: Vec<usize> = start.chunk.map_or(vec![], |_| {
                 halvings.map(|halvings| most as usize >> halvings).filter(|c| *c >= 1024).collect()
             });
