@@ -224,6 +224,11 @@ fn exchange<H, I, O>(
     unsafe {
         match way {
             Way::Staged => run(2 * ends + launch.diagonal, &|g, p| all_to_all::<Peers, H>(g, p), 0),
+            Way::Shared => {
+                // As many as peers, or fewer, evenly or not.
+                let ends = ends * (world.layout.world - 1).min(3);
+                run(2 * ends + launch.diagonal, &|g, p| all_to_all::<Peers, H>(g, p), 0);
+            }
             Way::Lines => run(ends + launch.diagonal, &|g, p| all_to_all_lines::<Peers, H>(g, p), 0),
             Way::Direct => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.address).collect();
@@ -238,11 +243,13 @@ fn exchange<H, I, O>(
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Staged,
+    /// Staged, by several blocks at each end of a channel.
+    Shared,
     Lines,
     Direct,
 }
 
-const WAYS: [Way; 3] = [Way::Staged, Way::Direct, Way::Lines];
+const WAYS: [Way; 4] = [Way::Staged, Way::Direct, Way::Shared, Way::Lines];
 const SIZES: [usize; 8] = [0, 1, 3, 16, 127, 128, 1000, 2501];
 
 fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launch: Launch) {

@@ -185,21 +185,23 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_direct__nv
     doors.close();
 }
 
-// The same by bulk copies of one thread: its share for one peer after another goes in pieces through shared memory, eight at a time.
+// The same by bulk copies of one thread: every so manieth piece for one peer after another goes through shared memory, eight at a time.
 template <typename From> struct Pipe {
     static constexpr u32 STAGES = 8, BARRIERS = 128;
     struct Cursor {
         u32 step, stage = 0, turn = 0;
         u64 at = 0;
     };
-    u32 shared, piece, end;
+    u32 shared, piece, stride, end;
     u64 bytes;
     From from;
     Cursor first;
 
-    __device__ __forceinline__ Pipe(u32 begin, u32 end, u64 bytes, u32 piece, From from) : piece(piece), end(bytes ? end : begin), bytes(bytes), from(from), first{begin} {
+    __device__ __forceinline__ Pipe(u32 begin, u32 end, u64 bytes, u32 piece, u32 stride, From from)
+        : piece(piece), stride(stride), end(bytes ? end : begin), bytes(bytes), from(from), first{begin} {
         extern __shared__ __align__(128) unsigned char stages[];
         shared = u32(__cvta_generic_to_shared(stages));
+        if (!bytes) return;
         for (u32 k = 0; k < STAGES; k++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared + 8 * k) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
         for (u32 k = 0; k < STAGES; k++) load();
@@ -207,7 +209,7 @@ template <typename From> struct Pipe {
     __device__ __forceinline__ u32 data(u32 stage) const { return shared + BARRIERS + stage * piece; }
     __device__ __forceinline__ u32 length(const Cursor &c) const { return u32(min(bytes - c.at, u64(piece))); }
     __device__ __forceinline__ void advance(Cursor &c) const {
-        if ((c.at += piece) >= bytes) c.at = 0, c.step++;
+        if ((c.at += stride) >= bytes) c.at = 0, c.step++;
         if (++c.stage == STAGES) c.stage = 0, c.turn++;
     }
     __device__ __forceinline__ void load() {
@@ -245,12 +247,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_bulk__nvl(
     follow();
     u32 world = p.ops.layout.world, rank = p.ops.rank, blocks = world == 1 ? 0 : p.shape.channels, channel = blockIdx.x, piece = u32(p.shape.chunk);
     bool own = channel >= blocks, leads = threadIdx.x == 0;
-    Share share = share_of(p.shape.elements, own ? p.shape.own_share : p.shape.share, own ? channel - blocks : channel);
-    u64 each = 2 * p.shape.elements, at = 16 * share.first, bytes = 16 * u64(share.packs), input = p.input.address + at;
+    u32 part = own ? channel - blocks : channel, stride = piece * (own ? p.shape.diagonal : blocks);
+    u64 each = 2 * p.shape.elements, at = u64(part) * piece, bytes = at < each ? each - at : 0, input = p.input.address + at;
     u64 place = p.shape.output_offset + rank * each + at;
     const volatile u64 *outputs = reinterpret_cast<const volatile u64 *>(p.shape.outputs);
     if (own) {
-        if (leads) Pipe(0, 1, bytes, piece, [=](u32) { return input + rank * each; }).run(0, [=](u32) { return p.output.address + rank * each + at; });
+        if (leads) Pipe(0, 1, bytes, piece, stride, [=](u32) { return input + rank * each; }).run(0, [=](u32) { return p.output.address + rank * each + at; });
         return;
     }
     Doors doors(p, channel);
@@ -259,12 +261,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_bulk__nvl(
     auto from = [=](u32 step) { return input + to_of(rank, world, step) * each; };
     auto to = [=](u32 step) { return (step == 1 ? first : outputs[to_of(rank, world, step)]) + place; };
     if (world > 2) {
-        // Several lanes wait, each for its peer.
+        // Several lanes wait, each for its peer; the pipes of all but the leader are empty.
+        Pipe pipe(1, world, leads ? bytes : 0, piece, stride, from);
         doors.await_go();
         __syncthreads();
-        if (leads) Pipe(1, world, bytes, piece, from).run(1, to);
+        pipe.run(1, to);
     } else if (leads) {
-        Pipe pipe(1, world, bytes, piece, from);
+        Pipe pipe(1, world, bytes, piece, stride, from);
         doors.await_go();
         pipe.run(1, to);
     }

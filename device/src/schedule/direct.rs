@@ -16,8 +16,8 @@ mod handshake;
 pub use bulk::{all_to_all_bulk, sendrecv_bulk};
 pub use engine::{all_to_all_copy, sendrecv_copy};
 
-use super::span::{self, Team};
-use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place, work};
+use super::span::{self, Team, WARP};
+use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place, tiles, work};
 use crate::arch;
 use crate::args::store_pack;
 use crate::ctx::Ctx;
@@ -38,21 +38,46 @@ unsafe fn base(shape: &Shape, peer: u32) -> u64 {
     unsafe { (shape.outputs as *const u64).add(peer as usize).read_volatile() }
 }
 
-/// What this block does of each chunk, worked out here and now: the time before a wait is over is free.
-#[inline(always)]
-fn part<H: Hooks>(shape: &Shape, channel: u32) -> (Team, Share) {
-    let (team, share) = work::<H>(shape.elements, shape.share, channel, shape.channels);
-    let [first, packs] = [share.first, share.packs as usize].map(arch::opaque);
-    (team, Share { first, packs: packs as u32 })
+/// What this block does of one chunk after another.
+#[derive(Clone, Copy)]
+struct Part {
+    team: Team,
+    share: Share,
+    /// Threads that have a tile more of each chunk than others: of the next one they take the last.
+    behind: u32,
 }
 
-/// Stores `work`, this block's of the chunk at `place`, into the output of its peer, whose allocation is at `base`, from element `to` on.
+impl Part {
+    /// Worked out here and now: the time before a wait is over is free.
+    #[inline(always)]
+    fn of<H: Hooks>(shape: &Shape, channel: u32) -> Self {
+        let (team, share) = work::<H>(shape.elements, shape.share, channel, shape.channels);
+        let [first, packs] = [share.first, share.packs as usize].map(arch::opaque);
+        let behind = if H::TRANSPOSED {
+            tiles::of_chunk::<H::Wire>(shape.rows, shape.cols) % (team.lanes / WARP) * WARP
+        } else {
+            0
+        };
+        Part { team, share: Share { first, packs: packs as u32 }, behind }
+    }
+
+    /// Goes on to the next chunk.
+    #[inline(always)]
+    fn next<H: Hooks>(&mut self) {
+        if H::TRANSPOSED {
+            let Team { lane, lanes } = self.team;
+            self.team.lane = if lane >= self.behind { lane } else { lane + lanes } - self.behind;
+        }
+    }
+}
+
+/// Stores `part`, this block's of the chunk at `place`, into the output of its peer, whose allocation is at `base`, from element `to` on.
 ///
 /// # Safety
 /// The peer said *go*; its output holds the chunk there; outputs' table and offset are those of the launch.
 #[inline(always)]
 unsafe fn store<H: Hooks>(
-    (team, share): (Team, Share),
+    Part { team, share, .. }: Part,
     shape: &Shape,
     place: &Ctx,
     base: u64,
@@ -101,14 +126,15 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
     let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
     // SAFETY: the launch's table.
     let base = |step| unsafe { base(shape, ring.to(step)) };
-    let (first, work) = (base(1), part::<H>(shape, grid.block));
+    let (first, mut part) = (base(1), Part::of::<H>(shape, grid.block));
     let mut lanes = Lanes::of(&channel);
     lanes.open(&channel)?;
     for step in 1..ring.world {
         let (peer, to) = (ring.to(step), u64::from(ring.rank) * shape.elements);
         let base = if step == 1 { first } else { base(step) };
         // SAFETY: every peer said go, with this call's size and place.
-        unsafe { store::<H>(work, shape, &at(peer, grid.block), base, to, &args) };
+        unsafe { store::<H>(part, shape, &at(peer, grid.block), base, to, &args) };
+        part.next::<H>();
     }
     Block.sync();
     watch.check_panic(ops)?;
@@ -130,7 +156,7 @@ pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     let mut ends = channel.ends(shape.send_peer, shape.recv_peer);
     // SAFETY: the launch's table.
     let base = if ends.to == NOBODY { 0 } else { unsafe { base(shape, ends.to) } };
-    let work = part::<H>(shape, grid.block);
+    let part = Part::of::<H>(shape, grid.block);
     if ends.from != NOBODY && leads {
         channel.say_go(&mut ends);
     }
@@ -139,7 +165,7 @@ pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<
         channel.settle((ends.to, fault))?;
         let place = place(ops, grid, shape, ends.to, grid.block, 0);
         // SAFETY: the peer said go, with this call's size and place.
-        unsafe { store::<H>(work, shape, &place, base, 0, &args) };
+        unsafe { store::<H>(part, shape, &place, base, 0, &args) };
         Block.sync();
         watch.check_panic(ops)?;
         if leads {

@@ -10,7 +10,7 @@
 //!
 //! | protocol | module | grid |
 //! |---|---|---|
-//! | staged | [`staged`] | `channels` senders, `channels` receivers, then the diagonal |
+//! | staged | [`staged`] | `channels` senders, `channels` receivers, then the diagonal; `all_to_all`: or a multiple of each, which share the peers |
 //! | staged, on CPU threads | `turns` | `all_to_all`: `channels` blocks |
 //! | lines | [`lines`] | `all_to_all`: `channels` blocks, then the diagonal; `sendrecv`: senders, then receivers |
 //! | direct | [`direct`] | `channels` blocks, then the diagonal |

@@ -168,8 +168,51 @@ pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>
     }
 }
 
+/// Blocks that share the peers of a channel at most.
+pub const MOST_GROUPS: u32 = 15;
+
+/// Where a block of an all-to-all is: its channel, its step, and how many steps it goes from one to the next. In one word, since it is kept
+/// in a register through all that a hook does: 12 bits (a GPU holds fewer blocks), 16 (a world has fewer ranks) and 4.
+#[derive(Clone, Copy)]
+struct Turn(u32);
+
+impl Turn {
+    /// The first of block `block` of `blocks` at one end of all channels. These are as many as the channels, or a multiple of that: then the
+    /// peers are dealt out to the blocks of a channel, which takes more blocks, and not one wait and one fence for each peer after the other.
+    #[inline(always)]
+    fn first(block: u32, blocks: u32, channels: u32) -> Self {
+        // By subtraction: these are few, and a division is long.
+        let (mut channel, mut step) = (block, 1);
+        while channel >= channels {
+            (channel, step) = (channel - channels, step + 1);
+        }
+        let (mut left, mut stride) = (blocks - channels, 1);
+        while left >= channels {
+            (left, stride) = (left - channels, stride + 1);
+        }
+        Turn(channel << 20 | stride << 16 | step)
+    }
+
+    #[inline(always)]
+    fn channel(self) -> u32 {
+        self.0 >> 20
+    }
+
+    #[inline(always)]
+    fn step(self) -> u32 {
+        self.0 & 0xffff
+    }
+
+    #[inline(always)]
+    fn next(&mut self) {
+        let turn = arch::opaque(self.0 as usize) as u32;
+        self.0 = turn + (turn >> 16 & 15);
+    }
+}
+
 /// One chunk to and from every rank; this rank's own goes from `produce` to `consume` in registers.
-/// Grid: `channels` senders, `channels` receivers (none of either in a world of one rank), then `diagonal` blocks.
+/// Grid: senders, as many receivers (none of either in a world of one rank), then `diagonal` blocks. There are `channels` senders, or two,
+/// three.. up to one for each peer times as many.
 ///
 /// # Safety
 /// As for [`sendrecv`].
@@ -180,21 +223,25 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
     let (watch, args) =
         unsafe { (Watch::begin(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
     let ring = Ring::of(ops);
-    let ends = if ring.world == 1 { 0 } else { shape.channels };
+    let ends = if ring.world == 1 { 0 } else { (grid.blocks - shape.diagonal) / 2 };
     let at = |peer: u32, channel| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     if grid.block >= 2 * ends {
         return own_share::<O, H>(ops, &watch, shape, &at(ring.rank, 0), grid.block - 2 * ends, &args);
     }
     // One loop for each end: a hook in both would make each block as large as the larger one.
     if grid.block < ends {
-        let mut step = 1;
-        while step < ring.world {
-            stream::<H, O>(ops, &watch, shape, &at(ring.to(step), grid.block), &args, true)?;
-            step += 1;
+        let mut turn = Turn::first(grid.block, ends, shape.channels);
+        while turn.step() < ring.world {
+            let peer = ring.to(turn.step());
+            stream::<H, O>(ops, &watch, shape, &at(peer, turn.channel()), &args, true)?;
+            turn.next();
         }
     } else {
-        for step in 1..ring.world {
-            stream::<H, O>(ops, &watch, shape, &at(ring.from(step), grid.block - ends), &args, false)?;
+        let mut turn = Turn::first(grid.block - ends, ends, shape.channels);
+        while turn.step() < ring.world {
+            let peer = ring.from(turn.step());
+            stream::<H, O>(ops, &watch, shape, &at(peer, turn.channel()), &args, false)?;
+            turn.next();
         }
     }
     Ok(())

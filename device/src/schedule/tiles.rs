@@ -199,6 +199,13 @@ fn store<W: Element>(scratch: &Scratch, i: u32, at: usize, value: W) {
     }
 }
 
+/// Tiles of a chunk of that shape, as [`produce`] deals them out: in 32 bits, since the host refuses chunks of more packs.
+#[inline(always)]
+pub fn of_chunk<W: Element>(rows: u64, cols: u64) -> u32 {
+    let across = cols.div_ceil(u64::from(ACROSS) * Pack::<W>::LANES as u64);
+    rows.div_ceil(u64::from(ROWS)) as u32 * across as u32
+}
+
 /// As `span::produce`, by tiles. Whole warps, of a block of at most [`WARPS`].
 #[inline(always)]
 pub fn produce<W: Element>(
@@ -217,7 +224,6 @@ pub fn produce<W: Element>(
     let part = Part { place, begin, end, lanes };
     let cols = place.cols.max(1);
     let top = begin / cols;
-    // Tiles are counted in 32 bits: the host refuses chunks of more packs.
     let down = ((end.min(place.chunk_len).div_ceil(cols) - top) as u32).div_ceil(ROWS);
     let (warp, warps) = (team.lane / WARP, team.lanes / WARP);
     // Tiles below each other are neighbours in what `produce` reads: warps take them at the same time.

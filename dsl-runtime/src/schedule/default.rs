@@ -4,18 +4,24 @@ use super::Protocol;
 use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
 use fusewire_device::pack::Pack;
+use fusewire_device::schedule::direct::bulk;
+use fusewire_device::schedule::staged::MOST_GROUPS;
 use fusewire_device::schedule::tiles;
 
 /// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
 ///
 /// Copies are bound by links: few blocks fill them, and only staging, whose blocks also drain, gets more. Hooks with work of their own
-/// are bound by instructions, and transposes by what a block's warps have in flight.
-fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks) -> u32 {
+/// are bound by instructions, and transposes by what a block's warps have in flight. Where a rank has `several` peers, blocks beyond those
+/// that fill its links make a call slower, not faster: one peer's bytes are in the way of another's.
+fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool) -> u32 {
     if total < 256 << 10 {
         return 16;
     }
     // Below 8 MiB, below 64 MiB, and above.
     let by_size = match (protocol, hooks) {
+        (Protocol::Staged, Hooks::Copy) if several => [32, 30, 30],
+        (Protocol::Staged, Hooks::Work) if several => [64, 30, 30],
+        (Protocol::Direct, Hooks::Transpose) if several => [32, 64, 32],
         (Protocol::Staged, Hooks::Copy) => [32; 3],
         (_, Hooks::Copy) => [16; 3],
         (Protocol::Lines, _) => [32; 3],
@@ -89,7 +95,7 @@ impl Pattern {
             (Pattern::AllToAll, Protocol::Lines | Protocol::Direct | Protocol::Bulk) => {
                 cut.channels + cut.diagonal
             }
-            (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels + cut.diagonal,
+            (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels * cut.groups + cut.diagonal,
             (Pattern::Ends(_), Protocol::Direct | Protocol::Bulk) => cut.channels,
             (Pattern::Ends(ends), _) => ends * cut.channels,
         }
@@ -101,6 +107,14 @@ impl Pattern {
 pub(super) struct Cut {
     pub(super) channels: u32,
     pub(super) diagonal: u32,
+    /// Blocks at each end of a channel, which share its peers: see [`Work::groups`].
+    pub(super) groups: u32,
+}
+
+impl Cut {
+    fn of(channels: u32, diagonal: u32) -> Self {
+        Cut { channels, diagonal, groups: 1 }
+    }
 }
 
 /// The numbers that decide.
@@ -127,6 +141,12 @@ impl Work {
             Pattern::AllToAll => self.wire_bytes * self.world as usize,
             _ => self.wire_bytes,
         }
+    }
+
+    /// Those of a launch at most.
+    fn multiprocessors(&self, protocol: Protocol) -> u32 {
+        let several = self.pattern.peers(self.world) > 1;
+        multiprocessors(protocol, self.total(), self.hooks, several).min(self.limit)
     }
 
     /// Whether waits at both ends take about as long as the bytes between.
@@ -189,42 +209,67 @@ impl Work {
 
     /// Channels and diagonal blocks where the caller does not say.
     pub(super) fn cut(&self, protocol: Protocol) -> Cut {
-        let multiprocessors = multiprocessors(protocol, self.total(), self.hooks).min(self.limit);
+        let multiprocessors = self.multiprocessors(protocol);
         let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
         let all_to_all = matches!(self.pattern, Pattern::AllToAll);
+        let peers = self.pattern.peers(self.world).max(1);
         match protocol {
-            _ if self.on_host => Cut { channels: 1, diagonal: 1 },
-            Protocol::Copy => Cut { channels: 1, diagonal: 0 },
+            _ if self.on_host => Cut::of(1, 1),
+            Protocol::Copy => Cut::of(1, 0),
             Protocol::Lines => {
                 let diagonal = self.line_diagonal(multiprocessors);
                 let most = self.line_channels(multiprocessors).max(1);
-                Cut { channels: packs.div_ceil(64).clamp(1, most), diagonal }
-            }
-            // More blocks have no more to give.
-            Protocol::Bulk if !all_to_all => {
-                let most = multiprocessors.min(if self.short() { 12 } else { 8 });
-                Cut { channels: packs.div_ceil(128).clamp(1, most.max(1)), diagonal: 0 }
+                Cut::of(packs.saturating_mul(peers).div_ceil(64).clamp(1, most), diagonal)
             }
             Protocol::Direct | Protocol::Bulk => {
+                let bulk = protocol == Protocol::Bulk || (peers > 1 && self.hooks == Hooks::Copy);
                 // Every block copies as many bytes; a rank's own chunk waits for nobody, which counts where the others' are short.
-                let own = multiprocessors / self.world;
-                let fewer = protocol == Protocol::Direct && self.short() && self.hooks != Hooks::Transpose;
-                let own = if fewer { own * 3 / 4 } else { own };
+                let own = match multiprocessors / self.world {
+                    _ if bulk => BULK_BLOCKS.div_ceil(peers).max(4).min(multiprocessors / 2),
+                    own if self.short() && self.hooks != Hooks::Transpose => own * 3 / 4,
+                    own => own,
+                };
                 let diagonal = if all_to_all { own.max(1) } else { 0 };
                 // A world of one rank has its own chunk alone.
-                let most = multiprocessors.saturating_sub(diagonal).max(1);
-                Cut { channels: packs.div_ceil(128).clamp(1, most), diagonal }
+                let left = multiprocessors.saturating_sub(diagonal).max(1);
+                let most = match (bulk, all_to_all || !self.short()) {
+                    (false, _) => left,
+                    // More than fill the links are no faster.
+                    (true, true) => left.min(BULK_BLOCKS),
+                    (true, false) => left.min(BULK_BLOCKS + 4),
+                };
+                Cut::of(packs.div_ceil(128).clamp(1, most), diagonal)
             }
             Protocol::Staged => {
                 // As for `Direct`; what is sent is received as well.
                 let diagonal = if all_to_all { (multiprocessors / (2 * self.world - 1)).max(1) } else { 0 };
-                Cut {
-                    channels: packs
-                        .div_ceil(128)
-                        .clamp(1, (multiprocessors.saturating_sub(diagonal) / 2).max(1)),
-                    diagonal,
-                }
+                let ends = (multiprocessors.saturating_sub(diagonal) / 2).max(1);
+                let groups = self.most_groups().min(ends);
+                Cut::of(packs.div_ceil(128).clamp(1, ends / groups), diagonal)
             }
+        }
+    }
+
+    /// Blocks that share the peers of a staged channel at most: where calls are short, what a block does for one peer after another (a wait,
+    /// a fence) takes longer than the bytes do.
+    fn most_groups(&self) -> u32 {
+        match self.pattern {
+            Pattern::AllToAll if self.short() && !self.on_host => {
+                self.pattern.peers(self.world).clamp(1, MOST_GROUPS)
+            }
+            _ => 1,
+        }
+    }
+
+    /// The same of a launch of so many channels: as many as there are multiprocessors for.
+    pub(super) fn groups(&self, protocol: Protocol, channels: u32, diagonal: u32) -> u32 {
+        let multiprocessors = self.multiprocessors(protocol);
+        match protocol {
+            Protocol::Staged => {
+                let most = multiprocessors.saturating_sub(diagonal) / channels.saturating_mul(2).max(1);
+                self.most_groups().min(most).max(1)
+            }
+            _ => 1,
         }
     }
 }
@@ -239,10 +284,13 @@ const LINES_MOST_CONSUMED: usize = 4 << 20;
 pub(super) const LINE_BLOCKS: u32 = 32;
 
 /// The same of hooks that have much to do for each byte.
-const LINES_MOST_SLOW: usize = 256 << 10;
+const LINES_MOST_SLOW: usize = 2 << 20;
 
 /// The same of transposes, which lines produce without tiles.
-const LINES_MOST_GATHERED: usize = 32 << 10;
+const LINES_MOST_GATHERED: usize = 48 << 10;
+
+/// Blocks of bulk copies that fill a GPU's links.
+const BULK_BLOCKS: u32 = 8;
 
 /// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
 const COPY_LEAST: usize = 96 << 20;
@@ -276,9 +324,27 @@ pub(super) fn together(most: u64, threads: u32, unroll: u32, tiles: u64) -> u64 
     }
 }
 
+/// Bytes of a bulk copy where nobody says: such that each of so many blocks has as many of a chunk.
+pub(super) fn pieces(wire_bytes: u64, blocks: u32) -> u64 {
+    let share = wire_bytes.div_ceil(u64::from(blocks)).max(1);
+    share.div_ceil(share.div_ceil(bulk::MOST)).next_multiple_of(128)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_have_as_many_pieces() {
+        for (bytes, blocks) in (0..3000u64).flat_map(|k| [1, 7, 8, 12].map(|blocks| (k * k * 16, blocks))) {
+            let piece = pieces(bytes, blocks);
+            assert!(piece > 0 && piece.is_multiple_of(128) && piece <= bulk::MOST, "{bytes} {blocks}");
+            // No more turns than shares of their own would take.
+            let turns = bytes.div_ceil(piece).div_ceil(u64::from(blocks));
+            assert!(turns <= bytes.div_ceil(u64::from(blocks)).div_ceil(bulk::MOST), "{bytes} {blocks}");
+        }
+        assert_eq!((pieces(2 << 20, 8), pieces(24 << 13, 8)), (16 << 10, 12 << 10));
+    }
 
     #[test]
     fn what_travels_together_is_whole_and_fits() {
@@ -328,7 +394,7 @@ mod tests {
             (Hooks::Copy, true, [Lines, Lines, Bulk, Bulk, Copy]),
             (Hooks::Copy, false, [Lines, Lines, Lines, Staged, Staged]),
             (Hooks::Work, false, [Lines, Lines, Lines, Staged, Staged]),
-            (Hooks::Slow, false, [Lines, Staged, Staged, Staged, Staged]),
+            (Hooks::Slow, false, [Lines, Lines, Staged, Staged, Staged]),
             (Hooks::Work, true, [Lines, Lines, Direct, Direct, Direct]),
             (Hooks::Transpose, true, [Lines, Direct, Direct, Direct, Direct]),
             (Hooks::Transpose, false, [Lines, Staged, Staged, Staged, Staged]),
@@ -349,10 +415,47 @@ mod tests {
     }
 
     #[test]
+    fn grids_hold_no_more_multiprocessors_than_pay() {
+        use Protocol::{Bulk, Direct, Lines, Staged};
+        for (world, shift) in [1, 2, 3, 4, 8, 16].into_iter().flat_map(|w| (4..30).map(move |s| (w, s))) {
+            for hooks in [Hooks::Copy, Hooks::Work, Hooks::Slow, Hooks::Transpose] {
+                let work = Work { world, ..work(hooks, true, 1 << shift) };
+                for protocol in [Lines, Direct, Bulk, Staged] {
+                    let mut cut = work.cut(protocol);
+                    cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+                    let most = work.multiprocessors(protocol);
+                    let blocks = work.pattern.blocks(protocol, cut, world, false);
+                    assert!(
+                        blocks <= most,
+                        "{blocks} of {most}: {protocol:?}, {world} ranks, 2^{shift} bytes"
+                    );
+                    // Links that are full stay so.
+                    if protocol == Bulk {
+                        assert!(cut.channels <= BULK_BLOCKS && cut.diagonal * world.max(2) >= BULK_BLOCKS);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn short_calls_have_a_block_for_each_peer() {
+        let short = Work { world: 4, ..work(Hooks::Copy, false, 1 << 18) };
+        let Cut { channels, diagonal, .. } = short.cut(Protocol::Staged);
+        assert_eq!(short.groups(Protocol::Staged, channels, diagonal), 3);
+        // With the channels that a caller asks for, as far as multiprocessors go.
+        assert_eq!([4, 7, 14].map(|channels| short.groups(Protocol::Staged, channels, 4)), [3, 2, 1]);
+        let long = Work { world: 4, ..work(Hooks::Copy, false, 1 << 22) };
+        assert_eq!(long.groups(Protocol::Staged, 1, 1), 1);
+    }
+
+    #[test]
     fn hooks_that_copy_hold_few_multiprocessors() {
         for total in (0..31).map(|shift| 1usize << shift) {
-            assert_eq!(multiprocessors(Protocol::Direct, total, Hooks::Copy), 16);
-            assert!(multiprocessors(Protocol::Staged, total, Hooks::Copy) <= 32);
+            for several in [false, true] {
+                assert_eq!(multiprocessors(Protocol::Direct, total, Hooks::Copy, several), 16);
+                assert!(multiprocessors(Protocol::Staged, total, Hooks::Copy, several) <= 32);
+            }
         }
     }
 }

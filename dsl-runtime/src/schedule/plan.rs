@@ -1,6 +1,6 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{Cut, Hooks, LINE_BLOCKS, Pattern, Work, tile_rows, together};
+use super::default::{Cut, Hooks, LINE_BLOCKS, Pattern, Work, pieces, tile_rows, together};
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
@@ -236,6 +236,7 @@ impl<X: Transport> Prepared<X> {
                 pattern.peers(world)
             )));
         }
+        cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
         let resident = self.resident(protocol, options.unroll, threads)?;
         while options.channels.is_none()
             && cut.channels > least
@@ -246,7 +247,7 @@ impl<X: Transport> Prepared<X> {
         let rows = tile_rows::<H>(options.shape);
         let chunk = match options.chunk {
             Some(chunk) => chunk as u64,
-            None if protocol == Protocol::Bulk => bulk::MOST,
+            None if protocol == Protocol::Bulk => pieces(wire_bytes as u64, cut.channels),
             None if on_host => layout.window / 4,
             None => together(layout.window / 4, threads, unroll, 16 * rows),
         };
@@ -278,8 +279,8 @@ impl<X: Transport> Prepared<X> {
                 "{widest} blocks, but the launch's options allow {limit}: allow more, use fewer channels, or leave the channels and the protocol open"
             )));
         }
-        let Cut { channels, diagonal } = cut;
-        let fewest = if H::TRANSPOSED {
+        let Cut { channels, diagonal, .. } = cut;
+        let fewest = if H::TRANSPOSED || protocol == Protocol::Bulk {
             1
         } else if diagonal > 0 {
             channels.min(diagonal)
