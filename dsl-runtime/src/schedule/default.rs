@@ -19,8 +19,7 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
     }
     // Below 8 MiB, below 64 MiB, and above.
     let by_size = match (protocol, hooks) {
-        (Protocol::Staged, Hooks::Copy) if several => [32, 30, 30],
-        (Protocol::Staged, Hooks::Work) if several => [64, 30, 30],
+        (Protocol::Staged, Hooks::Copy) if several => [32, 30, 32],
         (Protocol::Direct, Hooks::Transpose) if several => [32, 64, 32],
         (Protocol::Staged, Hooks::Copy) => [32; 3],
         (_, Hooks::Copy) => [16; 3],

@@ -56,7 +56,8 @@ pub struct LaunchOptions {
     pub shape: Option<(usize, usize)>,
     /// How bytes travel; by default chosen from the size.
     pub protocol: Option<Protocol>,
-    /// Channels to each peer; by default chosen from the size.
+    /// Channels to each peer; by default chosen from the size. Short staged all-to-alls among several ranks have more than one block at each
+    /// end of a channel, as far as multiprocessors go.
     pub channels: Option<u32>,
     /// Blocks that copy the rank's own chunk of an all-to-all; by default chosen from the channels.
     pub diagonal: Option<u32>,
