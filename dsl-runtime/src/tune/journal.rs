@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 /// What became of a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Outcome {
-    /// Its time in microseconds.
+    /// Its time in microseconds; its results are right.
     Measured(f64),
+    /// Far slower than the best, in microseconds; nobody looked at its results.
+    Slow(f64),
     /// It is no candidate.
     Failed(String),
 }

@@ -88,7 +88,7 @@ pub enum Progress {
 /// A configuration must be faster than the best by this factor to take its place: differences below are noise.
 const GAIN: f64 = 0.985;
 
-/// Whose first window is slower than the best by this factor is not measured further.
+/// Whose first two windows are slower than the best by this factor is not looked at further.
 const HOPELESS: f64 = 1.2;
 
 /// A protocol whose start is slower than the best by this factor is not searched.
@@ -114,9 +114,9 @@ const WINDOW: Duration = Duration::from_micros(1000);
 
 /// Finds the best configuration for each of `sizes` (the subject's own if there are none). Collective.
 ///
-/// From what the launcher decides by itself, one axis after the other is searched for each protocol. Before it is timed, each
-/// configuration runs once on poisoned outputs and must be bit-exact on all ranks. Times are medians of windows of replayed graphs, the
-/// slowest rank's. At the end the fastest are timed again in turn with the default, and have to be faster.
+/// From what the launcher decides by itself, one axis after the other is searched for each protocol. Times are medians of windows of
+/// replayed graphs, the slowest rank's. Unless it is seen to be much slower than the best, each configuration then runs once on poisoned
+/// outputs and must be bit-exact on all ranks. At the end the fastest are timed again in turn with the default, and have to be faster.
 ///
 /// # Errors
 /// Those of the subject, but for configurations that do not fit ([`Error::Misuse`]) and wrong results: these are left out. After a
@@ -236,6 +236,7 @@ impl<T: Tunable> Search<'_, T> {
                 }
                 Some(us)
             }
+            Outcome::Slow(_) => None,
             Outcome::Failed(why) => {
                 (self.report)(Progress::Failed { config, why });
                 None
@@ -247,30 +248,41 @@ impl<T: Tunable> Search<'_, T> {
     }
 
     fn try_out(&mut self, config: &Config, best: Option<f64>) -> Result<Outcome> {
-        self.subject.poison()?;
         match self.subject.launch(config) {
             Ok(()) => {}
             // Geometry is the same on all ranks.
             Err(Error::Misuse { what }) => return Ok(Outcome::Failed(what)),
             Err(other) => return Err(other),
         }
+        let mut timer = Timer::new(self.world, self.subject, config)?;
+        // Before results are compared: with large chunks that takes most of a sweep. One bad window must not cost a configuration.
+        if let Some(best) = best {
+            let mut us = f64::INFINITY;
+            for _ in 0..2 {
+                let window = timer.window(self.subject.stream())?;
+                us = us.min(self.slowest(window)?);
+                if us <= best * HOPELESS {
+                    break;
+                }
+            }
+            if us > best * HOPELESS {
+                return Ok(Outcome::Slow(us));
+            }
+        }
+        let mut times = vec![];
+        for _ in 0..WINDOWS {
+            times.push(timer.window(self.subject.stream())?);
+        }
+        let us = self.slowest(median(times))?;
+        self.subject.poison()?;
+        self.subject.launch(config)?;
         let exact = self.subject.is_exact()?;
         let all = self.world.all_gather_as(&exact)?;
         let wrong: Vec<usize> = (0..all.len()).filter(|r| !all[*r]).collect();
         if !wrong.is_empty() {
             return Ok(Outcome::Failed(format!("the result is wrong on ranks {wrong:?}")));
         }
-        let mut timer = Timer::new(self.world, self.subject, config)?;
-        let first = timer.window(self.subject.stream())?;
-        let first = self.slowest(first)?;
-        if best.is_some_and(|best| first > best * HOPELESS) {
-            return Ok(Outcome::Measured(first));
-        }
-        let mut times = vec![];
-        for _ in 0..WINDOWS {
-            times.push(timer.window(self.subject.stream())?);
-        }
-        Ok(Outcome::Measured(self.slowest(median(times))?))
+        Ok(Outcome::Measured(us))
     }
 
     /// Times configurations in turn.
@@ -375,6 +387,7 @@ mod tests {
         wrong: fn(&Config) -> bool,
         last: Option<Config>,
         launches: Arc<AtomicU32>,
+        checks: u32,
     }
 
     fn config(protocol: Protocol, channels: u32, threads: u32) -> Config {
@@ -398,6 +411,7 @@ mod tests {
                 wrong,
                 last: None,
                 launches: Arc::default(),
+                checks: 0,
             }
         }
     }
@@ -447,6 +461,7 @@ mod tests {
 
         fn is_exact(&mut self) -> Result<bool> {
             self.stream.synchronize()?;
+            self.checks += 1;
             Ok(self.last.is_some_and(|config| !(self.wrong)(&config)))
         }
     }
@@ -477,7 +492,9 @@ mod tests {
             let is = |p: &&Progress| matches!(p, Progress::Failed { why, .. } if why.contains(what));
             news.iter().filter(is).count()
         };
-        assert_eq!((failed("wrong on ranks [0]"), failed("do not fit")), (2, 2), "{news:?}");
+        assert_eq!(failed("do not fit"), 2, "{news:?}");
+        // Both, unless the machine was busy with something else just then.
+        assert!((1..=2).contains(&failed("wrong on ranks [0]")), "{news:?}");
         let settled = news.iter().filter_map(|p| match p {
             Progress::Tried { settled, of, .. } => Some((*settled, *of)),
             _ => None,
@@ -502,6 +519,21 @@ mod tests {
         let (_, news) = tune(&mut model, &mut Journal::default()).unwrap();
         let tried = news.iter().filter(|p| matches!(p, Progress::Tried { .. })).count();
         assert!(tried <= 6, "{tried} of 10");
+    }
+
+    #[test]
+    fn what_is_much_slower_is_not_compared_nor_chosen() {
+        // Of each protocol two of four numbers of channels, one of which does not fit.
+        let cost = |c: &Config| if c.channels <= 2 { 3000 } else { 300 };
+        let wrong = |c: &Config| c.channels <= 2;
+        let mut model = Model::new(cost, wrong);
+        model.spaces[1].start.channels = 4;
+        let (entry, news) = tune(&mut model, &mut Journal::default()).unwrap();
+        assert_eq!(entry.config.channels, 4);
+        let wrong = |p: &&Progress| matches!(p, Progress::Failed { why, .. } if why.contains("wrong"));
+        assert_eq!(news.iter().filter(wrong).count(), 0, "{news:?}");
+        // Starts always are; on a busy machine a good one may seem slow.
+        assert!((2..=4).contains(&model.checks), "{}: {news:?}", model.checks);
     }
 
     #[test]
