@@ -244,6 +244,9 @@ impl<X: Transport> Prepared<X> {
         {
             cut.channels -= 1;
         }
+        while cut.groups > 1 && pattern.blocks(protocol, cut, world, on_host) > resident {
+            cut.groups -= 1;
+        }
         let rows = tile_rows::<H>(options.shape);
         let chunk = match options.chunk {
             Some(chunk) => chunk as u64,
