@@ -13,15 +13,16 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all__nvl(const
     follow();
     const Mapped &m = p.ops;
     const Layout &l = m.layout;
-    u32 world = l.world, ends = world == 1 ? 0 : p.shape.channels;
+    u32 world = l.world, channels = p.shape.channels, ends = world == 1 ? 0 : (gridDim.x - p.shape.diagonal) / 2;
     if (blockIdx.x >= 2 * ends) return own_share(p, blockIdx.x - 2 * ends);
     bool sends = blockIdx.x < ends, leads = threadIdx.x == 0;
-    u32 channel = sends ? blockIdx.x : blockIdx.x - ends;
+    // Several blocks of a channel share its peers.
+    u32 end = sends ? blockIdx.x : blockIdx.x - ends, channel = end % channels;
     Share share = share_of(p.shape.elements, p.shape.share, channel);
     if (share.packs == 0) return;
     u64 payload = 16 * u64(share.packs), total = HEADER + up(payload, 128);
     u32 mask = u32(l.window - 1);
-    for (u32 step = 1; step < world; step++) {
+    for (u32 step = 1 + end / channels; step < world; step += ends / channels) {
         u32 peer = sends ? to_of(m.rank, world, step) : from_of(m.rank, world, step);
         volatile State *state = reinterpret_cast<volatile State *>(m.own + state_at(l, peer, channel));
         u64 start = sends ? state->sent : state->received;

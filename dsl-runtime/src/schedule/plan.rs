@@ -34,6 +34,8 @@ pub struct Plan {
     pub wire_bytes: usize,
     /// Channels to each peer.
     pub channels: u32,
+    /// Blocks at each end of a channel, which share its peers: more than one for short staged all-to-alls among several ranks.
+    pub groups: u32,
     /// Blocks that copy the rank's own chunk.
     pub diagonal: u32,
     /// Blocks in the grid.
@@ -80,6 +82,9 @@ impl fmt::Display for Plan {
         match self.protocol {
             Protocol::Staged => {
                 write!(f, " over {channels} channels of staging in chunks of {} bytes", self.chunk)?;
+                if self.groups > 1 {
+                    write!(f, ", with {} blocks for the peers of each end", self.groups)?;
+                }
             }
             Protocol::Lines => write!(f, " over {channels} channels of lines that carry their flags")?,
             Protocol::Direct => write!(f, " straight into its output over {channels} channels")?,
@@ -282,7 +287,7 @@ impl<X: Transport> Prepared<X> {
                 "{widest} blocks, but the launch's options allow {limit}: allow more, use fewer channels, or leave the channels and the protocol open"
             )));
         }
-        let Cut { channels, diagonal, .. } = cut;
+        let Cut { channels, diagonal, groups } = cut;
         let fewest = if H::TRANSPOSED || protocol == Protocol::Bulk {
             1
         } else if diagonal > 0 {
@@ -301,6 +306,7 @@ impl<X: Transport> Prepared<X> {
             elements,
             wire_bytes,
             channels,
+            groups,
             diagonal,
             blocks,
             threads,
