@@ -90,7 +90,7 @@ pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
         Buffer, Device, Event, Graph, HostIb, HostWindow, Ibgda, LaunchOptions, MultiPeerTransport, Nvl,
-        NvlMesh, Options, PeersConfig, Shm, ShmMesh, Stream, Transport, UniqueId, View, ViewMut,
+        NvlMesh, Options, PeersConfig, Protocol, Shm, ShmMesh, Stream, Transport, UniqueId, View, ViewMut,
         WindowConfig, World, comm_kernel,
     };
     pub use fusewire_transports::prelude::*;

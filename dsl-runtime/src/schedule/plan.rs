@@ -46,7 +46,7 @@ pub struct Plan {
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
-    /// Blocks that the device holds at once, so that they can wait for each other.
+    /// Blocks that the device holds at once, so that they can wait for each other; `u32::MAX` for CPU threads.
     pub resident: u32,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs; else 0.
     pub(crate) rows: u64,
@@ -99,11 +99,12 @@ impl fmt::Display for Plan {
                 return write!(f, " by the copy engine, between two kernels of one block; {}", self.decided);
             }
         }
-        write!(
-            f,
-            "; {} blocks of {} threads (the device holds {}), {} packs in flight; {}",
-            self.blocks, self.threads, self.resident, self.unroll, self.decided
-        )
+        write!(f, "; {} blocks of {} threads", self.blocks, self.threads)?;
+        // CPU threads: as many as are wanted.
+        if self.resident < u32::MAX {
+            write!(f, " (the device holds {})", self.resident)?;
+        }
+        write!(f, ", {} packs in flight; {}", self.unroll, self.decided)
     }
 }
 
