@@ -263,11 +263,27 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// Those of [`Stream::synchronize`].
     pub fn read(&self, stream: &Stream) -> Result<Vec<T>> {
+        let mut values = vec![T::default(); self.len];
+        self.read_into(stream, &mut values)?;
+        Ok(values)
+    }
+
+    /// As [`Buffer::read`], into memory that is there: large fresh memory takes longer to come by than to be filled.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the lengths differ; those of [`Stream::synchronize`].
+    pub fn read_into(&self, stream: &Stream, values: &mut [T]) -> Result<()> {
+        if values.len() != self.len {
+            return Err(Error::misuse(format!(
+                "room for {} values, but the buffer has {} elements",
+                values.len(),
+                self.len
+            )));
+        }
         self.memory.device.check_same(&stream.device().0, "the stream")?;
         stream.not_capturing("Buffer::read")?;
         self.memory.use_on(stream)?;
         stream.synchronize()?;
-        let mut values = vec![T::default(); self.len];
         match (self.memory.at(), self.memory.machine()) {
             // SAFETY: `len` elements; the only stream that used the memory is idle.
             (At::Host(start), _) => unsafe {
@@ -275,11 +291,11 @@ impl<T: Element> Buffer<T> {
             },
             // SAFETY: as above.
             (At::Cuda(start), Machine::Cuda(context)) => unsafe {
-                cuda::copy::d2h(context, bytes_of_mut(&mut values), start)?;
+                cuda::copy::d2h(context, bytes_of_mut(values), start)?;
             },
             _ => {}
         }
-        Ok(values)
+        Ok(())
     }
 
     /// Copies `values` in, after everything queued on the stream that used the buffer last. Waits for that.

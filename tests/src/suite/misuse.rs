@@ -23,6 +23,7 @@ pub fn of_buffers<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (first, end) = (n + 9, n + 8);
     says(misuse(output.view_mut().slice(first..end)), &["of a view"]);
     says(misuse(output.fill_from(&[1, 2, 3])), &["3 values", &format!("{} elements", n + 8)]);
+    says(misuse(output.read_into(stream, &mut [0; 3])), &["room for 3", &format!("{} elements", n + 8)]);
     let other = ground.device.buffer::<u16>(1)?;
     says(misuse(output.copy_from(stream, &other)), &["1 elements into a buffer of"]);
     says(misuse(ground.device.buffer::<u64>(usize::MAX / 4)), &["too large"]);
