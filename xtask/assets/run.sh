@@ -44,7 +44,7 @@ case $command in
     ;;
   fused)
     # Neither side beside the other: each has the GPUs to itself.
-    timeout -k 10 200 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/fused.py" > "$out/fused-torch.jsonl" 2> "$out/fused-torch.log" \
+    timeout -k 10 300 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/fused.py" > "$out/fused-torch.jsonl" 2> "$out/fused-torch.log" \
       || { echo "torch's side did not run; see $out/fused-torch.log"; failed=1; }
     timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --json "$@" > "$out/fused-fusewire.jsonl" || { echo "FAILED: bench_fused"; failed=1; }
     python3 "$here/fused.py" --compare "$out/fused-torch.jsonl" "$out/fused-fusewire.jsonl"

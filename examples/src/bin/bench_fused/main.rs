@@ -107,7 +107,7 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
         some => some.iter().map(String::as_str).collect(),
     };
     if !options.twin.is_empty() {
-        return twins::compare(world, transport, &options.twin, &sizes, options.json);
+        return twins::compare(world, transport, options, &sizes);
     }
     if world.rank() == 0 && !options.json {
         println!(

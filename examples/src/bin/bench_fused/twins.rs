@@ -1,11 +1,11 @@
 //! Our kernels and hand-written ones in turn, in one process, on the same memory.
 
+use crate::Options;
 use crate::cases::{Bench, Launch, On};
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_examples::ranks::bytes_text;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often each is timed: a median of medians.
@@ -36,14 +36,14 @@ const WITH: [(&str, Protocol, bool); 5] = [
     ("transpose", Protocol::Direct, true),
 ];
 
-/// Checks and times all that has a twin. Collective.
+/// Checks and times all that has a twin, of the hooks and ways that `options` name. Collective.
 pub fn compare<X: On>(
     world: &World,
     transport: &X,
-    files: &[PathBuf],
+    options: &Options,
     sizes: &[usize],
-    json: bool,
 ) -> fusewire::Result<()> {
+    let Options { twin: files, op: ops, protocol: protocols, json, .. } = options;
     let bench = Bench::new(world, transport, false)?;
     let mut twins = X::All::new(transport)?;
     for file in files {
@@ -51,13 +51,17 @@ pub fn compare<X: On>(
         // SAFETY: `examples/twins` were written for these very kernels.
         twins = unsafe { twins.with_ptx(&text)? };
     }
-    if world.rank() == 0 && !json {
+    if world.rank() == 0 && !*json {
         println!(
             "{:>10} {:>8} {:>10} {:>6} {:>12} {:>12} {:>7}",
             "hook", "way", "size", "blocks", "ours", "by hand", "ratio"
         );
     }
-    for (op, protocol, symmetric) in WITH {
+    let asked = |op: &str, protocol: Protocol| {
+        (ops.is_empty() || ops.iter().any(|o| o == op))
+            && (protocols.is_empty() || protocols.contains(&protocol))
+    };
+    for (op, protocol, symmetric) in WITH.into_iter().filter(|(op, protocol, _)| asked(op, *protocol)) {
         for &bytes in sizes {
             let options = LaunchOptions::default().protocol(protocol);
             let mut ready = bench.ready(op, symmetric, bytes, options)?;
@@ -82,7 +86,7 @@ pub fn compare<X: On>(
             }
             let protocol = format!("{protocol:?}").to_lowercase();
             let (blocks, ratio) = (plan.blocks, ours / twin);
-            if json {
+            if *json {
                 let world = world.size();
                 let pair = Pair {
                     name: "twin",
