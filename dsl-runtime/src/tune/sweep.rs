@@ -476,10 +476,11 @@ mod tests {
 
     #[test]
     fn the_fastest_that_is_right_is_found() {
-        // The fastest of all is wrong; lines are twice as fast, and best with 128 threads.
+        // The fastest of all is wrong, and by so much the fastest that even a busy machine does not leave it out as slow; lines are twice
+        // as fast as staging, and best with 128 threads.
         let cost = |c: &Config| {
             let lines = u64::from(c.protocol == Protocol::Staged) + 1;
-            lines * if c.channels == 2 { 100 } else { 300 } + if c.threads == 64 { 400 } else { 0 }
+            if c.channels == 2 { 1 } else { lines * 300 + if c.threads == 64 { 400 } else { 0 } }
         };
         let wrong = |c: &Config| c.channels == 2;
         let mut model = Model::new(cost, wrong);
@@ -492,9 +493,7 @@ mod tests {
             let is = |p: &&Progress| matches!(p, Progress::Failed { why, .. } if why.contains(what));
             news.iter().filter(is).count()
         };
-        assert_eq!(failed("do not fit"), 2, "{news:?}");
-        // Both, unless the machine was busy with something else just then.
-        assert!((1..=2).contains(&failed("wrong on ranks [0]")), "{news:?}");
+        assert_eq!((failed("wrong on ranks [0]"), failed("do not fit")), (2, 2), "{news:?}");
         let settled = news.iter().filter_map(|p| match p {
             Progress::Tried { settled, of, .. } => Some((*settled, *of)),
             _ => None,
