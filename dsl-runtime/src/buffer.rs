@@ -2,7 +2,7 @@
 
 use crate::kernel::Place;
 use crate::machine::{bytes_of, bytes_of_mut};
-use crate::stream::Kind;
+use crate::stream::{Kind, Queue};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_driver::{self as cuda, DevicePtr, memory::DeviceRegion};
@@ -23,7 +23,7 @@ pub(crate) struct Memory {
     store: Store,
     device: Device,
     /// The stream that used it last: another one waits for it first.
-    last: Mutex<Option<Stream>>,
+    last: Mutex<Option<Arc<Queue>>>,
 }
 
 enum Store {
@@ -164,7 +164,7 @@ impl Memory {
     pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = &*last
-            && !other.is(stream)
+            && !Arc::ptr_eq(other, stream.queue())
         {
             if other.is_capturing() {
                 return Err(Error::misuse("a buffer is used by two captures at once"));
@@ -172,7 +172,7 @@ impl Memory {
             other.wait_idle()?;
             stream.answer_for(other);
         }
-        *last = Some(stream.clone());
+        *last = Some(Arc::clone(stream.queue()));
         Ok(())
     }
 }

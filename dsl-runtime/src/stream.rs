@@ -7,17 +7,22 @@ use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A queue of copies, launches and graphs that run in order.
+/// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for what is queued.
 #[derive(Clone)]
-pub struct Stream(pub(crate) Arc<Inner>);
+pub struct Stream(pub(crate) Arc<Handle>);
 
-pub(crate) struct Inner {
-    pub(crate) device: Device,
+/// What the users' handles of a stream share; whatever was used on the stream knows its queue alone.
+pub(crate) struct Handle(Arc<Queue>);
+
+pub(crate) struct Queue {
+    device: Device,
     pub(crate) kind: Kind,
-    /// Links whose kernels were queued since the last synchronisation.
+    /// Links whose kernels were queued since the last synchronisation. They know the queue that used them last, so they are to be
+    /// forgotten before the queue can go.
     links: Mutex<Vec<Arc<Link>>>,
     capture: Mutex<Option<Captured>>,
 }
@@ -46,12 +51,9 @@ impl Stream {
             ),
             Machine::Cuda(context) => Kind::Cuda(cuda::Stream::new(context)?),
         };
-        Ok(Stream(Arc::new(Inner {
-            device: device.clone(),
-            kind,
-            links: Mutex::default(),
-            capture: Mutex::default(),
-        })))
+        let queue =
+            Queue { device: device.clone(), kind, links: Mutex::default(), capture: Mutex::default() };
+        Ok(Stream(Arc::new(Handle(Arc::new(queue)))))
     }
 
     /// Where the stream's work runs.
@@ -66,7 +68,7 @@ impl Stream {
     /// [`Error::Misuse`] while the stream is capturing.
     pub fn synchronize(&self) -> Result<()> {
         self.not_capturing("synchronize")?;
-        self.wait_idle()?;
+        self.0.wait_idle()?;
         self.check_links()
     }
 
@@ -120,18 +122,7 @@ impl Stream {
 
     /// Whether the stream is recording a graph.
     pub fn is_capturing(&self) -> bool {
-        lock(&self.0.capture).is_some()
-    }
-
-    /// Waits without looking for faults.
-    pub(crate) fn wait_idle(&self) -> Result<()> {
-        match &self.0.kind {
-            Kind::Host(worker) => {
-                worker.wait(None);
-                Ok(())
-            }
-            Kind::Cuda(stream) => Ok(stream.synchronize()?),
-        }
+        self.0.is_capturing()
     }
 
     fn check_links(&self) -> Result<()> {
@@ -147,12 +138,12 @@ impl Stream {
     }
 
     pub(crate) fn not_capturing(&self, what: &str) -> Result<()> {
-        match self.is_capturing() {
-            true => Err(Error::misuse(format!(
-                "`{what}` waits for the stream, which cannot be done while it is capturing a graph"
-            ))),
-            false => Ok(()),
-        }
+        self.0.not_capturing(what)
+    }
+
+    /// For what is used on the stream, to wait for it later.
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.0.0
     }
 
     /// Queues a host operation, or records it.
@@ -182,11 +173,11 @@ impl Stream {
             });
             return Ok(());
         }
-        let before = link.swap_stream(self.0.clone());
-        if let Some(other) = before.and_then(|s| s.downcast::<Inner>().ok())
-            && !Arc::ptr_eq(&other, &self.0)
+        let before = link.swap_stream(self.queue().clone());
+        if let Some(other) = before.and_then(|s| s.downcast::<Queue>().ok())
+            && !Arc::ptr_eq(&other, self.queue())
         {
-            Stream(other).wait_idle()?;
+            other.wait_idle()?;
         }
         let mut links = lock(&self.0.links);
         if !links.iter().any(|l| Arc::ptr_eq(l, link)) {
@@ -196,8 +187,8 @@ impl Stream {
     }
 
     /// Takes over what `other`, which is idle, has not reported yet: results of its kernels are used here. `other` reports it as well.
-    pub(crate) fn answer_for(&self, other: &Stream) {
-        let theirs = lock(&other.0.links).clone();
+    pub(crate) fn answer_for(&self, other: &Queue) {
+        let theirs = lock(&other.links).clone();
         let mut own = lock(&self.0.links);
         for link in theirs {
             if !own.iter().any(|l| Arc::ptr_eq(l, &link)) {
@@ -205,9 +196,48 @@ impl Stream {
             }
         }
     }
+}
 
-    pub(crate) fn is(&self, other: &Stream) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+impl Queue {
+    /// Waits without looking for faults.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        match &self.kind {
+            Kind::Host(worker) => {
+                worker.wait(None);
+                Ok(())
+            }
+            Kind::Cuda(stream) => Ok(stream.synchronize()?),
+        }
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        lock(&self.capture).is_some()
+    }
+
+    pub(crate) fn not_capturing(&self, what: &str) -> Result<()> {
+        match self.is_capturing() {
+            true => Err(Error::misuse(format!(
+                "`{what}` waits for the stream, which cannot be done while it is capturing a graph"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Deref for Handle {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.wait_idle();
+        // Out of the lock: the last of a link waits for its peers.
+        let links = std::mem::take(&mut *lock(&self.links));
+        drop(links);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::kernels::copying::{copy, reverse};
 use crate::kernels::hooks::{chain, scale_add};
 use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
 use fusewire::{LaunchOptions, Options};
+use std::sync::Arc;
 
 pub fn several_kernels_on_one_transport<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
@@ -109,6 +110,10 @@ pub fn transports_come_and_go<X: Subject>(rank: &Rank<X>) -> Outcome {
         let mut output = ground.device.buffer::<u8>(n)?;
         output.fill_bytes(&ground.stream, POISON)?;
         launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+        // When all of it is dropped, nothing is left.
+        let link = Arc::downgrade(ground.transport.link());
+        drop((launcher, ground));
+        assert!(link.upgrade().is_none(), "something keeps the transport of round {round}");
     }
     works(rank, &rank.small()?)
 }
