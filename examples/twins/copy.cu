@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_direct__nv
 
 // The same by bulk copies of one thread: every so manieth piece for one peer after another goes through shared memory, eight at a time.
 template <typename From> struct Pipe {
-    static constexpr u32 STAGES = 8, BARRIERS = 128;
+    static constexpr u32 STAGES = 8, BEHIND = 2, FIRST = STAGES - 2 * BEHIND, BARRIERS = 128;
     struct Cursor {
         u32 step, stage = 0, turn = 0;
         u64 at = 0;
@@ -205,7 +205,7 @@ template <typename From> struct Pipe {
         if (!bytes) return;
         for (u32 k = 0; k < STAGES; k++) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared + 8 * k) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
-        for (u32 k = 0; k < STAGES; k++) load();
+        for (u32 k = 0; k < FIRST; k++) load();
     }
     __device__ __forceinline__ u32 data(u32 stage) const { return shared + BARRIERS + stage * piece; }
     __device__ __forceinline__ u32 length(const Cursor &c) const { return u32(min(bytes - c.at, u64(piece))); }
@@ -235,10 +235,11 @@ template <typename From> struct Pipe {
                          "r"(length(c))
                          : "memory");
             advance(c);
-            if (count >= 2) {
+            if (count >= BEHIND)
                 asm volatile("cp.async.bulk.wait_group.read 2;" ::: "memory");
+            else
                 load();
-            }
+            load();
         }
         asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     }

@@ -26,6 +26,9 @@ pub const MOST: u64 = 16 << 10;
 pub const BARRIERS: u32 = 128;
 /// Stores that may still read their stage when it is another's turn to be loaded.
 const BEHIND: u32 = 2;
+/// Pieces that are asked for before anything waits: what one thread does until it looks whether a peer said *go* counts. The first
+/// [`BEHIND`] stores ask for two each, which makes [`STAGES`].
+const FIRST: u32 = STAGES - 2 * BEHIND;
 
 /// Shared memory of a block whose pieces are of `chunk` bytes.
 pub const fn shared_bytes(chunk: u64) -> u32 {
@@ -140,12 +143,12 @@ impl<S: Stages, F: Fn(u32) -> u64, T: Fn(u32) -> u64> Pipe<S, F, T> {
         Pipe { stages, pieces, end: steps.end, from, to, load, store }
     }
 
-    /// Loads as many pieces as there are stages for.
+    /// Loads the first pieces.
     #[inline(always)]
     fn fill(&mut self) {
-        // No bound that the compiler knows: it would write the loop's body eight times.
-        let stages = arch::opaque(STAGES as usize) as u32;
-        while self.load.left > 0 && self.load.count < stages {
+        // No bound that the compiler knows: it would write the loop's body as often.
+        let first = arch::opaque(FIRST as usize) as u32;
+        while self.load.left > 0 && self.load.count < first {
             self.load_next();
         }
     }
@@ -182,8 +185,13 @@ impl<S: Stages, F: Fn(u32) -> u64, T: Fn(u32) -> u64> Pipe<S, F, T> {
             // SAFETY: inside what `new` was promised.
             unsafe { self.stages.store(self.store.stage(), self.store.at, 16 * packs) };
             self.store = self.next(self.store, &self.to);
-            if self.load.left > 0 && self.store.count > BEHIND {
+            if self.store.count > BEHIND {
                 self.stages.await_reads();
+            } else if self.load.left > 0 {
+                // Into stages that were never used, as the next is.
+                self.load_next();
+            }
+            if self.load.left > 0 {
                 self.load_next();
             }
         }
