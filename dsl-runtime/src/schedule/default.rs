@@ -17,22 +17,24 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
     if total < 256 << 10 {
         return 16;
     }
-    // Below 8 MiB, below 64 MiB, and above.
+    // Below 2, 8 and 64 MiB, and above.
     let by_size = match (protocol, hooks) {
-        (Protocol::Staged, Hooks::Copy) if several => [32, 30, 32],
-        (Protocol::Direct, Hooks::Transpose) if several => [32, 64, 32],
-        (Protocol::Staged, Hooks::Copy) => [32; 3],
-        (_, Hooks::Copy) => [16; 3],
-        (Protocol::Lines, _) => [32; 3],
-        (Protocol::Direct, Hooks::Work | Hooks::Slow) => [32, 56, 56],
-        (_, Hooks::Work | Hooks::Slow) => [64, 64, 96],
-        (Protocol::Direct, Hooks::Transpose) => [32, 64, 96],
-        (_, Hooks::Transpose) => [96; 3],
+        (Protocol::Staged, Hooks::Copy) if several => [32, 32, 30, 32],
+        (Protocol::Direct, Hooks::Transpose) if several => [32, 32, 64, 32],
+        (Protocol::Staged, Hooks::Copy) => [32; 4],
+        (_, Hooks::Copy) => [16; 4],
+        (Protocol::Lines, Hooks::Slow) => [32, LINE_BLOCKS_SLOW, LINE_BLOCKS_SLOW, LINE_BLOCKS_SLOW],
+        (Protocol::Lines, _) => [LINE_BLOCKS; 4],
+        (Protocol::Direct, Hooks::Work | Hooks::Slow) => [32, 32, 56, 56],
+        (_, Hooks::Work | Hooks::Slow) => [64, 64, 64, 96],
+        (Protocol::Direct, Hooks::Transpose) => [32, 32, 64, 96],
+        (_, Hooks::Transpose) => [96; 4],
     };
     by_size[match total >> 20 {
-        0..8 => 0,
-        8..64 => 1,
-        _ => 2,
+        0..2 => 0,
+        2..8 => 1,
+        8..64 => 2,
+        _ => 3,
     }]
 }
 
@@ -160,11 +162,15 @@ impl Work {
         let lanes = self.pattern.peers(self.world) <= TILE_THREADS;
         let direct = self.symmetric && has(Protocol::Direct) && !self.on_host && lanes;
         let bulk = direct && self.whole && has(Protocol::Bulk);
+        // Peers' outputs cannot be stored to where `consume` is the user's.
+        let consumes = !has(Protocol::Direct);
         let most = match (self.hooks, direct) {
             (Hooks::Transpose, _) => LINES_MOST_GATHERED,
-            (Hooks::Slow, _) => LINES_MOST_SLOW,
+            (Hooks::Slow, true) => LINES_MOST_SLOW,
             (_, true) => LINES_MOST,
-            _ => LINES_MOST_CONSUMED,
+            (Hooks::Work, false) if consumes && self.pattern.peers(self.world) > 1 => LINES_MOST_CONSUMED,
+            (Hooks::Work, false) if consumes => 2 * LINES_MOST_CONSUMED,
+            _ => LINES_MOST_STAGED,
         };
         if !self.on_host && has(Protocol::Lines) && self.wire_bytes <= line_room && sent <= most {
             Protocol::Lines
@@ -188,18 +194,28 @@ impl Work {
         }
     }
 
-    /// Blocks for the rank's own chunk, of `blocks` that work in lines.
+    /// Blocks for the rank's own chunk, of `blocks` that work in lines. Where hooks have much to do for each byte it takes about as long as
+    /// a peer's, which waits for the link as well; else half as long.
     fn line_diagonal(&self, blocks: u32) -> u32 {
+        let peers = self.pattern.peers(self.world).max(1);
+        let most = match self.hooks {
+            Hooks::Slow => 2 * blocks / (3 + 2 * peers),
+            _ => blocks / (2 + 2 * peers),
+        };
         match self.pattern {
-            Pattern::AllToAll => {
-                (self.wire_bytes / 16).div_ceil(1024).clamp(1, (blocks as usize / 4).max(5)) as u32
-            }
+            Pattern::AllToAll => (self.wire_bytes / 16).div_ceil(1024).clamp(1, most.max(3) as usize) as u32,
             _ => 0,
         }
     }
 
+    /// Line channels of a call that goes in lines by default, at most.
+    pub(super) fn most_line_channels(&self) -> u32 {
+        let blocks = if self.hooks == Hooks::Slow { LINE_BLOCKS_SLOW } else { LINE_BLOCKS };
+        self.line_channels(blocks.min(self.limit))
+    }
+
     /// Line channels that so many blocks have room for.
-    pub(super) fn line_channels(&self, blocks: u32) -> u32 {
+    fn line_channels(&self, blocks: u32) -> u32 {
         match self.pattern {
             Pattern::AllToAll => blocks.saturating_sub(self.line_diagonal(blocks)),
             _ => blocks / 2,
@@ -276,14 +292,20 @@ impl Work {
 /// Bytes that a rank sends in all up to which lines are faster than stores into the peers' outputs.
 const LINES_MOST: usize = 1 << 20;
 
-/// The same where the output is not written by peers: lines are faster than staging as long as few blocks' buffers hold the call.
-const LINES_MOST_CONSUMED: usize = 4 << 20;
+/// The same where what arrives is staged otherwise: lines are faster as long as few blocks' buffers hold the call.
+const LINES_MOST_STAGED: usize = 12 << 20;
+
+/// The same of a `consume` of the user's, for which staging has more blocks; with one peer twice that.
+const LINES_MOST_CONSUMED: usize = 2 << 20;
+
+/// The same of hooks that have much to do for each byte, beside stores into the peers' outputs.
+const LINES_MOST_SLOW: usize = 2 << 20;
 
 /// Blocks whose line buffers are to hold a call that goes in lines by default.
-pub(super) const LINE_BLOCKS: u32 = 32;
+const LINE_BLOCKS: u32 = 32;
 
 /// The same of hooks that have much to do for each byte.
-const LINES_MOST_SLOW: usize = 2 << 20;
+const LINE_BLOCKS_SLOW: u32 = 40;
 
 /// The same of transposes, which lines produce without tiles.
 const LINES_MOST_GATHERED: usize = 48 << 10;
@@ -393,7 +415,7 @@ mod tests {
             (Hooks::Copy, true, [Lines, Lines, Bulk, Bulk, Copy]),
             (Hooks::Copy, false, [Lines, Lines, Lines, Staged, Staged]),
             (Hooks::Work, false, [Lines, Lines, Lines, Staged, Staged]),
-            (Hooks::Slow, false, [Lines, Lines, Staged, Staged, Staged]),
+            (Hooks::Slow, false, [Lines, Lines, Lines, Staged, Staged]),
             (Hooks::Work, true, [Lines, Lines, Direct, Direct, Direct]),
             (Hooks::Transpose, true, [Lines, Direct, Direct, Direct, Direct]),
             (Hooks::Transpose, false, [Lines, Staged, Staged, Staged, Staged]),
@@ -404,6 +426,17 @@ mod tests {
                 work(hooks, symmetric, sent).protocol(has, usize::MAX)
             });
             assert_eq!(found, ways, "symmetric: {symmetric}");
+        }
+        // A `consume` of the user's: nothing is stored into outputs.
+        for (world, sent, way) in
+            [(2, 4 << 20, Lines), (2, 5 << 20, Staged), (4, 3 << 19, Lines), (4, 3 << 20, Staged)]
+        {
+            let work = Work { world, ..work(Hooks::Work, true, sent / (world as usize - 1)) };
+            assert_eq!(
+                work.protocol(|p| matches!(p, Lines | Staged), usize::MAX),
+                way,
+                "{world} ranks, {sent}"
+            );
         }
         for odd in [
             Work { whole: false, ..work(Hooks::Copy, true, 4 << 20) },
@@ -434,6 +467,20 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn lines_leave_few_blocks_to_the_own_chunk() {
+        for (world, hooks, bytes, channels, diagonal) in [
+            (2, Hooks::Copy, 1 << 20, 12, 4),
+            (4, Hooks::Copy, 1 << 20, 13, 3),
+            (4, Hooks::Work, 1 << 20, 28, 4),
+            (2, Hooks::Slow, 2 << 20, 24, 16),
+            (4, Hooks::Slow, 2 << 20, 32, 8),
+        ] {
+            let cut = Work { world, ..work(hooks, false, bytes) }.cut(Protocol::Lines);
+            assert_eq!((cut.channels, cut.diagonal), (channels, diagonal), "{world} ranks");
         }
     }
 

@@ -1,6 +1,6 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{Cut, Hooks, LINE_BLOCKS, Pattern, Work, pieces, tile_rows, together};
+use super::default::{Cut, Hooks, Pattern, Work, pieces, tile_rows, together};
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
@@ -164,7 +164,7 @@ impl<X: Transport> Prepared<X> {
         let default_room = match options.channels {
             Some(channels) if channels > layout.line_channels => 0,
             Some(channels) => line_room(channels),
-            None => line_room(layout.line_channels.min(work.line_channels(limit.min(LINE_BLOCKS)))),
+            None => line_room(layout.line_channels.min(work.most_line_channels())),
         };
         let protocol = match options.protocol {
             Some(protocol) => protocol,
