@@ -34,7 +34,7 @@ case $command in
     ;;
   bench)
     json=0; [ "${1:-}" = --json ] && json=1
-    python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/nccl.py" > "$out/bench-nccl.jsonl" 2> "$out/bench-nccl.log" \
+    timeout -k 10 200 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/nccl.py" > "$out/bench-nccl.jsonl" 2> "$out/bench-nccl.log" \
       || { echo "NCCL's side did not run; see $out/bench-nccl.log"; failed=1; }
     timeout -k 10 300 "$here/bench" --device cuda --ranks "$gpus" --json > "$out/bench-fusewire.jsonl" || { echo "FAILED: bench"; failed=1; }
     if [ $json = 1 ]; then cat "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"
