@@ -2,12 +2,15 @@
 
 use fusewire_transports::host::Fault;
 use fusewire_transports::peers::PeersError;
+use std::fmt;
 
 /// Shorthand.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is its `Display`: a `main` that returns one, or an `unwrap`, says it in words. [`Fault`] has its fields.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The caller asked for something that cannot be; nothing was launched.
@@ -61,6 +64,12 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl From<fusewire_world::Error> for Error {
     fn from(error: fusewire_world::Error) -> Self {
         Error::Peer(error)
@@ -86,5 +95,19 @@ impl From<fusewire_transports::host::Error> for Error {
 impl From<fusewire_nic::Error> for Error {
     fn from(error: fusewire_nic::Error) -> Self {
         Error::Transport(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn main_says_it_in_words() {
+        let result: Result<()> = Err(Error::misuse("0 channels; a launch uses at least one"));
+        assert_eq!(
+            format!("Error: {:?}", result.unwrap_err()),
+            "Error: 0 channels; a launch uses at least one"
+        );
     }
 }
