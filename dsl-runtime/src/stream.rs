@@ -6,6 +6,7 @@ use crate::machine::{Op, Worker};
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,8 +22,7 @@ pub(crate) struct Handle(Arc<Queue>);
 pub(crate) struct Queue {
     device: Device,
     pub(crate) kind: Kind,
-    /// Links whose kernels were queued since the last synchronisation. They know the queue that used them last, so they are to be
-    /// forgotten before the queue can go.
+    /// Links whose kernels were queued since the last synchronisation, or are still to be reported.
     links: Mutex<Vec<Arc<Link>>>,
     capture: Mutex<Option<Captured>>,
 }
@@ -235,9 +235,12 @@ impl Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let _ = self.wait_idle();
-        // Out of the lock: the last of a link waits for its peers.
+        // A link knows the queue that used it last: neither would ever go. What a fault left is told to whoever uses the results.
         let links = std::mem::take(&mut *lock(&self.links));
-        drop(links);
+        let (faulty, _done): (Vec<_>, Vec<_>) = links.into_iter().partition(|link| link.is_aborted());
+        let queue: Arc<dyn Any + Send + Sync> = self.0.clone();
+        faulty.iter().for_each(|link| link.forget_stream(&queue));
+        *lock(&self.links) = faulty;
     }
 }
 

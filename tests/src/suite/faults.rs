@@ -334,6 +334,13 @@ pub fn read_on_another_stream_reports<X: Subject>(rank: &Rank<X>) -> Outcome {
         assert!(matches!(read, Err(Error::Fault(_))), "{:?}", read.map(drop));
         // The stream that ran the kernel reports it all the same.
         fault(&ground, KNOWN);
+        // One that is gone cannot: the stream that reads does.
+        let gone = ground.device.stream()?;
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        copier.launch_with(&gone, args, &short())?;
+        drop(gone);
+        let read = output.read(&other);
+        assert!(matches!(read, Err(Error::Fault(_))), "{:?}", read.map(drop));
     }
     rank.world.barrier()?;
     mended(rank, &ground)

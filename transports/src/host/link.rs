@@ -260,6 +260,17 @@ impl Link {
         self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).replace(stream)
     }
 
+    /// Forgets `stream`, if it is the one that the last launch went to: nothing is queued there any more.
+    pub fn forget_stream(&self, stream: &Arc<dyn std::any::Any + Send + Sync>) {
+        let mut last = self.last_stream.lock().unwrap_or_else(PoisonError::into_inner);
+        last.take_if(|last| Arc::ptr_eq(last, stream));
+    }
+
+    /// Whether a kernel was aborted since the last [`super::Transport::renew`], or that cannot be known.
+    pub fn is_aborted(&self) -> bool {
+        self.region.abort_word().map_or(true, |word| word != 0)
+    }
+
     /// See [`super::Transport::check`].
     ///
     /// # Errors
