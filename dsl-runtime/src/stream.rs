@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for what is queued.
+/// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for what is queued, but not in a panic.
 #[derive(Clone)]
 pub struct Stream(pub(crate) Arc<Handle>);
 
@@ -234,6 +234,10 @@ impl Deref for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // A panic is news that peers wait for: what runs is left to itself, with what it uses.
+        if std::thread::panicking() {
+            return;
+        }
         let _ = self.wait_idle();
         // A link knows the queue that used it last: neither would ever go. What a fault left is told to whoever uses the results.
         let links = std::mem::take(&mut *lock(&self.links));

@@ -1,0 +1,61 @@
+//! What becomes of queued work when a stream's last handle goes.
+
+use fusewire::prelude::*;
+use fusewire::world::{Options as WorldOptions, World};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Copies.
+#[comm_kernel(transports(Shm), schedules(all_to_all))]
+mod copy {
+    pub struct Args<'a> {
+        pub input: &'a [u32],
+        pub output: Out<'a, u32>,
+    }
+}
+
+const CHUNK: usize = 5000;
+
+#[test]
+fn what_is_queued_is_done_and_nothing_is_kept() {
+    let ranks = World::threads(3, |world| -> fusewire::Result<()> {
+        let (me, size) = (world.rank() as u32, world.size());
+        let transport = Shm::rendezvous(&world, 1 << 16)?;
+        let (device, link) = (Device::of(&transport), Arc::downgrade(transport.link()));
+        let input = device.buffer_from(&vec![me; size * CHUNK])?;
+        let mut output = device.buffer::<u32>(size * CHUNK)?;
+        let (stream, launcher) = (device.stream()?, copy::all_to_all(&transport)?);
+        launcher.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+        drop((stream, launcher, transport));
+        assert!(link.upgrade().is_none(), "something keeps the transport");
+        let got = output.read(&device.stream()?)?;
+        assert!(got.iter().enumerate().all(|(i, from)| *from as usize == i / CHUNK));
+        Ok(())
+    });
+    ranks.unwrap().into_iter().for_each(Result::unwrap);
+}
+
+#[test]
+fn a_panic_does_not_wait_for_what_is_queued() {
+    const LONG: Duration = Duration::from_secs(60);
+    let options = WorldOptions::default().with_timeout(LONG);
+    let start = Instant::now();
+    let error = World::threads_with(2, &options, |world| {
+        let options = Options { deadline: LONG, ..Options::from(1 << 16) };
+        let transport = Shm::rendezvous(&world, options).unwrap();
+        let device = Device::of(&transport);
+        let input = device.buffer::<u32>(2 * CHUNK).unwrap();
+        let mut output = device.buffer::<u32>(2 * CHUNK).unwrap();
+        let (stream, launcher) = (device.stream().unwrap(), copy::all_to_all(&transport).unwrap());
+        if world.rank() == 1 {
+            // Rank 0 never launches.
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            launcher.launch(&stream, args).unwrap();
+            panic!("a bug of the user's");
+        }
+        world.barrier().unwrap_err().to_string()
+    });
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("rank 1") && text.contains("a bug of the user's"), "{text}");
+    assert!(start.elapsed() < LONG / 2, "it took {:?} to tell", start.elapsed());
+}
