@@ -104,10 +104,7 @@ mod tests {
 
     #[test]
     fn main_says_it_in_words() {
-        let result: Result<()> = Err(Error::misuse("0 channels; a launch uses at least one"));
-        assert_eq!(
-            format!("Error: {:?}", result.unwrap_err()),
-            "Error: 0 channels; a launch uses at least one"
-        );
+        let error = Error::misuse("0 channels; a launch uses at least one");
+        assert_eq!(format!("Error: {error:?}"), "Error: 0 channels; a launch uses at least one");
     }
 }
