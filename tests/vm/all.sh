@@ -1,7 +1,7 @@
 #!/bin/bash
 # Inside the VM: everything that asks for real verbs. all.sh SELFTEST UNITS P2P SUITE EXAMPLE MLX5
 #
-#   SELFTEST   fusewire-verbs' example `selftest`
+#   SELFTEST   fusewire-verbs' example `verbs-selftest`
 #   UNITS      fusewire-transports' own tests, of which `host_ib` run over verbs
 #   P2P        fusewire-transports' test program `p2p`
 #   SUITE      fusewire-tests' program `gpu-suite`

@@ -33,14 +33,15 @@ pub fn prepare() -> Outcome<Result<(), String>> {
 pub fn run() -> Outcome {
     let build =
         |what: &str, arguments: &[&str]| steps::run(what, cargo().args(["build", "--quiet"]).args(arguments));
-    build("building the verbs' self-test", &["-p", "fusewire-verbs", "--example", "selftest"])?;
+    build("building the verbs' self-test", &["-p", "fusewire-verbs", "--example", "verbs-selftest"])?;
     build("building the conformance suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"])?;
     build("building the example", &["-p", "fusewire-examples", "--bin", "infiniband"])?;
     let built = |name: &str| target().join("debug").join(name);
     let units = test_program("fusewire-transports", &["--lib"])?;
     let chunks = test_program("fusewire-transports", &["--test", "p2p"])?;
     let mlx5 = test_program("fusewire-mlx5", &["--test", "no_adapter"])?;
-    let programs = [built("examples/selftest"), units, chunks, built("gpu-suite"), built("infiniband"), mlx5];
+    let programs =
+        [built("examples/verbs-selftest"), units, chunks, built("gpu-suite"), built("infiniband"), mlx5];
     let mut run = Command::new(scripts().join("run.sh"));
     run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
     steps::run("the VM", run.current_dir(root()))

@@ -1,9 +1,8 @@
 //! Every verb of this crate against real adapters: two queue pairs, from the first adapter to the second (or to itself).
 //!
-//! `selftest` runs all checks. `selftest fence` and `selftest no-fence` run the one check that a fence decides, which needs a link
-//! with a few milliseconds of delay to tell the two apart. `selftest loss` is for a link that loses one packet in ten;
-//! `selftest fenced-loss` is the same with a fence, which soft-RoCE does not survive (docs/host-infiniband.md). `selftest none`
-//! expects a machine without an adapter. Exit code 0: as expected.
+//! `verbs-selftest` runs all checks. With `fence` and `no-fence` it runs the one check that a fence decides, which needs a link with a few
+//! milliseconds of delay to tell the two apart. `loss` is for a link that loses one packet in ten; `fenced-loss` is the same with a fence,
+//! which soft-RoCE does not survive (docs/host-infiniband.md). `none` expects a machine without an adapter. Exit code 0: as expected.
 
 use fusewire_verbs::{
     Access, Adapter, Completion, CompletionQueue, Error, Filter, Local, Memory, PairOptions, QueuePair,
