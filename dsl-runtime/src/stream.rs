@@ -6,7 +6,6 @@ use crate::machine::{Op, Worker};
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
-use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -173,7 +172,7 @@ impl Stream {
             });
             return Ok(());
         }
-        let before = link.swap_stream(self.queue().clone());
+        let before = link.swap_stream(Arc::downgrade(self.queue()) as _);
         if let Some(other) = before.and_then(|s| s.downcast::<Queue>().ok())
             && !Arc::ptr_eq(&other, self.queue())
         {
@@ -236,14 +235,12 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // A panic is news that peers wait for: what runs is left to itself, with what it uses.
         if std::thread::panicking() {
-            return;
+            return std::mem::forget(Arc::clone(&self.0));
         }
         let _ = self.wait_idle();
-        // A link knows the queue that used it last: neither would ever go. What a fault left is told to whoever uses the results.
+        // Results may outlive the stream: whoever uses them is told of a fault. No link goes under the lock: its last end waits for peers.
         let links = std::mem::take(&mut *lock(&self.links));
         let (faulty, _done): (Vec<_>, Vec<_>) = links.into_iter().partition(|link| link.is_aborted());
-        let queue: Arc<dyn Any + Send + Sync> = self.0.clone();
-        faulty.iter().for_each(|link| link.forget_stream(&queue));
         *lock(&self.links) = faulty;
     }
 }

@@ -157,9 +157,10 @@ impl Work {
 
     /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
     pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, line_room: usize) -> Protocol {
-        let sent = self.wire_bytes * self.pattern.peers(self.world) as usize;
+        let peers = self.pattern.peers(self.world);
+        let sent = self.wire_bytes * peers as usize;
         // CPU threads stage in caches: stores into another rank's memory are slower there. A block has a lane for each peer.
-        let lanes = self.pattern.peers(self.world) <= TILE_THREADS;
+        let lanes = peers <= TILE_THREADS;
         let direct = self.symmetric && has(Protocol::Direct) && !self.on_host && lanes;
         let bulk = direct && self.whole && has(Protocol::Bulk);
         // Peers' outputs cannot be stored to where `consume` is the user's.
@@ -168,7 +169,7 @@ impl Work {
             (Hooks::Transpose, _) => LINES_MOST_GATHERED,
             (Hooks::Slow, true) => LINES_MOST_SLOW,
             (_, true) => LINES_MOST,
-            (Hooks::Work, false) if consumes && self.pattern.peers(self.world) > 1 => LINES_MOST_CONSUMED,
+            (Hooks::Work, false) if consumes && peers > 1 => LINES_MOST_CONSUMED,
             (Hooks::Work, false) if consumes => 2 * LINES_MOST_CONSUMED,
             _ => LINES_MOST_STAGED,
         };
@@ -194,8 +195,8 @@ impl Work {
         }
     }
 
-    /// Blocks for the rank's own chunk, of `blocks` that work in lines. Where hooks have much to do for each byte it takes about as long as
-    /// a peer's, which waits for the link as well; else half as long.
+    /// Blocks for the rank's own chunk, of `blocks` that work in lines. It waits for nobody: a block for two or three
+    /// of a peer's, or two for three where hooks have much to do for each byte.
     fn line_diagonal(&self, blocks: u32) -> u32 {
         let peers = self.pattern.peers(self.world).max(1);
         let most = match self.hooks {

@@ -6,7 +6,7 @@ use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_c
 use fusewire_world::World;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Where kernels on a transport run.
@@ -96,7 +96,8 @@ pub struct Link {
     kernels: AtomicU64,
     allocations: AtomicU32,
     id: u64,
-    last_stream: Mutex<Option<Arc<dyn std::any::Any + Send + Sync>>>,
+    /// Not kept by the link: a stream keeps the links of what is queued on it.
+    last_stream: Mutex<Option<Weak<dyn std::any::Any + Send + Sync>>>,
     joined: Mutex<Vec<Joined>>,
 }
 
@@ -252,18 +253,13 @@ impl Link {
         }
     }
 
-    /// Exchanges the stream that the last launch went to: launches on a transport must not overlap.
+    /// Exchanges the stream that the last launch went to: launches on a transport must not overlap. `None` if there was none, or nothing of
+    /// it is left.
     pub fn swap_stream(
         &self,
-        stream: Arc<dyn std::any::Any + Send + Sync>,
+        stream: Weak<dyn std::any::Any + Send + Sync>,
     ) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
-        self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).replace(stream)
-    }
-
-    /// Forgets `stream`, if it is the one that the last launch went to: nothing is queued there any more.
-    pub fn forget_stream(&self, stream: &Arc<dyn std::any::Any + Send + Sync>) {
-        let mut last = self.last_stream.lock().unwrap_or_else(PoisonError::into_inner);
-        last.take_if(|last| Arc::ptr_eq(last, stream));
+        self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).replace(stream)?.upgrade()
     }
 
     /// Whether a kernel was aborted since the last [`super::Transport::renew`], or that cannot be known.
