@@ -43,6 +43,12 @@ pub fn produce_each<W: Element>(ctx: &Produce, hook: impl Fn(&Produce) -> W) -> 
     unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
         values[K] = hook(&Produce(ctx.at(ctx.pos + K, 1, false)));
     });
+    together(values)
+}
+
+/// A pack of as many of the values as it has room for.
+#[inline(always)]
+pub(crate) fn together<W: Element>(values: [W; 16]) -> Pack<W> {
     let mut pack = Pack::ZERO;
     unroll!(Pack::<W>::LANES, |K| pack = pack.with::<K>(values[K]));
     pack

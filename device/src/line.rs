@@ -8,6 +8,10 @@
 //! of a transport (2^48 calls), so a stale line is never taken for a fresh one, however long it was not written; what stands where a
 //! flag belongs was never data.
 //!
+//! Packs travel in the chunk's order, but those of `layout(transposed)` tile by tile where rows are whole packs: nine rows hold a
+//! [tile](crate::schedule::tiles) of up to 256, and channels take every so manieth tile. What both ends must agree on for that, the length
+//! of a chunk's rows, stands in the flags' digest beside the size.
+//!
 //! There are two buffers for each (writer, channel), used in turn, and two sets of channels:
 //!
 //! - All-to-alls need no credit: a rank that writes call `e + 2` has finished call `e + 1`, hence has received what the peer sent in
@@ -31,7 +35,7 @@ use crate::hooks::Hooks;
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
 use crate::schedule::span::{self, Sink, Source, Team, WARP};
-use crate::schedule::tiles;
+use crate::schedule::tiles::{self, Tiling};
 use crate::wait::{About, LOOK_NS, Watch, kind, operation};
 use row::Loaded;
 
@@ -50,6 +54,22 @@ pub const BUFFERS: u64 = 2 * BUFFER;
 
 const _: () = assert!(PACKS.is_multiple_of(row::PACKS as u64), "a buffer's rows are whole");
 
+/// Rows that a tile takes.
+pub const TILE_ROWS: u32 = (tiles::ROWS * tiles::ACROSS).div_ceil(row::PACKS);
+/// Most tiles of one channel in one call.
+pub const TILES: u32 = PACKS as u32 / row::PACKS / TILE_ROWS;
+
+/// How a call of `bytes` bytes, which travels tile by tile of a chunk with rows of `cols` elements, names its size.
+#[inline(always)]
+pub const fn tiled(bytes: u64, cols: u64) -> u64 {
+    1 << 63 | (cols & 0x7fff_ffff) << 32 | bytes & 0xffff_ffff
+}
+
+/// What [`tiled`] was given, if it made that name.
+pub const fn untiled(name: u64) -> Option<(u64, u64)> {
+    if name >> 63 == 1 { Some((name & 0xffff_ffff, name >> 32 & 0x7fff_ffff)) } else { None }
+}
+
 /// The flag of call number `number`: a digest of `kernel` and `payload` above it.
 #[inline(always)]
 const fn flag(number: u64, kernel: u64, payload: u64) -> u64 {
@@ -63,14 +83,46 @@ pub(crate) const fn rows(packs: u32) -> u32 {
     packs.div_ceil(row::PACKS)
 }
 
-/// A team's work with one peer in one call: packs `first .. first + packs` of the chunk at `place`, by the line channel `channel`.
+/// What a line channel carries of a chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// Packs `first .. first + packs`, if not by tiles.
+    pub first: usize,
+    pub packs: u32,
+    /// By tiles: number `tile`, `tile + stride`, .., `tiles` of them.
+    pub tile: u32,
+    pub stride: u32,
+    pub tiles: u32,
+}
+
+impl Load {
+    /// Those of part `part` of `parts`, of a chunk of `tiles` tiles.
+    #[inline(always)]
+    pub fn of_tiles(tiles: u32, part: u32, parts: u32) -> Self {
+        let own = tiles.saturating_sub(part).div_ceil(parts);
+        Load { first: 0, packs: 0, tile: part, stride: parts, tiles: own }
+    }
+
+    /// Rows that it takes.
+    #[inline(always)]
+    pub fn rows(&self) -> u32 {
+        // Either of them is nothing.
+        rows(self.packs) + TILE_ROWS * self.tiles
+    }
+
+    #[inline(always)]
+    fn nth(&self, tile: u32) -> u32 {
+        self.tile + tile * self.stride
+    }
+}
+
+/// A team's work with one peer in one call: part of the chunk at `place`, by the line channel `channel`.
 pub(crate) struct Line<'k, O> {
     pub ops: &'k O,
     pub watch: &'k Watch,
     pub team: Team,
     pub place: Ctx,
-    pub first: usize,
-    pub packs: u32,
+    pub load: Load,
     pub channel: u32,
     /// Calls before this one: a load that may be under way.
     pub calls: u64,
@@ -79,6 +131,8 @@ pub(crate) struct Line<'k, O> {
 
 /// Rows of a bundle.
 const BUNDLE: usize = 4;
+/// Rows of a tile that are stored together.
+const OF_TILE: usize = 3;
 
 impl<O: Direct> Line<'_, O> {
     fn peer(&self) -> u32 {
@@ -103,15 +157,15 @@ impl<O: Direct> Line<'_, O> {
         if H::TRANSPOSED || <span::FourOrOne<H> as span::Unroll>::PACKS != BUNDLE {
             return 0;
         }
-        let whole = span::whole_until(&self.place, Pack::<H::Wire>::LANES, self.first, self.packs);
-        if rows(self.packs) <= self.team.lanes / WARP { 0 } else { whole / row::PACKS }
+        let whole = span::whole_until(&self.place, Pack::<H::Wire>::LANES, self.load.first, self.load.packs);
+        if rows(self.load.packs) <= self.team.lanes / WARP { 0 } else { whole / row::PACKS }
     }
 
     /// The context of the pack in `slot` of the `k`th row from `row` on, which is whole.
     #[inline(always)]
     fn whole<W: Element>(&self, row: u32, k: usize, slot: u32) -> Ctx {
         // Widened before `k` is added, so that a thread's packs keep constant distances.
-        let pack = self.first + (row * row::PACKS + slot) as usize + k * row::PACKS as usize;
+        let pack = self.load.first + (row * row::PACKS + slot) as usize + k * row::PACKS as usize;
         span::whole(&self.place, Pack::<W>::LANES, pack)
     }
 
@@ -119,8 +173,8 @@ impl<O: Direct> Line<'_, O> {
     #[inline(always)]
     fn any<W: Element>(&self, s: u32) -> Ctx {
         let lanes = Pack::<W>::LANES;
-        let whole = s < span::whole_until(&self.place, lanes, self.first, self.packs);
-        span::any(&self.place, lanes, self.first + s as usize, whole)
+        let whole = s < span::whole_until(&self.place, lanes, self.load.first, self.load.packs);
+        span::any(&self.place, lanes, self.load.first + s as usize, whole)
     }
 
     /// Stores what `produce` gives.
@@ -133,6 +187,10 @@ impl<O: Direct> Line<'_, O> {
         let base = self.ops.peer_base(self.peer());
         let hooks = span::Module::<H>(args);
         let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
+        if H::TRANSPOSED && self.load.tiles > 0 {
+            // SAFETY: the caller's contract.
+            return unsafe { self.send_tiles(base, &hooks) };
+        }
         let bundled = self.bundled::<H>();
         let mut row = warp * BUNDLE as u32;
         while row < bundled {
@@ -141,11 +199,11 @@ impl<O: Direct> Line<'_, O> {
             row += warps * BUNDLE as u32;
         }
         row = bundled + warp;
-        while row < rows(self.packs) {
+        while row < rows(self.load.packs) {
             row::each_lane(|slot| {
                 let s = row * row::PACKS + slot;
                 let mut pack = Pack::ZERO;
-                if slot < row::PACKS && s < self.packs {
+                if slot < row::PACKS && s < self.load.packs {
                     let ctx = self.any::<H::Wire>(s);
                     pack =
                         if H::TRANSPOSED { tiles::gather(&ctx, &hooks) } else { hooks.pack(&Produce(ctx)) };
@@ -156,6 +214,42 @@ impl<O: Direct> Line<'_, O> {
             // SAFETY: as above.
             unsafe { self.seal::<1>(base, row, row + 1) };
             row += warps;
+        }
+    }
+
+    /// Stores tiles, each of them one warp's.
+    ///
+    /// # Safety
+    /// As for [`Line::send`].
+    #[inline(always)]
+    unsafe fn send_tiles<W: Element>(&self, base: u64, source: &impl Source<W>) {
+        let (tiling, scratch) = (Tiling::of::<W>(&self.place), arch::Scratch::of_warp());
+        let (mut tile, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
+        while tile < self.load.tiles {
+            let corner = tiling.corner(self.load.nth(tile));
+            tiling.fill(corner, Warp.lane(), source, &scratch);
+            Warp.sync();
+            let (mut row, mut before) = (tile * TILE_ROWS, 0);
+            let end = row + TILE_ROWS;
+            while row < end {
+                row::each_lane(|slot| {
+                    let mut packs = [[0; 4]; OF_TILE];
+                    unroll!(OF_TILE, |K| {
+                        let k = before + K as u32 * row::PACKS + slot;
+                        if slot < row::PACKS && tiling.pack(corner, k).is_some() {
+                            // SAFETY: laid down before the sync.
+                            packs[K] = unsafe { tiles::laid_down(&scratch, k) };
+                        }
+                    });
+                    // SAFETY: the caller's contract; a tile's rows are one warp's.
+                    unsafe { self.put::<OF_TILE>(base, row, end, slot, packs) };
+                });
+                // SAFETY: as above.
+                unsafe { self.seal::<OF_TILE>(base, row, end) };
+                (row, before) = (row + OF_TILE as u32, before + OF_TILE as u32 * row::PACKS);
+            }
+            Warp.sync();
+            tile += warps;
         }
     }
 
@@ -240,6 +334,17 @@ impl<O: Direct> Line<'_, O> {
         let input = unsafe { self.ops.lines_in(self.peer(), self.channel).add(buffer) };
         let hooks = span::Module::<H>(args);
         let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
+        if H::TRANSPOSED && self.load.tiles > 0 {
+            // As many rows at a time as otherwise.
+            let many = <span::FourOrOne<H> as span::Unroll>::PACKS == BUNDLE && self.load.rows() > warps;
+            // SAFETY: the channel's buffer.
+            return unsafe {
+                match many {
+                    true => self.receive_tiles::<BUNDLE, _>(input, &hooks),
+                    false => self.receive_tiles::<1, _>(input, &hooks),
+                }
+            };
+        }
         let bundled = self.bundled::<H>();
         let mut row = warp * BUNDLE as u32;
         while row < bundled {
@@ -250,16 +355,55 @@ impl<O: Direct> Line<'_, O> {
             row += warps * BUNDLE as u32;
         }
         row = bundled + warp;
-        while row < rows(self.packs) {
+        while row < rows(self.load.packs) {
             // SAFETY: a row of the buffer.
             let Some([found]) = (unsafe { self.poll::<1>(input, row, row + 1) }) else { return false };
             row::each_lane(|slot| {
                 let (s, words) = (row * row::PACKS + slot, found.pack(slot));
-                if slot < row::PACKS && s < self.packs {
+                if slot < row::PACKS && s < self.load.packs {
                     hooks.take(&Consume(self.any::<H::Wire>(s)), Pack::from_words(words));
                 }
             });
             row += warps;
+        }
+        true
+    }
+
+    /// Takes tiles, any of whose rows may be any warp's; whether they came.
+    ///
+    /// # Safety
+    /// `input` is the channel's buffer of this call.
+    #[inline(always)]
+    unsafe fn receive_tiles<const U: usize, W: Element>(
+        &self,
+        input: *const u8,
+        sink: &impl Sink<W>,
+    ) -> bool {
+        let tiling = Tiling::of::<W>(&self.place);
+        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
+        let (mut row, end) = (warp * U as u32, self.load.rows());
+        while row < end {
+            // SAFETY: rows of the buffer.
+            let Some(found) = (unsafe { self.poll::<U>(input, row, end) }) else { return false };
+            // They are of one tile, or of two: fewer than a tile has.
+            let (tile, first) = (row / TILE_ROWS, row % TILE_ROWS);
+            let corners = [tile, tile + 1].map(|tile| tiling.corner(self.load.nth(tile)));
+            row::each_lane(|slot| {
+                let mut packs = [Pack::<W>::ZERO; U];
+                unroll!(U, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
+                unroll!(U, |K| {
+                    let of = first + K as u32;
+                    let (corner, of) =
+                        if of < TILE_ROWS { (corners[0], of) } else { (corners[1], of - TILE_ROWS) };
+                    if slot < row::PACKS
+                        && row + (K as u32) < end
+                        && let Some(ctx) = tiling.pack(corner, of * row::PACKS + slot)
+                    {
+                        sink.take(&Consume(ctx), packs[K]);
+                    }
+                });
+            });
+            row += warps * U as u32;
         }
         true
     }

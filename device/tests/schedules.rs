@@ -12,7 +12,7 @@ use fusewire_device::{
     pack::Pack,
     schedule::{
         Grid, Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, all_to_all_direct, all_to_all_lines,
-        custom, sendrecv, share_packs,
+        custom, sendrecv, share_packs, tiles,
     },
     wait::Flow,
 };
@@ -175,10 +175,18 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
     let Launch { channels, diagonal, chunk, rows } = launch;
     let (n, packs) = (elements as u64, elements.div_ceil(lanes) as u64);
     let (send_peer, recv_peer) = (NOBODY, NOBODY);
+    let cols = elements / rows;
+    // Rows that are not whole packs go in the chunk's order.
+    let whole = cols.is_multiple_of(lanes);
+    let tiles = if whole {
+        rows.div_ceil(tiles::ROWS as usize) * cols.div_ceil(tiles::ACROSS as usize * lanes)
+    } else {
+        0
+    };
     Shape {
         elements: n,
         rows: rows as u64,
-        cols: n / rows as u64,
+        cols: cols as u64,
         chunk,
         kernel: 42,
         share: share_packs(packs, channels),
@@ -186,6 +194,7 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
         outputs: 0,
         output_offset: 0,
         input: 0,
+        tiles: tiles as u64,
         channels,
         diagonal,
         send_peer,
@@ -348,7 +357,15 @@ fn tiles_transpose<T: Element>(ranks: u32, way: Way, (rows, cols): (usize, usize
 #[test]
 fn transposed_chunks_reach_every_rank() {
     for way in WAYS {
-        for (ranks, shape) in [(1, (40, 70)), (2, (1, 5)), (2, (33, 64)), (3, (7, 131)), (5, (70, 3))] {
+        for (ranks, shape) in [
+            (1, (40, 70)),
+            (2, (1, 5)),
+            (2, (33, 64)),
+            (3, (7, 131)),
+            (5, (70, 3)),
+            (2, (100, 304)),
+            (4, (8, 32)),
+        ] {
             tiles_transpose::<u8>(ranks, way, shape);
             tiles_transpose::<Bf16>(ranks, way, shape);
             tiles_transpose::<f32>(ranks, way, shape);

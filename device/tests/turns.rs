@@ -107,6 +107,7 @@ fn launch<H: Unpack<Raw = Raw>, T: Element>(
             outputs: 0,
             output_offset: 0,
             input: 0,
+            tiles: 0,
             channels,
             diagonal: 0,
             send_peer: NOBODY,

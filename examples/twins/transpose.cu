@@ -9,7 +9,7 @@ struct Tile {
 
 // Tiles `warp`, `warp + warps`, .. of the transpose of the `cols` x `rows` matrix at `from`, to `to`.
 static __device__ __forceinline__ void transpose(Tile &tile, const uint16_t *from, u64 to, u64 rows, u64 cols, u32 warp, u32 warps) {
-    constexpr u32 U = 32;
+    constexpr u32 U = 64;
     u32 lane = threadIdx.x % 32, down = u32((rows + 31) / 32), across = u32((cols + 63) / 64);
     uint16_t *own = reinterpret_cast<uint16_t *>(tile.words[lane]);
     for (u32 t = warp; t < down * across; t += warps) {

@@ -172,7 +172,7 @@ subject! {
     AllToAllOf<unrolled::Hooks>, AllToAllOf<reverse_unrolled::Hooks>,
     AllToAllOf<transpose_add::Hooks>, AllToAllOf<tiles::Hooks>, AllToAllOf<scale_add::Hooks>, AllToAllOf<gather::Hooks>, AllToAllOf<places::Hooks>,
     AllToAllOf<histogram::Hooks>, AllToAllOf<chain::Hooks>,
-    SendRecvOf<transpose_add::Hooks>, SendRecvOf<chain::Hooks>,
+    SendRecvOf<transpose_add::Hooks>, SendRecvOf<tiles::Hooks>, SendRecvOf<chain::Hooks>,
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<bursts::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,

@@ -168,16 +168,6 @@ pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<
         unsafe { store::<H>(part, shape, &place, base, 0, &args) };
         Block.sync();
         watch.check_panic(ops)?;
-        if leads {
-            channel.say_done(&ends);
-        }
     }
-    if ends.from != NOBODY {
-        let fault = if leads { channel.await_done(&ends) } else { Fault::NONE };
-        channel.settle((ends.from, fault))?;
-    }
-    if leads {
-        channel.finish(&ends);
-    }
-    Ok(())
+    channel.close(&ends)
 }

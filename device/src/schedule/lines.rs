@@ -1,12 +1,12 @@
 //! In lines that carry their flags: small chunks, where peers' memory can be stored to. See [`crate::line`].
 
 use super::span::{self, Team, WARP};
-use super::{Grid, NOBODY, Params, Ring, Share, Unpack, own_share, packs_of, place};
+use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, packs_of, place};
 use crate::channel::Call;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
-use crate::line::{Line, rows};
+use crate::line::{self, Line, Load};
 use crate::ops::Direct;
 use crate::wait::{Flow, Stopped, Watch};
 
@@ -23,14 +23,14 @@ struct Teams {
 }
 
 impl Teams {
-    /// A team gets a warp for every row, or where that is more threads than there are and hooks are taken four at a time, for every four.
-    /// There are as many teams as the block has threads for, up to one for each peer.
+    /// A team gets a warp for every row, or where that is more threads than there are and hooks are taken four at a time, for every four;
+    /// or for every tile. There are as many teams as the block has threads for, up to one for each peer.
     #[inline(always)]
-    fn of<H: Hooks>(peers: u32, packs: u32) -> Self {
+    fn of<H: Hooks>(peers: u32, load: &Load) -> Self {
         let (lane, lanes) = (Block.lane(), Block.lanes());
-        let warps = |rows_each: u32| 32 * rows(packs).div_ceil(rows_each).max(1);
-        let mut width = warps(1);
-        if peers * width > lanes && <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
+        let warps = |rows_each: u32| 32 * load.rows().div_ceil(rows_each).max(1);
+        let mut width = warps(if load.tiles > 0 { line::TILE_ROWS } else { 1 });
+        if load.tiles == 0 && peers * width > lanes && <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
             width = warps(4);
         }
         let count = (lanes / width).min(peers);
@@ -41,13 +41,17 @@ impl Teams {
         Teams { count, index: lane / width, team }
     }
 
-    /// Who of this team sends, and who receives: all do both in turn, but where there is much to do, one half sends while the other takes
-    /// what arrives.
+    /// Who of this team sends, and who receives: all do both in turn, but where there is much to do (and tiles do not keep every warp busy
+    /// for long), one half sends while the other takes what arrives.
     #[inline(always)]
-    fn roles(&self, packs: u32) -> [Option<Team>; 2] {
+    fn roles(&self, load: &Load) -> [Option<Team>; 2] {
         let Team { lane, lanes } = self.team;
         let half = lanes / (2 * WARP) * WARP;
-        if half == 0 || self.count > 1 || packs <= HALVES_FROM * lanes {
+        if half == 0
+            || self.count > 1
+            || load.tiles > 0
+            || load.rows() * line::ROW_PACKS <= HALVES_FROM * lanes
+        {
             return [Some(self.team); 2];
         }
         if lane < half {
@@ -68,8 +72,20 @@ impl Teams {
     }
 }
 
+/// What channel number `part` carries of each chunk, and how all channels name the call: by the chunk's size, not by the share's.
+#[inline(always)]
+fn work<H: Hooks>(shape: &Shape, part: u32) -> (Load, Call) {
+    let (kernel, bytes) = (shape.kernel, 16 * packs_of::<H>(shape.elements));
+    if H::TRANSPOSED && shape.tiles > 0 {
+        let call = Call { kernel, payload: line::tiled(bytes, shape.cols) };
+        return (Load::of_tiles(shape.tiles as u32, part, shape.channels), call);
+    }
+    let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
+    (Load { first, packs, tile: 0, stride: 0, tiles: 0 }, Call { kernel, payload: bytes })
+}
+
 /// [`super::all_to_all`] for small chunks: no fence, no staging, no flag of its own. Grid: `channels` blocks (none in a world of one
-/// rank), each of which exchanges its share with every peer, then `diagonal`; a share has at most [`crate::line::PACKS`] packs.
+/// rank), each of which exchanges its share with every peer, then `diagonal`; a share has at most [`crate::line::PACKS`] packs, or [`crate::line::TILES`] tiles.
 ///
 /// # Safety
 /// As for [`super::sendrecv`].
@@ -88,15 +104,10 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     let state = ops.line_state(ring.rank, channel);
     // SAFETY: live state, written last by the previous kernel on this channel.
     let calls = unsafe { (&raw const (*state).sent).read_volatile() };
-    let share = Share::of::<H>(shape.elements, shape.share, channel);
-    let teams = Teams::of::<H>(ring.world - 1, share.packs);
-    let [sends, receives] = teams.roles(share.packs);
-    // All channels name the whole call: `payload` is the chunk's, not the share's.
-    let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
-    let line = |place: Ctx, team: Team| {
-        let (first, packs) = (share.first, share.packs);
-        Line { ops, watch: &watch, team, place, first, packs, channel, calls, call }
-    };
+    let (load, call) = work::<H>(shape, channel);
+    let teams = Teams::of::<H>(ring.world - 1, &load);
+    let [sends, receives] = teams.roles(&load);
+    let line = |place: Ctx, team: Team| Line { ops, watch: &watch, team, place, load, channel, calls, call };
     if let Some(team) = sends {
         teams.each_step(ring.world, |step| {
             // SAFETY: free, as `line`'s module says; each block works its own line channel.
@@ -143,11 +154,10 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
     let count = unsafe { if sends { &raw mut (*state).sent } else { &raw mut (*state).received } };
     // SAFETY: written last by the previous kernel on this channel.
     let calls = unsafe { count.read_volatile() };
-    let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
     let place = place(ops, grid, shape, peer, part, 0);
-    let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
+    let (load, call) = work::<H>(shape, part);
     let team = Team::all(&Block);
-    let line = Line { ops, watch: &watch, team, place, first, packs, channel, calls, call };
+    let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
     // SAFETY: each block works its own end of its own channel, of those for `sendrecv`.
     unsafe {
         if sends {

@@ -63,9 +63,9 @@ pub struct Shape {
     pub chunk: u64,
     /// Agreed number of this kernel.
     pub kernel: u64,
-    /// Packs of one channel's share: [`share_packs`], or more.
+    /// Packs of one channel's share: [`share_packs`], or more. Blocks of bulk copies take pieces in turn instead, and tiles are dealt out.
     pub share: u64,
-    /// Packs of one diagonal block's share.
+    /// Packs of one diagonal block's share, where channels have shares.
     pub own_share: u64,
     /// Direct, bulk, copy: address of a table of `world` addresses, where the output's symmetric allocation is mapped, by rank; else 0.
     pub outputs: u64,
@@ -73,6 +73,8 @@ pub struct Shape {
     pub output_offset: u64,
     /// Bulk: address of the input's first element; else 0.
     pub input: u64,
+    /// Lines of `layout(transposed)`: tiles of a chunk, if they travel tile by tile (see [`crate::line`]); else 0.
+    pub tiles: u64,
     /// Channels used to each peer.
     pub channels: u32,
     /// `all_to_all`: blocks of the diagonal.

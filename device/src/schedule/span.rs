@@ -19,6 +19,8 @@ use core::marker::PhantomData;
 pub trait Source<W> {
     /// [`Hooks::TRANSPOSED`]: one element is asked for at a time.
     const TRANSPOSED: bool = false;
+    /// Elements that a lane has in flight where it produces tiles.
+    const IN_FLIGHT: usize = 32;
     /// The pack at `ctx`.
     fn pack(&self, ctx: &Produce) -> Pack<W>;
 }
@@ -34,6 +36,8 @@ pub struct Module<'k, 'a, H: Hooks>(pub &'k H::Args<'a>);
 
 impl<H: Hooks> Source<H::Wire> for Module<'_, '_, H> {
     const TRANSPOSED: bool = H::TRANSPOSED;
+    // Hooks that take what arrives by element leave few registers.
+    const IN_FLIGHT: usize = if H::UNROLL >= 4 { 64 } else { 32 };
     #[inline(always)]
     fn pack(&self, ctx: &Produce) -> Pack<H::Wire> {
         H::produce(ctx, self.0)

@@ -14,6 +14,7 @@ use crate::arch::{self, Scratch};
 use crate::ctx::{Ctx, Produce};
 use crate::element::Element;
 use crate::group::{Group, Warp};
+use crate::hooks;
 use crate::pack::{Pack, unroll};
 
 /// Rows of a tile.
@@ -27,8 +28,8 @@ pub const SCRATCH: u32 = ROWS * PITCH;
 /// Warps that have scratch memory: most of a block.
 pub const WARPS: u32 = 8;
 
-/// Half of the elements that a lane has in flight; the widest elements' rows have as many in all, the others' multiples of both halves.
-const HALF: usize = 16;
+/// Elements of a batch, of which a lane has up to four in flight: the widest elements' rows have one.
+const BATCH: usize = 16;
 /// The same at a chunk's edges.
 const EDGE: usize = 4;
 
@@ -70,42 +71,55 @@ impl Part<'_> {
 
     /// Lays down the rows of the tile at `row` and `col` that are this lane's.
     #[inline(always)]
-    fn fill<W: Element>(
+    fn fill<W: Element, S: Source<W>>(
         &self,
         lane: u32,
         row: usize,
         col: usize,
-        source: &impl Source<W>,
+        source: &S,
         scratch: &Scratch,
     ) {
+        let some = S::IN_FLIGHT.min(self.wide());
         let mut i = lane;
         while i < ROWS {
             let window = self.window(row + i as usize, col);
             let (from, until) = (window.from, window.until.min(self.place.chunk_len));
             let row = row + i as usize;
             if from == window.base && until == from + self.wide() && col + self.wide() <= self.place.cols {
-                // All are loaded before the first is laid down. A row of the widest elements has but half as many.
-                let (mut j, more) = (0, self.wide() > HALF);
+                let mut j = 0;
                 while j < self.wide() {
                     // The compiler would carry an address for each of them from turn to turn.
-                    let col = arch::opaque(col + j);
-                    let (mut a, mut b) = ([W::default(); HALF], [W::default(); HALF]);
-                    unroll!(HALF, |K| a[K] = self.element(from + j + K, row, col + K, source));
-                    if more {
-                        let (from, col) = (from + HALF, col + HALF);
-                        unroll!(HALF, |K| b[K] = self.element(from + j + K, row, col + K, source));
-                    }
-                    unroll!(HALF, |K| store(scratch, i, j + K, a[K]));
-                    if more {
-                        unroll!(HALF, |K| store(scratch, i, j + HALF + K, b[K]));
-                    }
-                    j += 2 * HALF;
+                    let (pos, col) = (from + j, arch::opaque(col + j));
+                    // All are loaded before the first is laid down.
+                    let batch = |number: usize| match number * BATCH < some {
+                        true => self.batch(pos + number * BATCH, row, col + number * BATCH, source),
+                        false => [W::default(); BATCH],
+                    };
+                    let [a, b, c, d] = [batch(0), batch(1), batch(2), batch(3)];
+                    let lay_down = |number: usize, values: [W; BATCH]| {
+                        if number * BATCH < some {
+                            unroll!(BATCH, |K| store(scratch, i, j + number * BATCH + K, values[K]));
+                        }
+                    };
+                    lay_down(0, a);
+                    lay_down(1, b);
+                    lay_down(2, c);
+                    lay_down(3, d);
+                    j += some;
                 }
             } else if from < window.until {
                 self.fill_edge(i, window, row, col, source, scratch);
             }
             i += WARP;
         }
+    }
+
+    /// Elements next to each other in a row.
+    #[inline(always)]
+    fn batch<W: Element>(&self, pos: usize, row: usize, col: usize, source: &impl Source<W>) -> [W; BATCH] {
+        let mut values = [W::default(); BATCH];
+        unroll!(BATCH, |K| values[K] = self.element(pos + K, row, col + K, source));
+        values
     }
 
     /// A row that is not whole.
@@ -170,8 +184,8 @@ impl Part<'_> {
             let window = self.window(row + i as usize, col);
             let pos = window.from + p as usize * self.lanes;
             if pos < window.until {
-                // SAFETY: inside the scratch memory; laid down by this warp, before its sync.
-                let pack = Pack::from_words(unsafe { scratch.load_16(i * PITCH + 16 * p) });
+                // SAFETY: laid down by this warp, before its sync.
+                let pack = Pack::from_words(unsafe { laid_down(scratch, k) });
                 let valid = self.lanes.min(self.place.chunk_len - pos);
                 let ctx = self.place.at(pos, valid, aligned && valid == self.lanes);
                 put(((pos - self.begin) / self.lanes) as u32, &ctx, pack);
@@ -204,6 +218,64 @@ fn store<W: Element>(scratch: &Scratch, i: u32, at: usize, value: W) {
 pub fn of_chunk<W: Element>(rows: u64, cols: u64) -> u32 {
     let across = cols.div_ceil(u64::from(ACROSS) * Pack::<W>::LANES as u64);
     rows.div_ceil(u64::from(ROWS)) as u32 * across as u32
+}
+
+/// A whole chunk as tiles, where rows are whole packs: any warp may take any of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Tiling<'k> {
+    part: Part<'k>,
+    /// Tiles below each other.
+    down: u32,
+}
+
+/// Row and column where a tile begins.
+#[derive(Clone, Copy)]
+pub(crate) struct Corner {
+    row: usize,
+    col: usize,
+}
+
+impl<'k> Tiling<'k> {
+    #[inline(always)]
+    pub(crate) fn of<W: Element>(place: &'k Ctx) -> Self {
+        let part = Part { place, begin: 0, end: place.chunk_len, lanes: Pack::<W>::LANES };
+        Tiling { part, down: (place.rows as u32).div_ceil(ROWS).max(1) }
+    }
+
+    /// That of tile number `tile`. Tiles below each other are neighbours in what `produce` reads, and follow each other here.
+    #[inline(always)]
+    pub(crate) fn corner(&self, tile: u32) -> Corner {
+        let (y, x) = (tile % self.down, tile / self.down);
+        Corner { row: (y * ROWS) as usize, col: x as usize * self.part.wide() }
+    }
+
+    /// Lays down the rows of a tile that are this lane's.
+    #[inline(always)]
+    pub(crate) fn fill<W: Element>(&self, at: Corner, lane: u32, source: &impl Source<W>, scratch: &Scratch) {
+        self.part.fill(lane, at.row, at.col, source, scratch);
+    }
+
+    /// Where pack `k` of a tile's [`ROWS`] times [`ACROSS`] is, if the chunk has it; it is whole.
+    #[inline(always)]
+    pub(crate) fn pack(&self, at: Corner, k: u32) -> Option<Ctx> {
+        let Part { place, lanes, .. } = self.part;
+        let (row, col) = (at.row + (k / ACROSS) as usize, at.col + (k % ACROSS) as usize * lanes);
+        if k >= ROWS * ACROSS || row >= place.rows || col >= place.cols {
+            return None;
+        }
+        let aligned = place.chunk_start.is_multiple_of(lanes);
+        Some(Ctx { shaped: Some((row, col)), ..place.at(row * place.cols + col, lanes, aligned) })
+    }
+}
+
+/// Pack `k` of the tile that lies in a warp's scratch memory.
+///
+/// # Safety
+/// `k` is less than [`ROWS`] times [`ACROSS`]; the warp has laid it down, before a sync.
+#[inline(always)]
+pub(crate) unsafe fn laid_down(scratch: &Scratch, k: u32) -> [u32; 4] {
+    // SAFETY: the caller's contract.
+    unsafe { scratch.load_16(k / ACROSS * PITCH + 16 * (k % ACROSS)) }
 }
 
 /// As `span::produce`, by tiles. Whole warps, of a block of at most [`WARPS`].
@@ -251,9 +323,7 @@ pub fn gather<W: Element>(ctx: &Ctx, source: &impl Source<W>) -> Pack<W> {
         at = if col + 1 == ctx.cols { (row + 1, 0) } else { (row, col + 1) };
     });
     let _ = at;
-    let mut pack = Pack::ZERO;
-    unroll!(Pack::<W>::LANES, |K| pack = pack.with::<K>(values[K]));
-    pack
+    hooks::together(values)
 }
 
 #[cfg(test)]

@@ -84,10 +84,8 @@ fn sound(name: &str, arch: &str) {
             let begins = body.find("\n$L__BB").unwrap_or(body.len());
             let local = body.contains("ld.local") || body[begins..].contains("st.local");
             assert!(!local, "{about}: local memory in the loops of {symbol}");
-            // Kernels by tiles have their tiles, and no others do. In lines the diagonal alone works by tiles.
-            let tiles = model.options.transposed.is_some()
-                && (entry.protocol != Protocol::Lines
-                    || entry.schedule.is_some_and(|s| s.name == "all_to_all"));
+            // Kernels by tiles have their tiles, and no others do.
+            let tiles = model.options.transposed.is_some();
             assert_eq!(body.contains("fusewire_tiles"), tiles, "{about}: {symbol}");
             assert_eq!(body.contains("st.shared.b"), tiles, "{about}: {symbol}");
             let bulk = entry.protocol == Protocol::Bulk;
@@ -126,13 +124,17 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
         (Protocol::Bulk, true) => 4,
         (Protocol::Bulk, false) => 2,
     };
-    // Two at each place that works by tiles: what goes to peers (but in lines), and the diagonal.
-    let places = usize::from(entry.protocol != Protocol::Lines) + usize::from(all_to_all);
+    // Two at each place that works by tiles: what goes to peers, and the diagonal.
+    let places = 1 + usize::from(all_to_all);
     let transposed = model.options.transposed.is_some();
     let tiles = if transposed && entry.protocol != Protocol::Copy { 2 * places } else { 0 };
-    // Two where rows are waited for: one by one, and in bundles if the hooks work by pack.
-    let bundles = usize::from(entry.unroll >= 4 && !transposed);
-    let waits = if entry.protocol == Protocol::Lines { 2 * (1 + bundles) } else { 0 };
+    // Two where rows are waited for: one by one, in bundles if the hooks work by pack, and either for tiles.
+    let each = 1 + usize::from(entry.unroll >= 4);
+    let waits = match entry.protocol {
+        Protocol::Lines if transposed => 2 * (1 + each),
+        Protocol::Lines => 2 * each,
+        _ => 0,
+    };
     Some((blocks, tiles + waits))
 }
 

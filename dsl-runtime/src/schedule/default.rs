@@ -3,6 +3,7 @@
 use super::Protocol;
 use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
+use fusewire_device::line;
 use fusewire_device::pack::Pack;
 use fusewire_device::schedule::direct::bulk;
 use fusewire_device::schedule::staged::MOST_GROUPS;
@@ -24,6 +25,7 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
         (Protocol::Staged, Hooks::Copy) => [32; 4],
         (_, Hooks::Copy) => [16; 4],
         (Protocol::Lines, Hooks::Slow) => [32, LINE_BLOCKS_SLOW, LINE_BLOCKS_SLOW, LINE_BLOCKS_SLOW],
+        (Protocol::Lines, Hooks::Transpose) => [LINE_BLOCKS_SLOW; 4],
         (Protocol::Lines, _) => [LINE_BLOCKS; 4],
         (Protocol::Direct, Hooks::Work | Hooks::Slow) => [32, 32, 56, 56],
         (_, Hooks::Work | Hooks::Slow) => [64, 64, 64, 96],
@@ -130,6 +132,8 @@ pub(super) struct Work {
     /// Whether the output is symmetric memory of this transport.
     pub(super) symmetric: bool,
     pub(super) hooks: Hooks,
+    /// Tiles of a chunk, if lines carry it tile by tile; else 0.
+    pub(super) tiles: u32,
     /// The caller's most blocks.
     pub(super) limit: u32,
     pub(super) on_host: bool,
@@ -156,7 +160,9 @@ impl Work {
     }
 
     /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
-    pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, line_room: usize) -> Protocol {
+    ///
+    /// `fits`: whether few blocks' line buffers hold the call.
+    pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, fits: bool) -> Protocol {
         let peers = self.pattern.peers(self.world);
         let sent = self.wire_bytes * peers as usize;
         // CPU threads stage in caches: stores into another rank's memory are slower there. A block has a lane for each peer.
@@ -166,14 +172,16 @@ impl Work {
         // Peers' outputs cannot be stored to where `consume` is the user's.
         let consumes = !has(Protocol::Direct);
         let most = match (self.hooks, direct) {
-            (Hooks::Transpose, _) => LINES_MOST_GATHERED,
+            (Hooks::Transpose, _) if self.tiles == 0 => LINES_MOST_GATHERED,
+            (Hooks::Transpose, true) => LINES_MOST_TILED,
+            (Hooks::Transpose, false) => LINES_MOST,
             (Hooks::Slow, true) => LINES_MOST_SLOW,
             (_, true) => LINES_MOST,
             (Hooks::Work, false) if consumes && peers > 1 => LINES_MOST_CONSUMED,
             (Hooks::Work, false) if consumes => 2 * LINES_MOST_CONSUMED,
             _ => LINES_MOST_STAGED,
         };
-        if !self.on_host && has(Protocol::Lines) && self.wire_bytes <= line_room && sent <= most {
+        if !self.on_host && has(Protocol::Lines) && fits && sent <= most {
             Protocol::Lines
         } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST && lanes {
             Protocol::Copy
@@ -201,9 +209,12 @@ impl Work {
         let peers = self.pattern.peers(self.world).max(1);
         let most = match self.hooks {
             Hooks::Slow => 2 * blocks / (3 + 2 * peers),
+            _ if self.tiles > 0 => blocks / 5,
             _ => blocks / (2 + 2 * peers),
         };
         match self.pattern {
+            // A warp for each tile.
+            Pattern::AllToAll if self.tiles > 0 => self.tiles.div_ceil(tiles::WARPS).clamp(1, most.max(3)),
             Pattern::AllToAll => (self.wire_bytes / 16).div_ceil(1024).clamp(1, most.max(3) as usize) as u32,
             _ => 0,
         }
@@ -211,7 +222,8 @@ impl Work {
 
     /// Line channels of a call that goes in lines by default, at most.
     pub(super) fn most_line_channels(&self) -> u32 {
-        let blocks = if self.hooks == Hooks::Slow { LINE_BLOCKS_SLOW } else { LINE_BLOCKS };
+        let slow = matches!(self.hooks, Hooks::Slow | Hooks::Transpose);
+        let blocks = if slow { LINE_BLOCKS_SLOW } else { LINE_BLOCKS };
         self.line_channels(blocks.min(self.limit))
     }
 
@@ -235,7 +247,11 @@ impl Work {
             Protocol::Lines => {
                 let diagonal = self.line_diagonal(multiprocessors);
                 let most = self.line_channels(multiprocessors).max(1);
-                Cut::of(packs.saturating_mul(peers).div_ceil(64).clamp(1, most), diagonal)
+                let channels = match self.tiles {
+                    0 => packs.saturating_mul(peers).div_ceil(64),
+                    tiles => tiles,
+                };
+                Cut::of(channels.clamp(1, most), diagonal)
             }
             Protocol::Direct | Protocol::Bulk => {
                 let bulk = protocol == Protocol::Bulk || (peers > 1 && self.hooks == Hooks::Copy);
@@ -305,11 +321,17 @@ const LINES_MOST_SLOW: usize = 2 << 20;
 /// Blocks whose line buffers are to hold a call that goes in lines by default.
 const LINE_BLOCKS: u32 = 32;
 
-/// The same of hooks that have much to do for each byte.
+/// The same of hooks that have much to do for each byte, and of tiles.
 const LINE_BLOCKS_SLOW: u32 = 40;
 
-/// The same of transposes, which lines produce without tiles.
+/// Bytes that a rank sends in all up to which lines are faster, of transposes that they produce without tiles.
 const LINES_MOST_GATHERED: usize = 48 << 10;
+
+/// The same of those by tiles, beside stores into the peers' outputs.
+const LINES_MOST_TILED: usize = 768 << 10;
+
+/// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
+pub(super) const TILES_LEAST: usize = 40 << 10;
 
 /// Blocks of bulk copies that fill a GPU's links.
 const BULK_BLOCKS: u32 = 8;
@@ -326,6 +348,21 @@ pub(super) fn tile_rows<H: HookSet>(shape: Option<(usize, usize)>) -> u64 {
         }
         _ => 0,
     }
+}
+
+/// Tiles of `H` in chunks of that shape, where so many channels' lines can carry them one by one; 0 where there are none, rows are not whole
+/// packs, or most of a tile would be empty.
+pub(super) fn line_tiles<H: HookSet>(shape: Option<(usize, usize)>, channels: u32) -> u32 {
+    let (Some((rows, cols)), lanes) = (shape, Pack::<H::Wire>::LANES) else { return 0 };
+    if !H::TRANSPOSED || !cols.is_multiple_of(lanes) {
+        return 0;
+    }
+    let packs = rows.saturating_mul(cols / lanes);
+    let tiles =
+        rows.div_ceil(tiles::ROWS as usize).saturating_mul((cols / lanes).div_ceil(tiles::ACROSS as usize));
+    let each = (tiles::ROWS * tiles::ACROSS) as usize;
+    let fits = tiles <= line::TILES as usize * channels as usize;
+    if fits && tiles * each <= 2 * packs { tiles as u32 } else { 0 }
 }
 
 /// Bytes that travel together on a channel where nobody says: as much as hides what it takes to hand it over, in whole turns of the threads
@@ -404,6 +441,7 @@ mod tests {
             whole: true,
             symmetric,
             hooks,
+            tiles: 0,
             limit: u32::MAX,
             on_host: false,
         }
@@ -424,7 +462,7 @@ mod tests {
             let found = [16, 1 << 20, 4 << 20, 32 << 20, 96 << 20].map(|sent| {
                 // The copy engine and bulk copies are for hooks that copy.
                 let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
-                work(hooks, symmetric, sent).protocol(has, usize::MAX)
+                work(hooks, symmetric, sent).protocol(has, true)
             });
             assert_eq!(found, ways, "symmetric: {symmetric}");
         }
@@ -433,17 +471,28 @@ mod tests {
             [(2, 4 << 20, Lines), (2, 5 << 20, Staged), (4, 3 << 19, Lines), (4, 3 << 20, Staged)]
         {
             let work = Work { world, ..work(Hooks::Work, true, sent / (world as usize - 1)) };
+            assert_eq!(work.protocol(|p| matches!(p, Lines | Staged), true), way, "{world} ranks, {sent}");
+        }
+        // By tiles of 4 KiB.
+        for (symmetric, sent, way) in [
+            (true, 96 << 10, Lines),
+            (true, 512 << 10, Lines),
+            (true, 1 << 20, Direct),
+            (false, 1 << 20, Lines),
+            (false, 2 << 20, Staged),
+        ] {
+            let work = Work { tiles: (sent >> 12) as u32, ..work(Hooks::Transpose, symmetric, sent) };
             assert_eq!(
-                work.protocol(|p| matches!(p, Lines | Staged), usize::MAX),
+                work.protocol(|p| !matches!(p, Bulk | Copy), true),
                 way,
-                "{world} ranks, {sent}"
+                "symmetric: {symmetric}, {sent}"
             );
         }
         for odd in [
             Work { whole: false, ..work(Hooks::Copy, true, 4 << 20) },
             Work { on_host: true, ..work(Hooks::Copy, true, 4 << 20) },
         ] {
-            assert_ne!(odd.protocol(|_| true, usize::MAX), Bulk);
+            assert_ne!(odd.protocol(|_| true, true), Bulk);
         }
     }
 
@@ -451,8 +500,11 @@ mod tests {
     fn grids_hold_no_more_multiprocessors_than_pay() {
         use Protocol::{Bulk, Direct, Lines, Staged};
         for (world, shift) in [1, 2, 3, 4, 8, 16].into_iter().flat_map(|w| (4..30).map(move |s| (w, s))) {
-            for hooks in [Hooks::Copy, Hooks::Work, Hooks::Slow, Hooks::Transpose] {
-                let work = Work { world, ..work(hooks, true, 1 << shift) };
+            let transpose = Work { world, ..work(Hooks::Transpose, true, 1 << shift) };
+            let tiled = Work { tiles: 1 << (shift - 4), ..transpose };
+            let others = [Hooks::Copy, Hooks::Work, Hooks::Slow];
+            let others = others.map(|hooks| Work { world, ..work(hooks, true, 1 << shift) });
+            for work in others.into_iter().chain([transpose, tiled]) {
                 for protocol in [Lines, Direct, Bulk, Staged] {
                     let mut cut = work.cut(protocol);
                     cut.groups = work.groups(protocol, cut.channels, cut.diagonal);

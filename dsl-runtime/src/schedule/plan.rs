@@ -1,6 +1,6 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{Cut, Hooks, Pattern, Work, pieces, tile_rows, together};
+use super::default::{Cut, Hooks, Pattern, TILES_LEAST, Work, line_tiles, pieces, tile_rows, together};
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
@@ -50,6 +50,8 @@ pub struct Plan {
     pub resident: u32,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs; else 0.
     pub(crate) rows: u64,
+    /// `layout(transposed)` in lines: tiles of a chunk, if they travel tile by tile; else 0.
+    pub(crate) tiles: u32,
     /// Who decided.
     pub decided: Decided,
 }
@@ -86,7 +88,12 @@ impl fmt::Display for Plan {
                     write!(f, ", with {} blocks for the peers of each end", self.groups)?;
                 }
             }
-            Protocol::Lines => write!(f, " over {channels} channels of lines that carry their flags")?,
+            Protocol::Lines => {
+                write!(f, " over {channels} channels of lines that carry their flags")?;
+                if self.tiles > 0 {
+                    write!(f, ", {} tiles", self.tiles)?;
+                }
+            }
             Protocol::Direct => write!(f, " straight into its output over {channels} channels")?,
             Protocol::Bulk => {
                 write!(
@@ -157,7 +164,13 @@ impl<X: Transport> Prepared<X> {
         let limit = options.blocks.unwrap_or(u32::MAX);
         let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
         let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
-        let work = Work { pattern, world, wire_bytes, whole, symmetric, hooks, limit, on_host };
+        let tiles = match wire_bytes.saturating_mul(pattern.peers(world) as usize) {
+            ..TILES_LEAST => 0,
+            _ => line_tiles::<H>(options.shape, layout.line_channels),
+        };
+        // What lines carry for it.
+        let line_packs = if tiles > 0 { (tiles * line::TILE_ROWS * line::ROW_PACKS) as usize } else { packs };
+        let work = Work { pattern, world, wire_bytes, whole, symmetric, hooks, tiles, limit, on_host };
         let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
         let room = line_room(layout.line_channels);
         // With as many channels as the caller wants.
@@ -170,7 +183,7 @@ impl<X: Transport> Prepared<X> {
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
-            None => work.protocol(|p| self.has(p), default_room),
+            None => work.protocol(|p| self.has(p), 16 * line_packs <= default_room),
         };
         let lines = protocol == Protocol::Lines;
         let unroll = self.unroll(protocol, options.unroll)?;
@@ -184,13 +197,17 @@ impl<X: Transport> Prepared<X> {
                 "{elements} elements to each peer are no whole multiple of 16 bytes, which bulk copies need: use `Protocol::Direct`"
             )));
         }
-        if lines && wire_bytes > room {
+        if lines && 16 * line_packs > room {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer, but lines carry at most {room} here: use `Protocol::Staged`, or more `Options::line_channels`"
             )));
         }
         // The fewest channels that hold the chunk.
-        let least = if lines { packs.div_ceil(line::PACKS as usize).max(1) as u32 } else { 1 };
+        let least = match tiles {
+            _ if !lines => 1,
+            0 => packs.div_ceil(line::PACKS as usize).max(1) as u32,
+            tiles => tiles.div_ceil(line::TILES),
+        };
         let most = if lines { layout.line_channels } else { layout.channels };
         let mut cut = work.cut(protocol);
         cut.channels = cut.channels.min(most).max(least);
@@ -226,12 +243,16 @@ impl<X: Transport> Prepared<X> {
                 world.next_multiple_of(32).min(all)
             }
             None if lines => {
-                // A warp for every row of every peer, or for every four.
+                // A warp for every row of every peer, or for every four. Tiles want all there are, the own chunk's as well.
                 let share = share_packs(packs as u64, cut.channels) as u32;
                 let peers = pattern.peers(world).max(1);
                 let warps =
                     |rows| share.div_ceil(rows * line::ROW_PACKS).saturating_mul(peers).saturating_mul(32);
-                if warps(1) <= all { warps(1).max(64) } else { warps(4).clamp(64, all) }
+                match warps(1) {
+                    _ if tiles > 0 => all,
+                    each if each <= all => each.max(64),
+                    _ => warps(4).clamp(64, all),
+                }
             }
             None => work.threads(protocol, all),
         };
@@ -315,6 +336,7 @@ impl<X: Transport> Prepared<X> {
             unroll,
             resident,
             rows,
+            tiles: if lines { tiles } else { 0 },
             decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
         })
     }

@@ -241,6 +241,7 @@ impl<X: Transport> Prepared<X> {
             outputs: 0,
             output_offset: 0,
             input: 0,
+            tiles: u64::from(plan.tiles),
             channels: plan.channels,
             diagonal: plan.diagonal,
             send_peer: fusewire_device::schedule::NOBODY,

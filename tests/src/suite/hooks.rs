@@ -5,7 +5,7 @@ use crate::check::{same, says};
 use crate::data::{Data, make};
 use crate::kernels::hooks::{gather, histogram, places, scale_add, tiles, transpose_add};
 use crate::kernels::wires::{by_f8, to_bf16, widened};
-use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
+use crate::{AllToAllOf, Outcome, Rank, SendRecvOf, Subject, reference};
 use fusewire::device::element::Bf16;
 use fusewire::{Buffer, LaunchOptions};
 
@@ -43,7 +43,9 @@ pub fn transpose_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
     let launcher = AllToAllOf::<tiles::Hooks>::all_to_all(&ground.transport)?;
     let me = rank.me();
     let large = rank.scale.pick(if rank.size() > 5 { (9, 130) } else { (67, 130) }, (1030, 2055));
-    let shapes = [(1, 1), (1, 9), (13, 1), (32, 64), (64, 128), (33, 65), large];
+    // So many bytes that lines carry them by tiles, some of which are not whole.
+    let whole = rank.scale.pick(if rank.size() > 5 { (40, 72) } else { (160, 136) }, (520, 1032));
+    let shapes = [(1, 1), (1, 9), (13, 1), (32, 64), (64, 128), (33, 65), large, whole];
     let args_of = |n: usize, data: Data| ground.device.buffer_from(&make(n, |i| data.any::<Bf16>(me, i)));
     for (k, (rows, cols)) in shapes.into_iter().enumerate() {
         let (data, chunk) = (rank.data(k), rows * cols);
@@ -68,6 +70,28 @@ pub fn transpose_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
                     reference::transposed(cols, rows, pos, |at| data.any(peer, me * chunk + at))
                 });
             }
+        }
+    }
+    // To the next rank, each with a chunk that has tiles at its edges.
+    if let Some(sender) = (rank.size() > 1).then(|| SendRecvOf::<tiles::Hooks>::sendrecv(&ground.transport)) {
+        let (sender, (rows, cols)) = (sender?, (160, 136));
+        let (next, previous) = ((me + 1) % rank.size(), (me + rank.size() - 1) % rank.size());
+        let (input, mut output) =
+            (args_of(rows * cols, rank.data(90))?, ground.device.buffer::<Bf16>(rows * cols)?);
+        let open = LaunchOptions::default().shape(rows, cols);
+        for space in
+            sender.spaces(&tiles::Launch { input: input.view(), output: output.view_mut() }, &open)?
+        {
+            output.fill_bytes(&ground.stream, POISON)?;
+            let options = LaunchOptions { protocol: Some(space.start.protocol), ..open.clone() };
+            for _ in 0..3 {
+                let args = tiles::Launch { input: input.view(), output: output.view_mut() };
+                sender.launch_with(&ground.stream, Some(next), Some(previous), args, &options)?;
+            }
+            let about = format_args!("{rows} x {cols} to the next rank, {:?}", space.start.protocol);
+            same(about, &output.read(&ground.stream)?, |i| {
+                reference::transposed(cols, rows, i, |at| rank.data(90).any(previous, at))
+            });
         }
     }
     // Without a shape there is nothing to transpose.

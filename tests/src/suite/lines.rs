@@ -5,9 +5,10 @@ use crate::check::{same, says};
 use crate::data::make;
 use crate::kernels::copying::{copy, reverse};
 use crate::kernels::faulty::{bad_consume, bad_produce};
-use crate::kernels::hooks::{chain, scale_add};
+use crate::kernels::hooks::{chain, scale_add, tiles};
 use crate::run::Ground;
 use crate::{AllToAllOf, Outcome, Rank, Stop, Subject, reference};
+use fusewire::device::element::Bf16;
 use fusewire::{Error, LaunchOptions, Operation, Options, Protocol, Stream};
 use std::time::Duration;
 
@@ -150,7 +151,10 @@ pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
     let input = ground.device.buffer_from(&rank.data(77).all::<u32>(me, 200 * size))?;
     let mut output = ground.device.buffer::<u32>(200 * size)?;
     let short = lines().deadline(Duration::from_millis(300));
-    for round in 0..5 {
+    let tiler = AllToAllOf::<tiles::Hooks>::all_to_all(&ground.transport)?;
+    let (matrix, mut transposed) =
+        (ground.device.buffer::<Bf16>(32768 * size)?, ground.device.buffer::<Bf16>(32768 * size)?);
+    for round in 0..6 {
         match round {
             0 | 4 => {
                 if me != 0 {
@@ -166,6 +170,12 @@ pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
             2 => {
                 let args = bad_consume::Launch { input: input.view(), output: output.view_mut(), culprit: 0 };
                 consumer.launch_with(stream, args, &lines())?;
+            }
+            5 => {
+                // As many elements, of other tiles.
+                let (rows, cols) = if me == 0 { (128, 256) } else { (256, 128) };
+                let args = tiles::Launch { input: matrix.view(), output: transposed.view_mut() };
+                tiler.launch_with(stream, args, &short.clone().shape(rows, cols))?;
             }
             _ => {
                 // Rank 0 sends less.
@@ -189,6 +199,12 @@ pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
             }
             (2, Some(Operation::Panicked { line, .. })) => *line == bad_consume::LINE && fault.rank == 0,
             (3, Some(Operation::Mismatch { .. })) => true,
+            (5, Some(Operation::Mismatch { .. })) => {
+                let said = fault.to_string();
+                ["128", "256"]
+                    .iter()
+                    .all(|cols| said.contains(&format!("65536 bytes in rows of {cols} elements")))
+            }
             _ => false,
         };
         assert!(right, "round {round}: {fault}");

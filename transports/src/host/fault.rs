@@ -1,5 +1,6 @@
 //! An abort record in words.
 
+use fusewire_device::line::untiled;
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
 use std::fmt;
@@ -77,7 +78,7 @@ pub enum Operation {
         channel: usize,
         /// Whether payload bytes differ (else the kernels do).
         bytes: bool,
-        /// This side's value.
+        /// This side's value; of tiles in lines as [`tiled`](fusewire_device::line::tiled) says.
         expected: u64,
         /// The peer's.
         seen: u64,
@@ -289,6 +290,14 @@ fn awaited(op: u32) -> &'static str {
     }
 }
 
+/// The size of a call as its stream, or the flags of its lines, name it.
+fn size_text(name: u64) -> String {
+    match untiled(name) {
+        Some((bytes, cols)) => format!("{bytes} bytes in rows of {cols} elements"),
+        None => format!("{name} bytes"),
+    }
+}
+
 /// A completion's syndrome in words (`mlx5dv.h`, `MLX5_CQE_SYNDROME_*`).
 fn syndrome_text(syndrome: u8) -> &'static str {
     match syndrome {
@@ -328,8 +337,10 @@ impl fmt::Display for Fault {
             )?,
             Some(Operation::Mismatch { peer, channel, bytes: true, expected, seen }) => write!(
                 f,
-                "rank {peer} sends {seen} bytes on channel {channel} of {transport} where rank {rank} expects {expected}: \
-                 all ranks must launch with the same number of elements and the same options"
+                "rank {peer} sends {} on channel {channel} of {transport} where rank {rank} expects {}: \
+                 all ranks must launch with the same number of elements and the same options",
+                size_text(*seen),
+                size_text(*expected)
             )?,
             Some(Operation::Mismatch { peer, channel, expected, seen, .. }) => write!(
                 f,

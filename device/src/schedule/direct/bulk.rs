@@ -185,11 +185,13 @@ impl<S: Stages, F: Fn(u32) -> u64, T: Fn(u32) -> u64> Pipe<S, F, T> {
             // SAFETY: inside what `new` was promised.
             unsafe { self.stages.store(self.store.stage(), self.store.at, 16 * packs) };
             self.store = self.next(self.store, &self.to);
-            if self.store.count > BEHIND {
-                self.stages.await_reads();
-            } else if self.load.left > 0 {
-                // Into stages that were never used, as the next is.
-                self.load_next();
+            if self.load.left > 0 {
+                if self.store.count > BEHIND {
+                    self.stages.await_reads();
+                } else {
+                    // Into a stage that was never used, as the next is.
+                    self.load_next();
+                }
             }
             if self.load.left > 0 {
                 self.load_next();
@@ -298,18 +300,8 @@ pub unsafe fn sendrecv_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<O,
             return Err(stopped);
         }
         pipe.run();
-        if leads {
-            channel.say_done(&ends);
-        }
     }
-    if ends.from != NOBODY {
-        let fault = if leads { channel.await_done(&ends) } else { Fault::NONE };
-        channel.settle((ends.from, fault))?;
-    }
-    if leads {
-        channel.finish(&ends);
-    }
-    Ok(())
+    channel.close(&ends)
 }
 
 #[cfg(test)]

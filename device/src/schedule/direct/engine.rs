@@ -36,11 +36,10 @@ pub unsafe fn sendrecv_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O,
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
     let channel = Channel::of::<H>(ops, &watch, shape, 0);
-    let leads = Block.leads();
     let mut ends = channel.ends(shape.send_peer, shape.recv_peer);
     if shape.phase == 0 {
         let mut fault = Fault::NONE;
-        if leads {
+        if Block.leads() {
             channel.say_go(&mut ends);
             fault = channel.await_go(&mut ends);
         }
@@ -48,14 +47,5 @@ pub unsafe fn sendrecv_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<O,
     }
     watch.enter(&Block)?;
     channel.name(&mut ends);
-    let mut fault = Fault::NONE;
-    if leads {
-        channel.say_done(&ends);
-        fault = channel.await_done(&ends);
-    }
-    channel.settle((ends.from, fault))?;
-    if leads {
-        channel.finish(&ends);
-    }
-    Ok(())
+    channel.close(&ends)
 }

@@ -191,9 +191,27 @@ impl<'k, O: Direct> Channel<'k, O> {
         self.watch.settle(&Block, self.ops, about, fault)
     }
 
+    /// Says *done* to the one and waits for that of the other, as far as there are such, and leaves the positions for the next call. The
+    /// leader has stored, or has synced with those that have.
+    #[inline(always)]
+    pub(super) fn close(&self, ends: &Ends) -> Flow {
+        let leads = Block.leads();
+        if ends.to != NOBODY && leads {
+            self.say_done(ends);
+        }
+        if ends.from != NOBODY {
+            let fault = if leads { self.await_done(ends) } else { Fault::NONE };
+            self.settle((ends.from, fault))?;
+        }
+        if leads {
+            self.finish(ends);
+        }
+        Ok(())
+    }
+
     /// Leaves the positions for the next call.
     #[inline(always)]
-    pub(super) fn finish(&self, ends: &Ends) {
+    fn finish(&self, ends: &Ends) {
         // SAFETY: live state of this block's channel, of this lane's peers; this lane has read it.
         unsafe {
             if ends.to != NOBODY {
