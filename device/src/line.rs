@@ -19,7 +19,10 @@
 //! - `sendrecv` may go one way, so its receivers write the number of the last call they are done with into the sender's memory (behind
 //!   the header of the buffer that goes the other way), and a sender waits for call `e` before it writes call `e + 2`.
 
+mod by_tiles;
 pub(crate) mod row;
+
+pub use by_tiles::{TILE_ROWS, TILES, tiled, untiled};
 
 use crate::arch;
 #[cfg(target_arch = "nvptx64")]
@@ -35,7 +38,7 @@ use crate::hooks::Hooks;
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
 use crate::schedule::span::{self, Sink, Source, Team, WARP};
-use crate::schedule::tiles::{self, Tiling};
+use crate::schedule::tiles;
 use crate::wait::{About, LOOK_NS, Watch, kind, operation};
 use row::Loaded;
 
@@ -53,22 +56,6 @@ pub const BUFFER: u64 = HEADER + 128;
 pub const BUFFERS: u64 = 2 * BUFFER;
 
 const _: () = assert!(PACKS.is_multiple_of(row::PACKS as u64), "a buffer's rows are whole");
-
-/// Rows that a tile takes.
-pub const TILE_ROWS: u32 = (tiles::ROWS * tiles::ACROSS).div_ceil(row::PACKS);
-/// Most tiles of one channel in one call.
-pub const TILES: u32 = PACKS as u32 / row::PACKS / TILE_ROWS;
-
-/// How a call of `bytes` bytes, which travels tile by tile of a chunk with rows of `cols` elements, names its size.
-#[inline(always)]
-pub const fn tiled(bytes: u64, cols: u64) -> u64 {
-    1 << 63 | (cols & 0x7fff_ffff) << 32 | bytes & 0xffff_ffff
-}
-
-/// What [`tiled`] was given, if it made that name.
-pub const fn untiled(name: u64) -> Option<(u64, u64)> {
-    if name >> 63 == 1 { Some((name & 0xffff_ffff, name >> 32 & 0x7fff_ffff)) } else { None }
-}
 
 /// The flag of call number `number`: a digest of `kernel` and `payload` above it.
 #[inline(always)]
@@ -131,8 +118,6 @@ pub(crate) struct Line<'k, O> {
 
 /// Rows of a bundle.
 const BUNDLE: usize = 4;
-/// Rows of a tile that are stored together.
-const OF_TILE: usize = 3;
 
 impl<O: Direct> Line<'_, O> {
     fn peer(&self) -> u32 {
@@ -214,42 +199,6 @@ impl<O: Direct> Line<'_, O> {
             // SAFETY: as above.
             unsafe { self.seal::<1>(base, row, row + 1) };
             row += warps;
-        }
-    }
-
-    /// Stores tiles, each of them one warp's.
-    ///
-    /// # Safety
-    /// As for [`Line::send`].
-    #[inline(always)]
-    unsafe fn send_tiles<W: Element>(&self, base: u64, source: &impl Source<W>) {
-        let (tiling, scratch) = (Tiling::of::<W>(&self.place), arch::Scratch::of_warp());
-        let (mut tile, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
-        while tile < self.load.tiles {
-            let corner = tiling.corner(self.load.nth(tile));
-            tiling.fill(corner, Warp.lane(), source, &scratch);
-            Warp.sync();
-            let (mut row, mut before) = (tile * TILE_ROWS, 0);
-            let end = row + TILE_ROWS;
-            while row < end {
-                row::each_lane(|slot| {
-                    let mut packs = [[0; 4]; OF_TILE];
-                    unroll!(OF_TILE, |K| {
-                        let k = before + K as u32 * row::PACKS + slot;
-                        if slot < row::PACKS && tiling.pack(corner, k).is_some() {
-                            // SAFETY: laid down before the sync.
-                            packs[K] = unsafe { tiles::laid_down(&scratch, k) };
-                        }
-                    });
-                    // SAFETY: the caller's contract; a tile's rows are one warp's.
-                    unsafe { self.put::<OF_TILE>(base, row, end, slot, packs) };
-                });
-                // SAFETY: as above.
-                unsafe { self.seal::<OF_TILE>(base, row, end) };
-                (row, before) = (row + OF_TILE as u32, before + OF_TILE as u32 * row::PACKS);
-            }
-            Warp.sync();
-            tile += warps;
         }
     }
 
@@ -365,45 +314,6 @@ impl<O: Direct> Line<'_, O> {
                 }
             });
             row += warps;
-        }
-        true
-    }
-
-    /// Takes tiles, any of whose rows may be any warp's; whether they came.
-    ///
-    /// # Safety
-    /// `input` is the channel's buffer of this call.
-    #[inline(always)]
-    unsafe fn receive_tiles<const U: usize, W: Element>(
-        &self,
-        input: *const u8,
-        sink: &impl Sink<W>,
-    ) -> bool {
-        let tiling = Tiling::of::<W>(&self.place);
-        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
-        let (mut row, end) = (warp * U as u32, self.load.rows());
-        while row < end {
-            // SAFETY: rows of the buffer.
-            let Some(found) = (unsafe { self.poll::<U>(input, row, end) }) else { return false };
-            // They are of one tile, or of two: fewer than a tile has.
-            let (tile, first) = (row / TILE_ROWS, row % TILE_ROWS);
-            let corners = [tile, tile + 1].map(|tile| tiling.corner(self.load.nth(tile)));
-            row::each_lane(|slot| {
-                let mut packs = [Pack::<W>::ZERO; U];
-                unroll!(U, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
-                unroll!(U, |K| {
-                    let of = first + K as u32;
-                    let (corner, of) =
-                        if of < TILE_ROWS { (corners[0], of) } else { (corners[1], of - TILE_ROWS) };
-                    if slot < row::PACKS
-                        && row + (K as u32) < end
-                        && let Some(ctx) = tiling.pack(corner, of * row::PACKS + slot)
-                    {
-                        sink.take(&Consume(ctx), packs[K]);
-                    }
-                });
-            });
-            row += warps * U as u32;
         }
         true
     }
