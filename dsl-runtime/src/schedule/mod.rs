@@ -4,6 +4,7 @@ mod all_to_all;
 mod copy;
 mod custom;
 mod default;
+mod parts;
 mod plan;
 mod prepared;
 mod sendrecv;

@@ -1,6 +1,7 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{Cut, Hooks, Pattern, TILES_LEAST, Work, line_tiles, pieces, tile_rows, together};
+use super::default::{Cut, Hooks, Pattern, TILES_LEAST, Work};
+use super::parts::{line_tiles, pieces, tile_rows, together};
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;

@@ -1,0 +1,100 @@
+//! What travels in one piece: tiles, what staging hands over together, bulk copies.
+
+use crate::kernel::HookSet;
+use fusewire_device::line;
+use fusewire_device::pack::Pack;
+use fusewire_device::schedule::direct::bulk;
+use fusewire_device::schedule::tiles;
+
+/// Packs of the rows that a tile of `H` has, in chunks of that shape; 0 where there are no tiles, or rows are not whole packs.
+pub(super) fn tile_rows<H: HookSet>(shape: Option<(usize, usize)>) -> u64 {
+    let lanes = Pack::<H::Wire>::LANES;
+    match shape {
+        Some((_, cols)) if H::TRANSPOSED && cols.is_multiple_of(lanes) => {
+            (cols / lanes) as u64 * u64::from(tiles::ROWS)
+        }
+        _ => 0,
+    }
+}
+
+/// Tiles of `H` in chunks of that shape, where so many channels' lines can carry them one by one; 0 where there are none, rows are not whole
+/// packs, or most of a tile would be empty.
+pub(super) fn line_tiles<H: HookSet>(shape: Option<(usize, usize)>, channels: u32) -> u32 {
+    let (Some((rows, cols)), lanes) = (shape, Pack::<H::Wire>::LANES) else { return 0 };
+    if !H::TRANSPOSED || !cols.is_multiple_of(lanes) {
+        return 0;
+    }
+    let packs = rows.saturating_mul(cols / lanes);
+    let tiles =
+        rows.div_ceil(tiles::ROWS as usize).saturating_mul((cols / lanes).div_ceil(tiles::ACROSS as usize));
+    let each = (tiles::ROWS * tiles::ACROSS) as usize;
+    let fits = tiles <= line::TILES as usize * channels as usize;
+    if fits && tiles * each <= 2 * packs { tiles as u32 } else { 0 }
+}
+
+/// Bytes that travel together on a channel where nobody says: as much as hides what it takes to hand it over, in whole turns of the threads
+/// that carry it (a block's but the leader's warp), or in whole `tiles` of that many bytes, or halves, quarters.. of one; `most` at most.
+pub(super) fn together(most: u64, threads: u32, unroll: u32, tiles: u64) -> u64 {
+    const ENOUGH: u64 = 128 << 10;
+    let turn = 16 * u64::from(unroll) * u64::from(threads.saturating_sub(32).max(32));
+    let mut part = tiles;
+    while part > most && part.is_multiple_of(256) {
+        part /= 2;
+    }
+    if part == 0 || part > most || !part.is_multiple_of(128) {
+        part = turn;
+    }
+    match ENOUGH.max(part).min(most) / part * part {
+        0 => most,
+        whole => whole,
+    }
+}
+
+/// Bytes of a bulk copy where nobody says: such that each of so many blocks has as many of a chunk.
+pub(super) fn pieces(wire_bytes: u64, blocks: u32) -> u64 {
+    let share = wire_bytes.div_ceil(u64::from(blocks)).max(1);
+    share.div_ceil(share.div_ceil(bulk::MOST)).next_multiple_of(128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_as_many_pieces() {
+        for (bytes, blocks) in (0..3000u64).flat_map(|k| [1, 7, 8, 12].map(|blocks| (k * k * 16, blocks))) {
+            let piece = pieces(bytes, blocks);
+            assert!(piece > 0 && piece.is_multiple_of(128) && piece <= bulk::MOST, "{bytes} {blocks}");
+            // No more turns than shares of their own would take.
+            let turns = bytes.div_ceil(piece).div_ceil(u64::from(blocks));
+            assert!(turns <= bytes.div_ceil(u64::from(blocks)).div_ceil(bulk::MOST), "{bytes} {blocks}");
+        }
+        assert_eq!((pieces(2 << 20, 8), pieces(24 << 13, 8)), (16 << 10, 12 << 10));
+    }
+
+    #[test]
+    fn what_travels_together_is_whole_and_fits() {
+        for (shift, warps) in (8..22).flat_map(|shift| (1..17).map(move |warps| (shift, warps))) {
+            for (unroll, tiles) in [1, 2, 4, 8].into_iter().flat_map(|u| (0..3000).map(move |t| (u, 16 * t)))
+            {
+                let most = 1u64 << shift;
+                let bytes = together(most, 32 * warps, unroll, tiles);
+                assert!(
+                    bytes > 0 && bytes <= most && bytes.is_multiple_of(128),
+                    "{most} {warps} {unroll} {tiles}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_travels_together_is_whole_turns_or_tiles() {
+        let quarter = 256 << 10;
+        assert_eq!(together(quarter, 512, 8, 0), 2 * 480 * 8 * 16);
+        assert_eq!(together(quarter, 64, 2, 0), 128 << 10);
+        assert_eq!(together(quarter, 256, 8, 48 << 10), 96 << 10, "two tiles' rows");
+        assert_eq!(together(quarter, 256, 8, 512 << 10), 256 << 10, "half of a tile's rows");
+        assert_eq!(together(quarter, 256, 8, (512 << 10) + 128), 4 * 224 * 8 * 16, "rows too long and odd");
+        assert_eq!(together(1024, 512, 8, 0), 1024, "less than a turn");
+    }
+}
