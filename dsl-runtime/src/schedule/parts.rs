@@ -24,12 +24,14 @@ pub(super) fn line_tiles<H: HookSet>(shape: Option<(usize, usize)>, channels: u3
     if !H::TRANSPOSED || !cols.is_multiple_of(lanes) {
         return 0;
     }
-    let packs = rows.saturating_mul(cols / lanes);
-    let tiles =
-        rows.div_ceil(tiles::ROWS as usize).saturating_mul((cols / lanes).div_ceil(tiles::ACROSS as usize));
-    let each = (tiles::ROWS * tiles::ACROSS) as usize;
-    let fits = tiles <= line::TILES as usize * channels as usize;
-    if fits && tiles * each <= 2 * packs { tiles as u32 } else { 0 }
+    let (packs, each) = (rows.saturating_mul(cols / lanes), (tiles::ROWS * tiles::ACROSS) as usize);
+    let most = line::TILES as usize * channels as usize;
+    // No more would fit, and 32 bits hold the tiles of so few.
+    if packs > most * each {
+        return 0;
+    }
+    let tiles = tiles::of_chunk::<H::Wire>(rows as u64, cols as u64);
+    if tiles as usize <= most && tiles as usize * each <= 2 * packs { tiles } else { 0 }
 }
 
 /// Bytes that travel together on a channel where nobody says: as much as hides what it takes to hand it over, in whole turns of the threads
