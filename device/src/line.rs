@@ -83,6 +83,12 @@ pub(crate) struct Load {
 }
 
 impl Load {
+    /// Packs `first .. first + packs`.
+    #[inline(always)]
+    pub fn of_packs(first: usize, packs: u32) -> Self {
+        Load { first, packs, tile: 0, stride: 0, tiles: 0 }
+    }
+
     /// Those of part `part` of `parts`, of a chunk of `tiles` tiles.
     #[inline(always)]
     pub fn of_tiles(tiles: u32, part: u32, parts: u32) -> Self {

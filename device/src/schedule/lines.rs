@@ -74,18 +74,19 @@ impl Teams {
 
 /// What channel number `part` carries of each chunk, and how all channels name the call: by the chunk's size, not by the share's.
 #[inline(always)]
-fn work<H: Hooks>(shape: &Shape, part: u32) -> (Load, Call) {
+fn carried<H: Hooks>(shape: &Shape, part: u32) -> (Load, Call) {
     let (kernel, bytes) = (shape.kernel, 16 * packs_of::<H>(shape.elements));
     if H::TRANSPOSED && shape.tiles > 0 {
         let call = Call { kernel, payload: line::tiled(bytes, shape.cols) };
         return (Load::of_tiles(shape.tiles as u32, part, shape.channels), call);
     }
     let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
-    (Load { first, packs, tile: 0, stride: 0, tiles: 0 }, Call { kernel, payload: bytes })
+    (Load::of_packs(first, packs), Call { kernel, payload: bytes })
 }
 
 /// [`super::all_to_all`] for small chunks: no fence, no staging, no flag of its own. Grid: `channels` blocks (none in a world of one
-/// rank), each of which exchanges its share with every peer, then `diagonal`; a share has at most [`crate::line::PACKS`] packs, or [`crate::line::TILES`] tiles.
+/// rank), each of which exchanges its share with every peer, then `diagonal`; a share has at most [`crate::line::PACKS`] packs, or
+/// [`crate::line::TILES`] tiles.
 ///
 /// # Safety
 /// As for [`super::sendrecv`].
@@ -104,7 +105,7 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     let state = ops.line_state(ring.rank, channel);
     // SAFETY: live state, written last by the previous kernel on this channel.
     let calls = unsafe { (&raw const (*state).sent).read_volatile() };
-    let (load, call) = work::<H>(shape, channel);
+    let (load, call) = carried::<H>(shape, channel);
     let teams = Teams::of::<H>(ring.world - 1, &load);
     let [sends, receives] = teams.roles(&load);
     let line = |place: Ctx, team: Team| Line { ops, watch: &watch, team, place, load, channel, calls, call };
@@ -155,7 +156,7 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
     // SAFETY: written last by the previous kernel on this channel.
     let calls = unsafe { count.read_volatile() };
     let place = place(ops, grid, shape, peer, part, 0);
-    let (load, call) = work::<H>(shape, part);
+    let (load, call) = carried::<H>(shape, part);
     let team = Team::all(&Block);
     let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
     // SAFETY: each block works its own end of its own channel, of those for `sendrecv`.

@@ -30,7 +30,7 @@ pub const WARPS: u32 = 8;
 
 /// Elements of a batch, of which a lane has up to four in flight: the widest elements' rows have one.
 const BATCH: usize = 16;
-/// The same at a chunk's edges.
+/// Elements that a lane has in flight at a chunk's edges.
 const EDGE: usize = 4;
 
 /// A part of a chunk, as tiles.

@@ -201,7 +201,7 @@ impl Work {
     }
 
     /// Blocks for the rank's own chunk, of `blocks` that work in lines. It waits for nobody: a block for two or three
-    /// of a peer's, or two for three where hooks have much to do for each byte.
+    /// of a peer's, or two for three where hooks have much to do for each byte; of tiles every fifth, since what arrives is work as well.
     fn line_diagonal(&self, blocks: u32) -> u32 {
         let peers = self.pattern.peers(self.world).max(1);
         let most = match self.hooks {
