@@ -21,9 +21,11 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
         (Protocol::Direct, Hooks::Transpose) if several => [32, 32, 64, 32],
         (Protocol::Staged, Hooks::Copy) => [32; 4],
         (_, Hooks::Copy) => [16; 4],
-        (Protocol::Lines, Hooks::Slow) => [32, LINE_BLOCKS_SLOW, LINE_BLOCKS_SLOW, LINE_BLOCKS_SLOW],
-        (Protocol::Lines, Hooks::Transpose) => [LINE_BLOCKS_SLOW; 4],
-        (Protocol::Lines, _) => [LINE_BLOCKS; 4],
+        (Protocol::Lines, Hooks::Transpose) => [line_blocks(hooks, several); 4],
+        (Protocol::Lines, _) => {
+            let most = line_blocks(hooks, several);
+            [32, most, most, most]
+        }
         (Protocol::Direct, Hooks::Work | Hooks::Slow) => [32, 32, 56, 56],
         (_, Hooks::Work | Hooks::Slow) => [64, 64, 64, 96],
         (Protocol::Direct, Hooks::Transpose) => [32, 32, 64, 96],
@@ -35,6 +37,17 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
         8..64 => 2,
         _ => 3,
     }]
+}
+
+/// Blocks whose line buffers are to hold a call that goes in lines by default.
+///
+/// Each has warps that wait for what they load, before they send and behind what arrives: more blocks, fewer such waits one behind the other.
+fn line_blocks(hooks: Hooks, several: bool) -> u32 {
+    match hooks {
+        Hooks::Copy => 32,
+        _ if several => 90,
+        _ => 64,
+    }
 }
 
 /// What hooks do, as far as it matters for the cut.
@@ -166,17 +179,12 @@ impl Work {
         let lanes = peers <= TILE_THREADS;
         let direct = self.symmetric && has(Protocol::Direct) && !self.on_host && lanes;
         let bulk = direct && self.whole && has(Protocol::Bulk);
-        // Peers' outputs cannot be stored to where `consume` is the user's.
-        let consumes = !has(Protocol::Direct);
         let most = match (self.hooks, direct) {
             (Hooks::Transpose, _) if self.tiles == 0 => LINES_MOST_GATHERED,
-            (Hooks::Transpose, true) => LINES_MOST_TILED,
-            (Hooks::Transpose, false) => LINES_MOST,
-            (Hooks::Slow, true) => LINES_MOST_SLOW,
-            (_, true) => LINES_MOST,
-            (Hooks::Work, false) if consumes && peers > 1 => LINES_MOST_CONSUMED,
-            (Hooks::Work, false) if consumes => 2 * LINES_MOST_CONSUMED,
-            _ => LINES_MOST_STAGED,
+            (Hooks::Transpose, true) | (Hooks::Copy, true) => LINES_MOST,
+            (Hooks::Transpose, false) => LINES_MOST_TILED,
+            (_, true) => LINES_MOST_WORK,
+            (_, false) => LINES_MOST_STAGED,
         };
         if !self.on_host && has(Protocol::Lines) && fits && sent <= most {
             Protocol::Lines
@@ -219,9 +227,8 @@ impl Work {
 
     /// Line channels of a call that goes in lines by default, at most.
     pub(super) fn most_line_channels(&self) -> u32 {
-        let slow = matches!(self.hooks, Hooks::Slow | Hooks::Transpose);
-        let blocks = if slow { LINE_BLOCKS_SLOW } else { LINE_BLOCKS };
-        self.line_channels(blocks.min(self.limit))
+        let several = self.pattern.peers(self.world) > 1;
+        self.line_channels(line_blocks(self.hooks, several).min(self.limit))
     }
 
     /// Line channels that so many blocks have room for.
@@ -306,26 +313,17 @@ impl Work {
 /// Bytes that a rank sends in all up to which lines are faster than stores into the peers' outputs.
 const LINES_MOST: usize = 1 << 20;
 
+/// The same of hooks with work of their own, which hold more blocks in lines.
+const LINES_MOST_WORK: usize = 3 << 20;
+
 /// The same where what arrives is staged otherwise: lines are faster as long as few blocks' buffers hold the call.
 const LINES_MOST_STAGED: usize = 12 << 20;
 
-/// The same of a `consume` of the user's, for which staging has more blocks; with one peer twice that.
-const LINES_MOST_CONSUMED: usize = 2 << 20;
-
-/// The same of hooks that have much to do for each byte, beside stores into the peers' outputs.
-const LINES_MOST_SLOW: usize = 2 << 20;
-
-/// Blocks whose line buffers are to hold a call that goes in lines by default.
-const LINE_BLOCKS: u32 = 32;
-
-/// The same of hooks that have much to do for each byte, and of tiles.
-const LINE_BLOCKS_SLOW: u32 = 40;
+/// The same of transposes, by tiles.
+const LINES_MOST_TILED: usize = 2 << 20;
 
 /// Bytes that a rank sends in all up to which lines are faster, of transposes that they produce without tiles.
 const LINES_MOST_GATHERED: usize = 48 << 10;
-
-/// The same of those by tiles, beside stores into the peers' outputs.
-const LINES_MOST_TILED: usize = 768 << 10;
 
 /// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
 pub(super) const TILES_LEAST: usize = 40 << 10;
@@ -375,20 +373,23 @@ mod tests {
             });
             assert_eq!(found, ways, "symmetric: {symmetric}");
         }
-        // A `consume` of the user's: nothing is stored into outputs.
-        for (world, sent, way) in
-            [(2, 4 << 20, Lines), (2, 5 << 20, Staged), (4, 3 << 19, Lines), (4, 3 << 20, Staged)]
-        {
-            let work = Work { world, ..work(Hooks::Work, true, sent / (world as usize - 1)) };
-            assert_eq!(work.protocol(|p| matches!(p, Lines | Staged), true), way, "{world} ranks, {sent}");
+        // Beside what else there is.
+        for (hooks, symmetric, sent, way) in [
+            (Hooks::Work, true, 3 << 20, Lines),
+            (Hooks::Copy, true, 3 << 20, Bulk),
+            (Hooks::Slow, false, 12 << 20, Lines),
+            (Hooks::Slow, false, 13 << 20, Staged),
+        ] {
+            let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
+            assert_eq!(work(hooks, symmetric, sent).protocol(has, true), way, "{sent}");
         }
         // By tiles of 4 KiB.
         for (symmetric, sent, way) in [
             (true, 96 << 10, Lines),
-            (true, 512 << 10, Lines),
-            (true, 1 << 20, Direct),
-            (false, 1 << 20, Lines),
-            (false, 2 << 20, Staged),
+            (true, 1 << 20, Lines),
+            (true, 2 << 20, Direct),
+            (false, 2 << 20, Lines),
+            (false, 4 << 20, Staged),
         ] {
             let work = Work { tiles: (sent >> 12) as u32, ..work(Hooks::Transpose, symmetric, sent) };
             assert_eq!(
@@ -437,9 +438,11 @@ mod tests {
         for (world, hooks, bytes, channels, diagonal) in [
             (2, Hooks::Copy, 1 << 20, 12, 4),
             (4, Hooks::Copy, 1 << 20, 13, 3),
-            (4, Hooks::Work, 1 << 20, 28, 4),
-            (2, Hooks::Slow, 2 << 20, 24, 16),
-            (4, Hooks::Slow, 2 << 20, 32, 8),
+            (4, Hooks::Work, 1 << 18, 28, 4),
+            (4, Hooks::Work, 1 << 20, 79, 11),
+            (2, Hooks::Work, 2 << 20, 48, 16),
+            (2, Hooks::Slow, 2 << 20, 39, 25),
+            (4, Hooks::Slow, 2 << 20, 70, 20),
         ] {
             let cut = Work { world, ..work(hooks, false, bytes) }.cut(Protocol::Lines);
             assert_eq!((cut.channels, cut.diagonal), (channels, diagonal), "{world} ranks");

@@ -1,7 +1,7 @@
 //! Memory that processes of one host share.
 
 use super::{Error, Result};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -80,6 +80,15 @@ impl Mapping {
             .map_err(|source| Error::System { what: "duplicating a file descriptor".into(), source })
     }
 
+    /// Zeroes the first `bytes` bytes, for everybody who has them mapped: gives their pages back, so that what was never used costs nothing.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn clear(&self, bytes: usize) -> Result<()> {
+        fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, bytes as u64)
+            .map_err(Error::system(format!("clearing {bytes} bytes of shared memory")))
+    }
+
     /// The file descriptor to pass on.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -90,5 +99,29 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped in `map`, unmapped once; links wait for all ranks before they drop.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cleared_is_zero_for_all() -> Result<()> {
+        let bytes = 5 << 12;
+        let own = Mapping::create(bytes)?;
+        let peers = Mapping::map(own.try_clone_fd()?, bytes)?;
+        // SAFETY: live memory of this test alone.
+        unsafe { own.host().write_bytes(7, bytes) };
+        // Not a whole number of pages.
+        let cleared = (3 << 12) + 40;
+        own.clear(cleared)?;
+        for mapping in [&own, &peers] {
+            // SAFETY: as above.
+            let found = unsafe { std::slice::from_raw_parts(mapping.host().as_ptr(), bytes) };
+            assert!(found[..cleared].iter().all(|byte| *byte == 0));
+            assert!(found[cleared..].iter().all(|byte| *byte == 7));
+        }
+        Ok(())
     }
 }

@@ -15,7 +15,8 @@ pub struct Options {
     pub signals: u32,
     /// Symmetric heap of each rank in bytes, for raw `put` and `get`.
     pub heap_bytes: usize,
-    /// Channels with line buffers (816 KiB each from each peer), for small chunks; 0 leaves that protocol out.
+    /// Channels with line buffers (816 KiB each from each peer): the most blocks that can send small chunks at once, and what one call
+    /// can carry, 191 KiB each; 0 leaves that protocol out.
     pub line_channels: u32,
     /// How long one wait in a kernel may last.
     pub deadline: Duration,
@@ -110,7 +111,7 @@ impl Options {
 
 impl Default for Options {
     /// 32 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap,
-    /// 32 line channels; waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
+    /// 80 line channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
     fn default() -> Self {
         let ms = std::env::var("FUSEWIRE_DEADLINE_MS").ok().and_then(|v| v.parse().ok()).unwrap_or(10_000);
         Options {
@@ -118,7 +119,7 @@ impl Default for Options {
             channels: 32,
             signals: 8,
             heap_bytes: 1 << 20,
-            line_channels: 32,
+            line_channels: 80,
             deadline: Duration::from_millis(ms),
         }
     }

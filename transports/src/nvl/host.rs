@@ -174,8 +174,7 @@ impl Region for CudaRegion {
     }
 
     fn clear(&self) -> Result<()> {
-        let zeros = vec![0u64; self.control_bytes / 8];
-        self.regions[self.rank].write(0, &zeros)?;
+        self.regions[self.rank].fill_at(0, self.control_bytes, 0)?;
         let record = self.record.host_ptr().cast::<AbortRecord>();
         // SAFETY: this rank's live pinned record; `renew` holds all ranks between two barriers with no kernel running.
         unsafe { record.write_volatile(AbortRecord::EMPTY) };

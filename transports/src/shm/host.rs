@@ -113,10 +113,8 @@ impl Region for HostRegion {
     }
 
     fn clear(&self) -> Result<()> {
-        let start = self.regions[self.rank].address() as *mut u8;
-        // SAFETY: this rank's live region; `renew` holds all ranks between two barriers with no kernel running.
-        unsafe { start.write_bytes(0, self.control_bytes) };
-        Ok(())
+        // `renew` holds all ranks between two barriers with no kernel running.
+        self.regions[self.rank].clear(self.control_bytes)
     }
 
     fn record(&self) -> Option<AbortRecord> {

@@ -88,7 +88,16 @@ pub trait DeviceRegion: sealed::Sealed {
     /// # Errors
     /// [`Error::Capture`] on a thread that is capturing, or [`Error::Call`].
     fn fill(&self, value: u8) -> Result<()> {
-        // SAFETY: the target is this live allocation; for races see `write`.
-        unsafe { copy::memset_u8(self.context(), self.ptr(), value, self.bytes()) }
+        self.fill_at(0, self.bytes(), value)
+    }
+
+    /// Sets `bytes` bytes at `offset` to `value` and waits until it is done (`cuMemsetD8`).
+    ///
+    /// # Errors
+    /// As [`DeviceRegion::write`].
+    fn fill_at(&self, offset: usize, bytes: usize, value: u8) -> Result<()> {
+        let target = self.at(offset, bytes)?;
+        // SAFETY: the target lies within this live allocation; for races see `write`.
+        unsafe { copy::memset_u8(self.context(), target, value, bytes) }
     }
 }

@@ -39,6 +39,9 @@ struct Options {
     /// Blocks for the rank's own chunk; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     diagonal: Vec<u32>,
+    /// Channels with line buffers; by default as many as a transport has.
+    #[arg(long)]
+    line_channels: Option<u32>,
     /// Bytes that travel together on a channel; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     chunk: Vec<usize>,
@@ -84,9 +87,11 @@ fn main() -> ExitCode {
     if !launched() {
         return spawn(options.ranks.unwrap_or(if cuda { gpus().max(1) } else { 2 }));
     }
+    let layout = fusewire::Options::default();
+    let layout = layout.clone().line_channels(options.line_channels.unwrap_or(layout.line_channels));
     let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
-        true => rank(&world, &Nvl::rendezvous(&world, fusewire::Options::default())?, &options),
-        false => rank(&world, &Shm::rendezvous(&world, fusewire::Options::default())?, &options),
+        true => rank(&world, &Nvl::rendezvous(&world, layout)?, &options),
+        false => rank(&world, &Shm::rendezvous(&world, layout)?, &options),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
