@@ -183,6 +183,8 @@ impl Drop for Memory {
             Store::Empty => {}
             // SAFETY: allocated with this layout; every queued operation holds the memory, so none is left.
             Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
+            // As above; and the last of them may be dropping it here, on the stream's own thread, which is not to wait for itself.
+            _ if matches!(self.device.0, Machine::Host) => {}
             Store::Cuda(_) | Store::Symmetric(_) | Store::Shared(_) => {
                 // Launches do not hold the memory: wait for them.
                 if let Some(stream) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take()

@@ -59,3 +59,42 @@ fn a_panic_does_not_wait_for_what_is_queued() {
     assert!(text.contains("rank 1") && text.contains("a bug of the user's"), "{text}");
     assert!(start.elapsed() < LONG / 2, "it took {:?} to tell", start.elapsed());
 }
+
+#[test]
+fn symmetric_outputs_may_go_while_they_are_written() {
+    let ranks = World::threads(2, |world| -> fusewire::Result<()> {
+        let transport = Shm::rendezvous(&world, 1 << 16)?;
+        let (device, launcher) = (Device::of(&transport), copy::all_to_all(&transport)?);
+        let stream = device.stream()?;
+        for _ in 0..50 {
+            let input = device.buffer::<u32>(2 * CHUNK)?;
+            let mut output = Buffer::<u32>::symmetric(&transport, 2 * CHUNK)?;
+            launcher.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+        }
+        stream.synchronize()
+    });
+    ranks.unwrap().into_iter().for_each(Result::unwrap);
+}
+
+#[test]
+fn lengths_of_as_many_packs_are_told_apart() {
+    for protocol in [None, Some(Protocol::Lines), Some(Protocol::Staged)] {
+        let ranks = World::threads(2, |world| -> fusewire::Result<()> {
+            let transport = Shm::rendezvous(&world, 1 << 16)?;
+            let (device, launcher) = (Device::of(&transport), copy::all_to_all(&transport)?);
+            let stream = device.stream()?;
+            // Three packs, of which the last holds one element or three.
+            let chunk = 9 + 2 * world.rank();
+            let input = device.buffer::<u32>(2 * chunk)?;
+            let mut output = device.buffer::<u32>(2 * chunk)?;
+            let options = LaunchOptions { protocol, ..LaunchOptions::default() };
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            launcher.launch_with(&stream, args, &options)?;
+            stream.synchronize()
+        });
+        for result in ranks.unwrap() {
+            let text = result.unwrap_err().to_string();
+            assert!(text.contains("number of elements"), "{protocol:?}: {text}");
+        }
+    }
+}

@@ -53,6 +53,8 @@ pub struct Plan {
     pub(crate) rows: u64,
     /// `layout(transposed)` in lines: tiles of a chunk, if they travel tile by tile; else 0.
     pub(crate) tiles: u32,
+    /// Elements of a chunk's last pack, if that is not whole; else 0.
+    pub(crate) rest: u32,
     /// Who decided.
     pub decided: Decided,
 }
@@ -338,6 +340,7 @@ impl<X: Transport> Prepared<X> {
             resident,
             rows,
             tiles: if lines { tiles } else { 0 },
+            rest: (elements % Pack::<H::Wire>::LANES) as u32,
             decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
         })
     }

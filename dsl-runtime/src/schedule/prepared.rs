@@ -235,7 +235,7 @@ impl<X: Transport> Prepared<X> {
             rows: rows as u64,
             cols: cols as u64,
             chunk: plan.chunk,
-            kernel: self.kernel,
+            kernel: ended(self.kernel, plan.rest),
             share,
             own_share,
             outputs: 0,
@@ -323,6 +323,12 @@ impl<X: Transport> Prepared<X> {
         }
         Ok(())
     }
+}
+
+/// How a call names its kernel: with so many elements in the chunk's last pack, if that is not whole, in the upper four bits. Sizes on
+/// the wire are whole packs, so they do not tell lengths apart that differ by less.
+const fn ended(kernel: u64, rest: u32) -> u64 {
+    kernel << 4 >> 4 | (rest as u64) << 60
 }
 
 /// A pointer that blocks' threads share; what it points to is plain data that nobody writes.

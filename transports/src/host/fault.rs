@@ -314,6 +314,15 @@ fn syndrome_text(syndrome: u8) -> &'static str {
     }
 }
 
+/// So many elements of a pack; 0 is all.
+fn rest_text(elements: u64) -> String {
+    match elements {
+        0 => "as many as fit".to_owned(),
+        1 => "1 element".to_owned(),
+        some => format!("{some} elements"),
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { transport, reader, rank, .. } = self;
@@ -342,10 +351,20 @@ impl fmt::Display for Fault {
                 size_text(*seen),
                 size_text(*expected)
             )?,
+            // The same but for the upper four bits: see `ended` of the launch.
+            Some(Operation::Mismatch { peer, channel, expected, seen, .. }) if seen << 4 == expected << 4 => {
+                write!(
+                    f,
+                    "rank {peer} sends a chunk of another length on channel {channel} of {transport} (its last 16 bytes hold {}) than rank {rank} \
+                 expects (there {}): all ranks must launch with the same number of elements",
+                    rest_text(seen >> 60),
+                    rest_text(expected >> 60)
+                )?
+            }
             Some(Operation::Mismatch { peer, channel, expected, seen, .. }) => write!(
                 f,
-                "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}): \
-                 all ranks must launch the same kernels in the same order"
+                "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
+                 same with another number of elements: all ranks must launch the same kernels in the same order"
             )?,
             Some(Operation::Adapter { what, block, peer, syndrome, entry }) => write!(
                 f,
@@ -369,7 +388,12 @@ impl fmt::Display for Fault {
         if let (Some(at), false) = (&self.at, matches!(self.operation, Some(Operation::Panicked { .. }))) {
             write!(f, " (called at {at})")?;
         }
-        write!(f, ". The transport is poisoned until all ranks call `renew`")
+        let stop = if matches!(self.operation, Some(Operation::Expired { .. })) && self.at.is_none() {
+            ""
+        } else {
+            "."
+        };
+        write!(f, "{stop} The transport is poisoned until all ranks call `renew`")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Error, Result};
 use fusewire_device::mapped::Layout;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 /// Geometry and deadlines of a transport.
@@ -68,7 +69,7 @@ impl Options {
     /// The layout of every rank's region.
     ///
     /// # Errors
-    /// If the staging is too small for the channels, or a number is zero or too large.
+    /// If the staging is too small for the channels, a number is zero or too large, or `FUSEWIRE_DEADLINE_MS` is no number.
     pub fn layout(&self, world: usize) -> Result<Layout> {
         let misuse = |what: String| Err(Error::Misuse { what });
         if self.channels == 0 || self.channels > 4096 {
@@ -93,6 +94,11 @@ impl Options {
                 self.per_peer_bytes, self.channels
             ));
         }
+        if let Some(text) = std::env::var_os(DEADLINE)
+            && parsed(&text).is_none()
+        {
+            return misuse(format!("{DEADLINE}={}: it should be a number of milliseconds", text.display()));
+        }
         if self.deadline.is_zero() || self.deadline > Duration::from_secs(24 * 3600) {
             return misuse(format!("a deadline of {:?}; waits last between 1 ns and a day", self.deadline));
         }
@@ -109,11 +115,19 @@ impl Options {
     }
 }
 
+/// Names the default deadline, in milliseconds.
+const DEADLINE: &str = "FUSEWIRE_DEADLINE_MS";
+
+fn parsed(milliseconds: &OsStr) -> Option<u64> {
+    milliseconds.to_str()?.parse().ok()
+}
+
 impl Default for Options {
     /// 32 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap,
     /// 80 line channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
     fn default() -> Self {
-        let ms = std::env::var("FUSEWIRE_DEADLINE_MS").ok().and_then(|v| v.parse().ok()).unwrap_or(10_000);
+        // What is no number is told when a layout is asked for: a default cannot fail.
+        let ms = std::env::var_os(DEADLINE).and_then(|text| parsed(&text)).unwrap_or(10_000);
         Options {
             per_peer_bytes: 32 << 20,
             channels: 32,
