@@ -158,10 +158,14 @@ impl Work {
         }
     }
 
+    /// Whether a rank sends to several others.
+    fn several(&self) -> bool {
+        self.pattern.peers(self.world) > 1
+    }
+
     /// Those of a launch at most.
     fn multiprocessors(&self, protocol: Protocol) -> u32 {
-        let several = self.pattern.peers(self.world) > 1;
-        multiprocessors(protocol, self.total(), self.hooks, several).min(self.limit)
+        multiprocessors(protocol, self.total(), self.hooks, self.several()).min(self.limit)
     }
 
     /// Whether waits at both ends take about as long as the bytes between.
@@ -227,8 +231,7 @@ impl Work {
 
     /// Line channels of a call that goes in lines by default, at most.
     pub(super) fn most_line_channels(&self) -> u32 {
-        let several = self.pattern.peers(self.world) > 1;
-        self.line_channels(line_blocks(self.hooks, several).min(self.limit))
+        self.line_channels(line_blocks(self.hooks, self.several()).min(self.limit))
     }
 
     /// Line channels that so many blocks have room for.
