@@ -62,7 +62,8 @@ pub trait Packs<T: Element> {
     /// The pack at the context's own index. Elements past `ctx.valid` are zero.
     ///
     /// # Panics
-    /// If the slice ends before `ctx.index() + ctx.valid`, or does not start at a multiple of 16 bytes, as a part of one may.
+    /// If the slice ends before `ctx.index() + ctx.valid`, or does not start at a multiple of 16 bytes, as a part of one may; if the
+    /// wire's elements are so narrow that `ctx.valid` are more than one pack of `T` (see [`Packs::packs`]).
     #[track_caller]
     fn pack(&self, ctx: &Ctx) -> Pack<T>;
 
@@ -70,7 +71,7 @@ pub trait Packs<T: Element> {
     /// `ctx.valid` are zero.
     ///
     /// # Panics
-    /// As for [`Packs::pack`].
+    /// As for [`Packs::pack`], with `N` packs in place of one.
     #[track_caller]
     fn packs<const N: usize>(&self, ctx: &Ctx) -> [Pack<T>; N];
 
@@ -107,6 +108,7 @@ impl<T: Element> Packs<T> for [T] {
             // SAFETY: in bounds by the slicing above, aligned by the assertion.
             Pack::from_words(unsafe { arch::load_16_once(own.as_ptr().cast()) })
         } else {
+            fits::<T>(ctx, 1);
             gather(own)
         }
     }
@@ -131,6 +133,7 @@ impl<T: Element> Packs<T> for [T] {
                     Pack::from_words(unsafe { arch::load_16_once(own.as_ptr().add(K * lanes).cast()) });
             });
         } else {
+            fits::<T>(ctx, N);
             unroll!(N, |K| packs[K] = gather(own.get(K * lanes..).unwrap_or_default()));
         }
         packs
@@ -155,6 +158,16 @@ impl<T: Element> Packs<T> for [T] {
         // SAFETY: a context's row and column are inside its chunk's shape, which has `chunk_len` elements.
         unsafe { *self.get_unchecked(ctx.transposed_index()) }
     }
+}
+
+/// Not asked of whole packs, whose number the compiler knows.
+#[inline(always)]
+#[track_caller]
+fn fits<T: Element>(ctx: &Ctx, packs: usize) {
+    assert!(
+        ctx.valid <= packs * Pack::<T>::LANES,
+        "the wire's elements are narrower than these: take several packs at once (`packs`, `get_packs`, `set_packs`)"
+    );
 }
 
 #[inline(always)]
@@ -311,24 +324,59 @@ impl<T: Element> Place<'_, T> {
     }
 
     /// The pack; elements past `ctx.valid` are zero.
+    ///
+    /// # Panics
+    /// If the wire's elements are so narrow that `ctx.valid` are more than one pack of `T`: see [`Place::get_packs`].
     #[inline(always)]
+    #[track_caller]
     pub fn get_pack(&self) -> Pack<T> {
         if self.ctx.whole && Pack::<T>::LANES == self.ctx.valid {
             // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`.
             Pack::from_words(unsafe { arch::load_16(self.at.cast_const().cast()) })
         } else {
+            fits::<T>(self.ctx, 1);
             // SAFETY: `ctx.valid` elements are in bounds (checked by `Out::at`), and only this call reaches them.
-            gather(unsafe { core::slice::from_raw_parts(self.at, self.ctx.valid.min(Pack::<T>::LANES)) })
+            gather(unsafe { core::slice::from_raw_parts(self.at, self.ctx.valid) })
         }
     }
 
-    /// Sets the pack; elements past `ctx.valid` are left out.
+    /// The elements of this call, which are up to `N` packs: for outputs whose elements are wider than those of the wire. Elements past
+    /// `ctx.valid` are zero.
+    ///
+    /// # Panics
+    /// If `ctx.valid` are more.
     #[inline(always)]
+    #[track_caller]
+    pub fn get_packs<const N: usize>(&self) -> [Pack<T>; N] {
+        let lanes = Pack::<T>::LANES;
+        let mut packs = [Pack::ZERO; N];
+        if self.ctx.whole && self.ctx.valid == N * lanes {
+            unroll!(N, |K| {
+                // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`, and by whole packs from there.
+                packs[K] =
+                    Pack::from_words(unsafe { arch::load_16(self.at.add(K * lanes).cast_const().cast()) });
+            });
+        } else {
+            fits::<T>(self.ctx, N);
+            // SAFETY: `ctx.valid` elements are in bounds (checked by `Out::at`), and only this call reaches them.
+            let own = unsafe { core::slice::from_raw_parts(self.at, self.ctx.valid) };
+            unroll!(N, |K| packs[K] = gather(own.get(K * lanes..).unwrap_or_default()));
+        }
+        packs
+    }
+
+    /// Sets the pack; elements past `ctx.valid` are left out.
+    ///
+    /// # Panics
+    /// As for [`Place::get_pack`].
+    #[inline(always)]
+    #[track_caller]
     pub fn set_pack(&self, value: Pack<T>) {
         if self.ctx.whole && Pack::<T>::LANES == self.ctx.valid {
             // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`.
             unsafe { arch::store_16(self.at.cast(), value.words()) };
         } else {
+            fits::<T>(self.ctx, 1);
             // SAFETY: `ctx.valid` elements are in bounds, and only this call reaches them.
             unsafe { store_pack(self.at, self.ctx.valid, value) };
         }
@@ -336,9 +384,16 @@ impl<T: Element> Place<'_, T> {
 
     /// Sets the elements of this call, which are up to `N` packs: for outputs whose elements are wider than those of the wire. Elements
     /// past `ctx.valid` are left out.
+    ///
+    /// # Panics
+    /// As for [`Place::get_packs`].
     #[inline(always)]
+    #[track_caller]
     pub fn set_packs<const N: usize>(&self, values: [Pack<T>; N]) {
         let lanes = Pack::<T>::LANES;
+        if !(self.ctx.whole && self.ctx.valid == N * lanes) {
+            fits::<T>(self.ctx, N);
+        }
         unroll!(N, |K| {
             if self.ctx.whole && self.ctx.valid == N * lanes {
                 // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`, and by whole packs from there.
@@ -351,7 +406,11 @@ impl<T: Element> Place<'_, T> {
     }
 
     /// Replaces the pack by `f` of it.
+    ///
+    /// # Panics
+    /// As for [`Place::get_pack`].
     #[inline(always)]
+    #[track_caller]
     pub fn update_pack(&self, f: impl FnOnce(Pack<T>) -> Pack<T>) {
         self.set_pack(f(self.get_pack()));
     }

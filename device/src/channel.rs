@@ -45,6 +45,13 @@ pub struct Call {
 }
 
 impl Call {
+    /// `kernel` with so many elements in the chunk's last pack, if that is not whole, in the upper four bits. Sizes on the wire are whole
+    /// packs, so they do not tell lengths apart that differ by less.
+    #[inline(always)]
+    pub const fn ended(kernel: u64, rest: u32) -> u64 {
+        kernel << 4 >> 4 | (rest as u64) << 60
+    }
+
     /// The kernel as it stands in headers of the stream position `at`.
     #[inline(always)]
     pub(crate) const fn kernel_at(&self, at: u64) -> u64 {

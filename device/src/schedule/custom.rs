@@ -157,8 +157,10 @@ impl<O: Ops> Kernel<O> {
     /// The stream of a tile, of at most 64 GiB on the wire: packs are counted in 32 bits.
     #[inline(always)]
     fn stream<'k, W: Element>(&'k self, place: &'k Ctx) -> Stream<'k, O> {
-        let packs = place.chunk_len.div_ceil(Pack::<W>::LANES) as u32;
-        let call = Call { kernel: self.shape.kernel ^ u64::from(W::CODE), payload: 16 * u64::from(packs) };
+        let (lanes, elements) = (Pack::<W>::LANES, place.chunk_len);
+        let packs = elements.div_ceil(lanes) as u32;
+        let kernel = Call::ended(self.shape.kernel ^ u64::from(W::CODE), (elements % lanes) as u32);
+        let call = Call { kernel, payload: 16 * u64::from(packs) };
         Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk: self.shape.chunk, call }
     }
 
