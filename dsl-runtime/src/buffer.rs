@@ -263,7 +263,7 @@ impl<T: Element> Buffer<T> {
     /// Copies all elements out, after everything queued on `stream` before. Waits for it.
     ///
     /// # Errors
-    /// Those of [`Stream::synchronize`].
+    /// Those of [`Stream::synchronize`]. A fault is reported once: after that, a read gives what the launch has left.
     pub fn read(&self, stream: &Stream) -> Result<Vec<T>> {
         let mut values = vec![T::default(); self.len];
         self.read_into(stream, &mut values)?;

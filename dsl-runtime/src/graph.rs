@@ -45,6 +45,7 @@ impl Graph {
         }
         for link in &self.links {
             stream.touch(link)?;
+            link.note("", ["a replay of a graph", ""], None);
         }
         match (&stream.0.kind, &self.exec) {
             // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for.

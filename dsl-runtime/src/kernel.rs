@@ -53,8 +53,12 @@ pub trait HookSet: Sized + 'static {
     const FINGERPRINT: u64;
     /// Whether `produce` is called by tiles: `layout(transposed)`.
     const TRANSPOSED: bool = false;
-    /// Neither hook is the user's: elements arrive as they were sent.
-    const COPIES: bool;
+    /// `produce` is not the user's: what is sent is `input`.
+    const SENDS_AS_IS: bool;
+    /// `consume` is not the user's: what arrives is stored to `output`.
+    const KEEPS_AS_IS: bool;
+    /// Neither is: elements arrive as they were sent.
+    const COPIES: bool = Self::SENDS_AS_IS && Self::KEEPS_AS_IS;
 }
 
 /// Compiled for schedule `S` on transport `X`.

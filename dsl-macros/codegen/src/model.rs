@@ -237,12 +237,20 @@ impl Model {
 
     /// Whether what arrives is stored to `output` as it is, so that the sender may store it there.
     fn stores(&self) -> bool {
-        matches!(&self.item, Item::Hooks(m) if m.consume.is_none())
+        self.as_is().1
     }
 
     /// Whether the elements of `input` go to `output` as they are.
     pub fn copies(&self) -> bool {
-        matches!(&self.item, Item::Hooks(m) if m.consume.is_none() && m.produce.is_none())
+        self.as_is() == (true, true)
+    }
+
+    /// Whether `input` is sent as it is, and what arrives stored to `output` as it is.
+    pub fn as_is(&self) -> (bool, bool) {
+        match &self.item {
+            Item::Hooks(m) => (m.produce.is_none(), m.consume.is_none()),
+            Item::Schedule(_) => (false, false),
+        }
     }
 
     /// Packs in flight of each variant, the default first; `element` is that of a generic module.

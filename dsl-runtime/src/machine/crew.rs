@@ -1,6 +1,7 @@
 //! The threads of a host stream: one for each block of the kernel that runs, all at once, since blocks wait for each other.
 
 use fusewire_device::wait::{Flow, abort_code, kind, record_panic};
+use fusewire_transports::host::panic_text;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -130,7 +131,7 @@ thread_local! {
     static PANIC: RefCell<Option<(String, u32, u32)>> = const { RefCell::new(None) };
 }
 
-/// The place of a panic in a block goes into the fault instead of to standard error.
+/// What a panic in a block says, and where, goes into the fault instead of to standard error.
 fn catch_panics_of_blocks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -139,7 +140,8 @@ fn catch_panics_of_blocks() {
             if !IN_BLOCK.get() {
                 before(info);
             } else if let Some(at) = info.location() {
-                PANIC.set(Some((at.file().to_string(), at.line(), at.column())));
+                let said = panic_text(at.file(), info.payload_as_str().unwrap_or_default());
+                PANIC.set(Some((said, at.line(), at.column())));
             }
         }));
     });

@@ -3,7 +3,7 @@
 use super::LaunchOptions;
 use super::copy::Chunk;
 use super::default::Pattern;
-use super::prepared::Prepared;
+use super::prepared::{Prepared, holds};
 use super::{Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
@@ -49,6 +49,7 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
     pub fn launch_with(&self, stream: &Stream, args: H::Args<'_>, options: &LaunchOptions) -> Result<()> {
         let (plan, shape) = self.cut(&args, options)?;
         if plan.elements == 0 {
+            self.prepared.note(stream, &plan, &shape);
             return Ok(());
         }
         if plan.protocol == Protocol::Copy {
@@ -134,8 +135,9 @@ impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {
         let elements = self.elements(args, options)?;
         let symmetric = self.prepared.symmetric(args.output(), elements, self.prepared.world());
         let plan = self.prepared.plan::<H>(elements, options, Pattern::AllToAll, symmetric)?;
+        holds::<H>(args, elements, self.prepared.world(), self.prepared.world())?;
         let mut shape = self.prepared.shape(&plan, options)?;
-        self.prepared.aim(&plan, &mut shape, args, self.prepared.world())?;
+        self.prepared.aim(&plan, &mut shape, args)?;
         Ok((plan, shape))
     }
 }

@@ -51,7 +51,7 @@ impl<X: Transport> Prepared<X> {
             return Err(Error::misuse("the copy engine stores into outputs from `Buffer::symmetric`"));
         };
         let (rank, bytes) = (self.rank(), plan.elements * H::Wire::SIZE);
-        let input = input(args, plan, chunks.iter().map(|c| c.from + 1).max().unwrap_or(0))?;
+        let input = input(args)?;
         let mut aside = self.aside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let aside = match &mut *aside {
             Some(aside) => aside,

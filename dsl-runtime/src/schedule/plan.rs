@@ -82,26 +82,27 @@ impl fmt::Display for Decided {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { elements, wire_bytes, channels, .. } = self;
+        let Plan { elements, wire_bytes, .. } = self;
+        let channels = counted(self.channels, "channel");
         write!(f, "{elements} elements ({wire_bytes} wire bytes) to each peer")?;
         match self.protocol {
             Protocol::Staged => {
-                write!(f, " over {channels} channels of staging in chunks of {} bytes", self.chunk)?;
+                write!(f, " over {channels} of staging in chunks of {} bytes", self.chunk)?;
                 if self.groups > 1 {
                     write!(f, ", with {} blocks for the peers of each end", self.groups)?;
                 }
             }
             Protocol::Lines => {
-                write!(f, " over {channels} channels of lines that carry their flags")?;
+                write!(f, " over {channels} of lines that carry their flags")?;
                 if self.tiles > 0 {
-                    write!(f, ", {} tiles", self.tiles)?;
+                    write!(f, ", {}", counted(self.tiles, "tile"))?;
                 }
             }
-            Protocol::Direct => write!(f, " straight into its output over {channels} channels")?,
+            Protocol::Direct => write!(f, " straight into its output over {channels}")?,
             Protocol::Bulk => {
                 write!(
                     f,
-                    " straight into its output over {channels} channels, by bulk copies of {} bytes",
+                    " straight into its output over {channels}, by bulk copies of {} bytes",
                     self.chunk
                 )?;
             }
@@ -109,13 +110,19 @@ impl fmt::Display for Plan {
                 return write!(f, " by the copy engine, between two kernels of one block; {}", self.decided);
             }
         }
-        write!(f, "; {} blocks of {} threads", self.blocks, self.threads)?;
+        let (blocks, threads) = (counted(self.blocks, "block"), counted(self.threads, "thread"));
+        write!(f, "; {blocks} of {threads}")?;
         // CPU threads: as many as are wanted.
         if self.resident < u32::MAX {
             write!(f, " (the device holds {})", self.resident)?;
         }
-        write!(f, ", {} packs in flight; {}", self.unroll, self.decided)
+        write!(f, ", {} in flight; {}", counted(self.unroll, "pack"), self.decided)
     }
+}
+
+/// "1 block", "2 blocks".
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Packs of a block's share at most: device code counts them in 32 bits.
@@ -234,12 +241,14 @@ impl<X: Transport> Prepared<X> {
         }
         let all = most_threads::<H>();
         let threads = match options.threads {
-            _ if on_host => 1,
+            // What a plan for CPU threads says.
+            Some(1) if on_host => 1,
             Some(threads) if threads == 0 || threads > all || !threads.is_multiple_of(32) => {
                 return Err(Error::misuse(format!(
                     "{threads} threads in a block; a block has a multiple of 32 up to {all}"
                 )));
             }
+            _ if on_host => 1,
             Some(threads) => threads,
             // A thread for each peer; one of them copies.
             None if matches!(protocol, Protocol::Bulk | Protocol::Copy) => {

@@ -8,9 +8,10 @@ use crate::machine::Crew;
 use crate::stream::Kind;
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Stream, Transport};
+use fusewire_device::channel::Call;
 use fusewire_device::ops::Ops;
 use fusewire_device::schedule::direct::bulk;
-use fusewire_device::schedule::{Grid, Params, Shape};
+use fusewire_device::schedule::{Grid, NOBODY, Params, Shape};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::collections::{BTreeSet, HashMap};
@@ -235,7 +236,7 @@ impl<X: Transport> Prepared<X> {
             rows: rows as u64,
             cols: cols as u64,
             chunk: plan.chunk,
-            kernel: ended(self.kernel, plan.rest),
+            kernel: Call::ended(self.kernel, plan.rest),
             share,
             own_share,
             outputs: 0,
@@ -244,8 +245,8 @@ impl<X: Transport> Prepared<X> {
             tiles: u64::from(plan.tiles),
             channels: plan.channels,
             diagonal: plan.diagonal,
-            send_peer: fusewire_device::schedule::NOBODY,
-            recv_peer: fusewire_device::schedule::NOBODY,
+            send_peer: NOBODY,
+            recv_peer: NOBODY,
             phase: 0,
             allocation: 0,
         })
@@ -259,14 +260,8 @@ impl<X: Transport> Prepared<X> {
         })
     }
 
-    /// Tells a shape where the symmetric output of a launch is, and the input of `chunks` chunks that is copied there.
-    pub(crate) fn aim(
-        &self,
-        plan: &Plan,
-        shape: &mut Shape,
-        args: &impl Arguments,
-        chunks: usize,
-    ) -> Result<()> {
+    /// Tells a shape where the symmetric output of a launch is, and the input that is copied there.
+    pub(crate) fn aim(&self, plan: &Plan, shape: &mut Shape, args: &impl Arguments) -> Result<()> {
         let output = args.output().filter(|_| plan.protocol.stores());
         if let Some((place, memory)) = output.and_then(|o| Some((o, o.symmetric?))) {
             shape.outputs = memory.table();
@@ -274,9 +269,33 @@ impl<X: Transport> Prepared<X> {
             shape.allocation = memory.number();
         }
         if plan.protocol == Protocol::Bulk {
-            shape.input = input(args, plan, chunks)?;
+            shape.input = input(args)?;
         }
         Ok(())
+    }
+
+    /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays.
+    pub(crate) fn note(&self, stream: &Stream, plan: &Plan, shape: &Shape) {
+        // Of two kernels around the copy engine's work the first.
+        if stream.is_capturing() || shape.phase > 0 {
+            return;
+        }
+        let schedule = match self.key.schedule.as_str() {
+            "sendrecv" if shape.recv_peer == NOBODY => "send",
+            "sendrecv" if shape.send_peer == NOBODY => "recv",
+            schedule => schedule,
+        };
+        let custom = schedule == "custom";
+        let by = match plan.protocol {
+            _ if custom || plan.elements == 0 => "",
+            Protocol::Staged => "by staging",
+            Protocol::Lines => "in lines",
+            Protocol::Direct => "straight into outputs",
+            Protocol::Bulk => "by bulk copies",
+            Protocol::Copy => "by the copy engine",
+        };
+        let how = [if custom { "a schedule of its own" } else { schedule }, by];
+        self.link.note(self.name, how, (!custom).then_some(plan.elements as u64));
     }
 
     /// Launches with checked geometry.
@@ -294,6 +313,7 @@ impl<X: Transport> Prepared<X> {
         let raw = args.bind(&mut binder)?;
         binder.use_on(stream)?;
         stream.touch(&self.link)?;
+        self.note(stream, plan, &shape);
         let mut params = Params { ops: self.ops, control: self.link.control(options.deadline), shape, raw };
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
@@ -325,12 +345,6 @@ impl<X: Transport> Prepared<X> {
     }
 }
 
-/// How a call names its kernel: with so many elements in the chunk's last pack, if that is not whole, in the upper four bits. Sizes on
-/// the wire are whole packs, so they do not tell lengths apart that differ by less.
-const fn ended(kernel: u64, rest: u32) -> u64 {
-    kernel << 4 >> 4 | (rest as u64) << 60
-}
-
 /// A pointer that blocks' threads share; what it points to is plain data that nobody writes.
 struct Address(*const u8);
 
@@ -349,18 +363,31 @@ fn tell_peers<O: Ops>(ops: &O, code: u64) {
     }
 }
 
-/// Address of the input that `chunks` chunks are copied from, without a hook that would see where it ends.
-pub(crate) fn input(args: &impl Arguments, plan: &Plan, chunks: usize) -> Result<u64> {
-    let Some(input) = args.input() else {
-        return Err(Error::misuse("copies are from `input`, which these arguments lack"));
-    };
-    if input.len < chunks * plan.elements {
-        return Err(Error::misuse(format!(
-            "an input of {} elements for {chunks} chunks of {}",
-            input.len, plan.elements
-        )));
+/// Refuses buffers too short for what goes through no hook, which would see where they end: so many chunks sent, and received.
+pub(crate) fn holds<H: HookSet>(
+    args: &H::Args<'_>,
+    elements: usize,
+    sent: usize,
+    received: usize,
+) -> Result<()> {
+    let place = |as_is: bool, place| if as_is { place } else { None };
+    let (input, output) = (place(H::SENDS_AS_IS, args.input()), place(H::KEEPS_AS_IS, args.output()));
+    for (name, place, chunks) in [("input", input, sent), ("output", output, received)] {
+        if let Some(Place { len, .. }) = place.filter(|place| place.len < chunks * elements) {
+            return Err(Error::misuse(format!(
+                "an {name} of {len} elements for {chunks} chunks of {elements}"
+            )));
+        }
     }
-    Ok(input.address)
+    Ok(())
+}
+
+/// Address of the input that is copied from.
+pub(crate) fn input(args: &impl Arguments) -> Result<u64> {
+    match args.input() {
+        Some(input) => Ok(input.address),
+        None => Err(Error::misuse("copies are from `input`, which these arguments lack")),
+    }
 }
 
 fn fnv(text: &str) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::copy::Chunk;
 use super::default::Pattern;
-use super::prepared::Prepared;
+use super::prepared::{Prepared, holds};
 use super::{LaunchOptions, Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
@@ -129,11 +129,12 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
             }
         }
         let (plan, mut shape) = self.cut(send_peer.is_some(), recv_peer.is_some(), &args, options)?;
-        if plan.elements == 0 || plan.blocks == 0 {
-            return Ok(());
-        }
         shape.send_peer = send_peer.map_or(NOBODY, |p| p as u32);
         shape.recv_peer = recv_peer.map_or(NOBODY, |p| p as u32);
+        if plan.elements == 0 || plan.blocks == 0 {
+            self.prepared.note(stream, &plan, &shape);
+            return Ok(());
+        }
         if let (Protocol::Copy, Some(peer)) = (plan.protocol, send_peer) {
             let chunk = Chunk { peer, from: 0, to: 0 };
             return self.prepared.copy::<H>(stream, &args, &plan, shape, options, &[chunk]);
@@ -171,8 +172,9 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         // A rank that only sends need not have an output, so that both ends of a wire agree only where every rank has both.
         let symmetric = ends == 2 && self.prepared.symmetric(args.output(), elements, 1);
         let plan = self.prepared.plan::<H>(elements, options, Pattern::Ends(ends), symmetric)?;
+        holds::<H>(args, elements, usize::from(sends), usize::from(receives))?;
         let mut shape = self.prepared.shape(&plan, options)?;
-        self.prepared.aim(&plan, &mut shape, args, usize::from(sends))?;
+        self.prepared.aim(&plan, &mut shape, args)?;
         Ok((plan, shape))
     }
 }

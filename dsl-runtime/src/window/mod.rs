@@ -334,7 +334,7 @@ impl Drop for WindowMemory {
         // First this rank's kernels end, then every rank's: nobody unmaps or deregisters before.
         let _ = self.inbox.wait_idle();
         let _ = self.peers.quiesce();
-        let _ = self.peers.world().teardown_barrier();
+        self.peers.world().teardown();
     }
 }
 

@@ -88,6 +88,12 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
         assert_eq!((*what, *peer, *channel), ("data", 0, 0), "{fault}");
         assert!(expected > seen && *block < 2 * size && (DEADLINE..KNOWN).contains(waited), "{fault}");
         says(&fault, &[X::NAME, "rank 0", "expected", "seen", "renew", &format!("rank {}", fault.rank)]);
+        // Ranks of one host see what each of them launched.
+        assert!(fault.launched.is_some() || !X::MAPS, "{fault}");
+        if let Some([own, theirs]) = fault.launched.as_deref() {
+            assert_eq!((own.number, own.schedule.as_str()), (theirs.number + 1, "all_to_all"), "{fault}");
+            says(&fault, &[&format!("launched last: number {}, `", own.number), own.kernel.as_str()]);
+        }
     }
     // Rank 0 is told too, although it launched nothing.
     rank.world.barrier()?;
@@ -193,6 +199,18 @@ pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     assert_eq!((*expected.min(seen), *expected.max(seen)), (400, 800), "{fault}");
     assert!((fault.rank == 0) != (*peer == 0), "one of the two is rank 0: {fault}");
     says(&fault, &["400", "800", "number of elements"]);
+    mended(rank, &ground)?;
+    // Tiles of as many packs: only their last ones differ.
+    let launcher = CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport)?;
+    let n = if rank.me() == 0 { 11 } else { 9 };
+    let own = ground.device.buffer::<f32>(n)?;
+    let mut all = ground.device.buffer::<f32>(n * rank.size())?;
+    launcher.launch(
+        &ground.stream,
+        1,
+        ring_all_gather::Launch { own: own.view(), all: all.view_mut(), most: 100 },
+    )?;
+    says(&told(rank, &ground)?, &["of another length", "1 element", "3 elements"]);
     mended(rank, &ground)
 }
 
@@ -207,6 +225,7 @@ pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let fault = told(rank, &ground)?;
     assert!(matches!(operation(&fault), Operation::Mismatch { bytes: false, .. }), "{fault}");
     says(&fault, &["another kernel", "same order"]);
+    assert!(!fault.to_string().contains("launched last"), "both are called the same: {fault}");
     mended(rank, &ground)
 }
 

@@ -1,12 +1,14 @@
-//! The notice board: every rank's abort record, readable by all ranks of the host.
+//! The notice board: every rank's abort record and last launch, readable by all ranks of the host.
 
-use super::{Mapping, Result};
+use super::ledger::{self, Notes};
+use super::{Launched, Mapping, Result};
 use fusewire_device::wait::{AbortRecord, FILLED};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const BYTES: usize = 4096;
+const _: () = assert!(ledger::AT + ledger::BYTES <= BYTES);
 
 /// One page per rank of the host.
 #[derive(Debug)]
@@ -76,8 +78,28 @@ impl Board {
         }
     }
 
-    /// Empties this rank's record.
+    fn notes(&self, rank: usize) -> Option<Notes<'_>> {
+        let page = self.pages.get(rank)?.as_ref()?;
+        let at = (page.address() as usize + ledger::AT) as *const AtomicU64;
+        // SAFETY: within a live page, aligned, and accessed by atomics alone.
+        Some(Notes(unsafe { std::slice::from_raw_parts(at, ledger::BYTES / 8) }))
+    }
+
+    /// Where this rank's launches are noted.
+    pub(crate) fn own_notes(&self) -> Option<Notes<'_>> {
+        self.notes(self.rank)
+    }
+
+    /// What `rank` launched last; `None` for ranks of other hosts.
+    pub(crate) fn launched(&self, rank: usize) -> Option<Launched> {
+        self.notes(rank)?.read()
+    }
+
+    /// Empties this rank's record, and what it noted of its launches.
     pub(crate) fn clear(&self) {
+        if let Some(notes) = self.own_notes() {
+            notes.clear();
+        }
         let at = self.own_record() as *mut AbortRecord;
         if !at.is_null() {
             // SAFETY: this rank's own live page; all ranks are between two barriers of `renew`.

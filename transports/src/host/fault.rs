@@ -1,5 +1,6 @@
 //! An abort record in words.
 
+use super::ledger::{Launched, compared};
 use fusewire_device::line::untiled;
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
@@ -19,6 +20,9 @@ pub struct Fault {
     pub operation: Option<Operation>,
     /// Where in the source the operation was called; `None` for those of shipped schedules.
     pub at: Option<Place>,
+    /// Where a peer did not come or runs something else: what the rank that gave up and that peer have launched last, when this was
+    /// read. `None` where they are not all of one host.
+    pub launched: Option<Box<[Launched; 2]>>,
 }
 
 /// A place in the source.
@@ -69,6 +73,8 @@ pub enum Operation {
         line: u32,
         /// Column.
         column: u32,
+        /// What the panic said, as far as it fits: of CPU threads alone.
+        message: String,
     },
     /// The peer launched another kernel, or the same with another size.
     Mismatch {
@@ -205,7 +211,11 @@ impl Fault {
         let refused = |why| Operation::Refused { what: name(r.operation), block, peer, why };
         let (limit, given) = (r.expected, r.seen);
         let operation = match r.kind {
-            kind::PANIC => Operation::Panicked { block, file, line: r.line, column: r.column },
+            kind::PANIC => {
+                let (file, message) = file.split_once('\0').unwrap_or((&file, ""));
+                let [file, message] = [file, message].map(str::to_owned);
+                Operation::Panicked { block, file, line: r.line, column: r.column, message }
+            }
             kind::NO_RANK => refused(Refusal::NoSuchRank { world: limit, given }),
             kind::NO_ID => refused(Refusal::NoSuchId { limit, given }),
             kind::SELF => refused(Refusal::OwnRank),
@@ -261,8 +271,25 @@ impl Fault {
                 waited: Duration::from_nanos(r.age_ns),
             },
         };
-        Fault { transport, reader, rank: r.rank as usize, operation: Some(operation), at }
+        Fault { transport, reader, rank: r.rank as usize, operation: Some(operation), at, launched: None }
     }
+
+    /// The peer that did not come, or runs something else.
+    pub(crate) fn missed(&self) -> Option<usize> {
+        match self.operation {
+            Some(Operation::Expired { peer, .. } | Operation::Mismatch { peer, .. }) => Some(peer),
+            _ => None,
+        }
+    }
+}
+
+/// File and message of a panic as a record holds both, as far as they fit: of the file the end, of the message the beginning.
+pub fn panic_text(file: &str, message: &str) -> String {
+    let most = AbortRecord::EMPTY.file.len();
+    let from = (file.len().saturating_sub(most / 2)..).find(|at| file.is_char_boundary(*at)).unwrap_or(0);
+    let file = &file[from..];
+    let to = (most - file.len() - 1).min(message.len());
+    format!("{file}\0{}", &message[..message.floor_char_boundary(to)])
 }
 
 fn name(op: u32) -> &'static str {
@@ -331,70 +358,105 @@ impl fmt::Display for Fault {
         }
         match &self.operation {
             None => write!(f, "a kernel on {transport} was aborted; that rank's own error says why")?,
-            Some(Operation::Expired { what, peer, block, channel, expected, seen, waited }) => write!(
+            Some(operation) => operation.tell(f, transport, *rank)?,
+        }
+        if let (Some(at), false) = (&self.at, matches!(self.operation, Some(Operation::Panicked { .. }))) {
+            write!(f, " (called at {at})")?;
+        }
+        let late = matches!(self.operation, Some(Operation::Expired { .. }));
+        let compared = match (&self.launched, self.missed()) {
+            (Some(both), Some(peer)) => compared(*rank, &both[0], peer, &both[1], late),
+            _ => String::new(),
+        };
+        match self.missed() {
+            Some(peer) if late && compared.is_empty() && self.at.is_none() => {
+                write!(f, "; did rank {peer} launch the same kernel?")?;
+            }
+            _ => write!(f, ".{compared}")?,
+        }
+        write!(f, " The transport is poisoned until all ranks call `renew`")
+    }
+}
+
+impl Operation {
+    /// What happened, without the end of the sentence.
+    fn tell(&self, f: &mut fmt::Formatter<'_>, transport: &str, rank: usize) -> fmt::Result {
+        match self {
+            Operation::Expired { what, peer, block, channel, expected, seen, waited } => write!(
                 f,
                 "rank {rank} waited {waited:.3?} for {what} of rank {peer} on {transport} (block {block}, channel {channel}, \
-                 expected {expected}, seen {seen}); did rank {peer} launch the same kernel?"
-            )?,
-            Some(Operation::Panicked { block, file, line, column }) => {
+                 expected {expected}, seen {seen})"
+            ),
+            Operation::Panicked { block, file, line, column, message } => {
                 write!(f, "a hook panicked on rank {rank} at {file}:{line}:{column} (block {block})")?;
+                if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
             }
-            Some(Operation::Elsewhere { peer, own, theirs }) => write!(
+            Operation::Elsewhere { peer, own, theirs } => write!(
                 f,
-                "{transport}: rank {rank}'s output is byte {} of symmetric buffer {}, rank {peer}'s is byte {} of symmetric buffer {}: give every rank the same part of the same buffer",
+                "{transport}: rank {rank}'s output is byte {} of symmetric buffer {}, rank {peer}'s is byte {} of symmetric buffer {}: \
+                 give every rank the same part of the same buffer",
                 own.1, own.0, theirs.1, theirs.0
-            )?,
-            Some(Operation::Mismatch { peer, channel, bytes: true, expected, seen }) => write!(
+            ),
+            Operation::Mismatch { peer, channel, bytes: true, expected, seen } => write!(
                 f,
                 "rank {peer} sends {} on channel {channel} of {transport} where rank {rank} expects {}: \
                  all ranks must launch with the same number of elements and the same options",
                 size_text(*seen),
                 size_text(*expected)
-            )?,
-            // The same but for the upper four bits: see `ended` of the launch.
-            Some(Operation::Mismatch { peer, channel, expected, seen, .. }) if seen << 4 == expected << 4 => {
+            ),
+            // The same but for the upper four bits: see `Call::ended`.
+            Operation::Mismatch { peer, channel, expected, seen, .. } if seen << 4 == expected << 4 => {
                 write!(
                     f,
-                    "rank {peer} sends a chunk of another length on channel {channel} of {transport} (its last 16 bytes hold {}) than rank {rank} \
-                 expects (there {}): all ranks must launch with the same number of elements",
+                    "rank {peer} sends a chunk of another length on channel {channel} of {transport} (its last 16 bytes hold {}) than rank \
+                 {rank} expects (there {}): all ranks must launch with the same number of elements",
                     rest_text(seen >> 60),
                     rest_text(expected >> 60)
-                )?
+                )
             }
-            Some(Operation::Mismatch { peer, channel, expected, seen, .. }) => write!(
+            Operation::Mismatch { peer, channel, expected, seen, .. } => write!(
                 f,
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
                  same with another number of elements: all ranks must launch the same kernels in the same order"
-            )?,
-            Some(Operation::Adapter { what, block, peer, syndrome, entry }) => write!(
+            ),
+            Operation::Adapter { what, block, peer, syndrome, entry } => write!(
                 f,
                 "the adapter of rank {rank} ended entry {entry} towards rank {peer} with {} (syndrome {syndrome:#04x}); `{what}` in block \
                  {block} found out",
                 syndrome_text(*syndrome)
-            )?,
-            Some(Operation::Fabric { what, peer, channel, status }) => write!(
+            ),
+            Operation::Fabric { what, peer, channel, status } => write!(
                 f,
                 "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
                 status.describe()
-            )?,
-            Some(Operation::OutOfRange { what, block, peer, given, limit }) => write!(
+            ),
+            Operation::OutOfRange { what, block, peer, given, limit } => write!(
                 f,
                 "`{what}` on rank {rank} (block {block}, peer {peer}) was given {given}, which must be below {limit}"
-            )?,
-            Some(Operation::Refused { what, block, peer, why }) => {
-                write!(f, "`{what}` on rank {rank} (block {block}, peer {peer}) cannot be: {why}")?;
+            ),
+            Operation::Refused { what, block, peer, why } => {
+                write!(f, "`{what}` on rank {rank} (block {block}, peer {peer}) cannot be: {why}")
             }
         }
-        if let (Some(at), false) = (&self.at, matches!(self.operation, Some(Operation::Panicked { .. }))) {
-            write!(f, " (called at {at})")?;
-        }
-        let stop = if matches!(self.operation, Some(Operation::Expired { .. })) && self.at.is_none() {
-            ""
-        } else {
-            "."
-        };
-        write!(f, "{stop} The transport is poisoned until all ranks call `renew`")
     }
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_holds_file_and_message_of_any_length() {
+        let most = AbortRecord::EMPTY.file.len();
+        for (file, message) in
+            [("src/main.rs", "short"), ("src/main.rs", &"é".repeat(300)), (&"é/".repeat(300), "m")]
+        {
+            let text = panic_text(file, message);
+            let (f, m) = text.split_once('\0').unwrap();
+            assert!(text.len() <= most && file.ends_with(f) && message.starts_with(m), "{text}");
+            assert!(f.len() >= file.len().min(most / 2 - 4) && !m.is_empty(), "{text}");
+        }
+    }
+}

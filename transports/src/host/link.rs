@@ -99,6 +99,10 @@ pub struct Link {
     /// Not kept by the link: a stream keeps the links of what is queued on it.
     last_stream: Mutex<Option<Weak<dyn std::any::Any + Send + Sync>>>,
     joined: Mutex<Vec<Joined>>,
+    /// Held by whoever writes this rank's notes.
+    notes: Mutex<()>,
+    /// The fault, from when it was first read on: launches go on meanwhile.
+    told: Mutex<Option<Fault>>,
 }
 
 /// Another transport whose memory this one's kernels use as well, and the table by which they do.
@@ -132,6 +136,8 @@ impl Link {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_stream: Mutex::new(None),
             joined: Mutex::default(),
+            notes: Mutex::default(),
+            told: Mutex::default(),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
         let weak = Arc::downgrade(&link);
@@ -281,13 +287,33 @@ impl Link {
         if why == kind::LOST {
             return Err(Error::Lost { rank });
         }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fault) = &*told {
+            return Err(Box::new(fault.clone()).into());
+        }
         // A peer's host posts its record when it waits for its own stream; a rank's own record is there already.
         let record = self.board.read(rank, Duration::from_secs(if rank == me { 1 } else { 2 }));
-        let fault = match record {
+        let mut fault = match record {
             Some(record) => Fault::read(self.name, me, &record),
-            None => Fault { transport: self.name, reader: me, rank, operation: None, at: None },
+            None => {
+                Fault { transport: self.name, reader: me, rank, operation: None, at: None, launched: None }
+            }
         };
+        if let Some(peer) = fault.missed() {
+            let both = self.board.launched(rank).zip(self.board.launched(peer));
+            fault.launched = both.map(|(own, theirs)| Box::new([own, theirs]));
+        }
+        *told = fault.operation.is_some().then(|| fault.clone());
         Err(Box::new(fault).into())
+    }
+
+    /// Notes a launch, for the ranks of this host whose waits expire: the path of the kernel's module, schedule and protocol, the elements
+    /// of one peer's chunk.
+    pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>) {
+        let _one = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notes) = self.board.own_notes() {
+            notes.launched(kernel, how, elements);
+        }
     }
 
     /// See [`super::Transport::renew`].
@@ -299,6 +325,7 @@ impl Link {
         self.world.barrier()?;
         self.region.clear()?;
         self.board.clear();
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for joined in self.joined.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             joined.link.renew()?;
         }
@@ -322,7 +349,10 @@ impl fmt::Debug for Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        if let Some(notes) = self.board.own_notes() {
+            notes.left();
+        }
         // Nobody unmaps before every rank is done or known to be lost.
-        let _ = self.world.teardown_barrier();
+        self.world.teardown();
     }
 }

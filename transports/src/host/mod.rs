@@ -3,6 +3,7 @@
 mod board;
 mod error;
 mod fault;
+mod ledger;
 mod link;
 mod mapping;
 mod options;
@@ -11,7 +12,8 @@ mod words;
 
 pub use board::Board;
 pub use error::{Error, Result};
-pub use fault::{Fault, Operation, Place, Refusal};
+pub use fault::{Fault, Operation, Place, Refusal, panic_text};
+pub use ledger::Launched;
 pub use link::{Health, Link, Machine, Region};
 pub use mapping::Mapping;
 pub use options::Options;

@@ -132,7 +132,7 @@ fn kernels(model: &Model) -> TokenStream {
             const TRANSPOSED: bool = true;
         )
     });
-    let copies = model.copies();
+    let (sends, keeps) = model.as_is();
     for element in &elements(model) {
         let path = element.as_ref().map(|e| &e.path);
         let concrete = path.map(|path| quote!(<#path>));
@@ -146,7 +146,8 @@ fn kernels(model: &Model) -> TokenStream {
                 const ELEMENT: &'static str = #element_name;
                 const FINGERPRINT: u64 = #fingerprint;
                 #transposed
-                const COPIES: bool = #copies;
+                const SENDS_AS_IS: bool = #sends;
+                const KEEPS_AS_IS: bool = #keeps;
             }
         });
     }

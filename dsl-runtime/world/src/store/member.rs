@@ -10,6 +10,7 @@ use super::proto::Request;
 use crate::bootstrap::{Bootstrap, LostCallback};
 use crate::error::Timeout;
 use crate::group::group_id;
+use crate::list::Ranks;
 use crate::sync::lock;
 use crate::tcp::client::Connection;
 use crate::wire::Bytes;
@@ -105,7 +106,17 @@ impl Member {
             }
             Ok(Outcome::GivenUp { by, missing }) => {
                 let given_up_by = (by != self.rank).then_some(by);
-                Err(Timeout { missing, given_up_by, ..unknown("") }.into())
+                let own = lock(&self.counts).get(&group).map_or(0, |counts| counts.1);
+                let done = |rank: &Rank| self.inbox.with(|state| state.settled(group, own + 1, *rank));
+                let done: Vec<Rank> = missing.iter().copied().filter(done).collect();
+                let note = match done.as_slice() {
+                    [] => String::new(),
+                    done => format!(
+                        "{} called `teardown_barrier` instead, as dropping a transport or a window does",
+                        Ranks(done)
+                    ),
+                };
+                Err(Timeout { missing, given_up_by, ..unknown(&note) }.into())
             }
             Err(error) => Err(error),
         }

@@ -1,6 +1,7 @@
 //! Bytes, values and file descriptors between the ranks of a [`World`].
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -150,6 +151,14 @@ impl World {
     pub fn teardown_barrier(&self) -> Result<()> {
         let settled = self.core.bootstrap.settle(&self.group.members, self.deadline());
         settled.map_err(|e| e.during("teardown_barrier"))
+    }
+
+    /// [`teardown_barrier`](Self::teardown_barrier) for a `Drop`, which has nobody to tell of errors. On a thread that panics it says that
+    /// this rank is done, and does not wait: peers that wait for the rank elsewhere are to hear of the panic, not of a deadline. What
+    /// they still write goes to memory that they have mapped themselves, or fails.
+    pub fn teardown(&self) {
+        let deadline = if std::thread::panicking() { Instant::now() } else { self.deadline() };
+        let _ = self.core.bootstrap.settle(&self.group.members, deadline);
     }
 
     /// An all-gather under a name, which must be the same on every rank.
