@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long)]
     pub only: Option<String>,
     /// Blocks of a launch at most: multiprocessors that it may hold. Default: any number.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub blocks: Option<u32>,
     /// Begin afresh, though an interrupted run has left a journal beside the table.
     #[arg(long)]
@@ -54,6 +54,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let gpus = fusewire::driver::Driver::load().and_then(|d| d.device_count()).unwrap_or(0);
     let device = args.device.clone().unwrap_or_else(|| if gpus > 0 { "cuda" } else { "host" }.into());
     let ranks = args.ranks.unwrap_or(if device == "cuda" { gpus } else { 2 });
+    if args.ranks == Some(0) {
+        return Err(Error::Misuse("`--ranks 0`: name at least one".into()));
+    }
     if ranks == 0 {
         return Err(Error::Misuse(
             "there is no GPU to tune for: name the ranks with `--ranks`, or tune for CPU threads with `--device host`".into(),
@@ -71,6 +74,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         blocks: args.blocks,
         fresh: args.fresh,
     };
+    let journal = settings.journal();
     let settings = serde_json::to_string(&settings)
         .map_err(|e| Error::Misuse(format!("`{}` cannot be passed on: {e}", args.table.display())))?;
     println!("Tuning on {ranks} ranks ({device}).");
@@ -104,8 +108,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if failed.is_empty() {
         eprintln!("error: the program wrote no table: its `main` should be `fusewire::tune::main`");
-    } else {
-        eprintln!("What was measured is kept: the same command goes on from there.");
+    } else if journal.metadata().is_ok_and(|m| m.len() > 0) {
+        eprintln!(
+            "What was measured is kept in {}: the same command goes on from there, once what failed is mended.",
+            journal.display()
+        );
     }
     Ok(ExitCode::FAILURE)
 }

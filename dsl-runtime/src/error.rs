@@ -26,7 +26,7 @@ pub enum Error {
     #[error(transparent)]
     Peer(fusewire_world::Error),
     /// A rank died; kernels that waited for it were stopped.
-    #[error("rank {rank} is lost; kernels that waited for it were told to stop")]
+    #[error("rank {rank} is lost; kernels that waited for it were told to stop. Its own output says why")]
     Lost {
         /// The rank.
         rank: usize,

@@ -102,6 +102,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
 
     /// The peer of a call, if it exists and is not this rank.
     #[inline(always)]
+    #[track_caller]
     pub(super) fn peer(&self, call: Call, peer: usize) -> Flow<&WindowPeer> {
         self.kernel.running()?;
         if peer >= self.world() {
@@ -115,6 +116,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
 
     /// That an id exists.
     #[inline(always)]
+    #[track_caller]
     pub(super) fn id(&self, call: Call, id: usize, limit: u32) -> Flow {
         self.kernel.running()?;
         if id < limit as usize {

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A block's work.
 type Block<'a> = &'a (dyn Fn(u32) -> Flow + Sync);
@@ -66,7 +67,8 @@ impl Crew {
             let thread = std::thread::Builder::new().name(format!("block {index}")).stack_size(512 << 10);
             match thread.spawn(move || member(&shared, index)) {
                 Ok(handle) => self.threads.push(handle),
-                Err(_) => std::thread::yield_now(),
+                // The others' threads end with their streams.
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
         }
         let whole: Block<'_> = &block;

@@ -4,7 +4,7 @@ mod crew;
 mod worker;
 
 pub(crate) use crew::Crew;
-pub(crate) use worker::{Op, Worker};
+pub(crate) use worker::{Op, Worker, on_stream};
 
 use crate::{Buffer, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;

@@ -1,6 +1,7 @@
 //! A host stream's worker: runs operations in order.
 
 use super::Crew;
+use std::cell::Cell;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -13,6 +14,15 @@ enum Job {
     Tell(Sender<()>),
 }
 
+thread_local! {
+    static ON_STREAM: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this is a stream's own thread: what the last operation that used it lets go of must not wait for the stream here.
+pub(crate) fn on_stream() -> bool {
+    ON_STREAM.get()
+}
+
 /// A thread with a queue.
 pub(crate) struct Worker {
     queue: Mutex<Option<Sender<Job>>>,
@@ -23,6 +33,7 @@ impl Worker {
     pub(crate) fn new() -> std::io::Result<Self> {
         let (sender, receiver) = channel::<Job>();
         let thread = std::thread::Builder::new().name("stream".into()).spawn(move || {
+            ON_STREAM.set(true);
             let mut crew = Crew::new();
             for job in receiver {
                 match job {

@@ -19,6 +19,9 @@ pub(crate) const THREADS: u32 = 512;
 /// The same of kernels of `layout(transposed)`: their warps have shared memory.
 pub(crate) const TILE_THREADS: u32 = 32 * tiles::WARPS;
 
+/// Most blocks of a launch on CPU threads.
+pub(crate) const HOST_BLOCKS: u32 = 1024;
+
 /// Most threads of a block of `H`.
 pub(crate) const fn most_threads<H: HookSet>() -> u32 {
     if H::TRANSPOSED { TILE_THREADS } else { THREADS }
@@ -47,7 +50,7 @@ pub struct Plan {
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
-    /// Blocks that the device holds at once, so that they can wait for each other; `u32::MAX` for CPU threads.
+    /// Blocks that the device holds at once, so that they can wait for each other; for CPU threads, one for each block, 1024.
     pub resident: u32,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs; else 0.
     pub(crate) rows: u64,
@@ -112,8 +115,8 @@ impl fmt::Display for Plan {
         }
         let (blocks, threads) = (counted(self.blocks, "block"), counted(self.threads, "thread"));
         write!(f, "; {blocks} of {threads}")?;
-        // CPU threads: as many as are wanted.
-        if self.resident < u32::MAX {
+        // CPU threads: as many as anyone wants.
+        if self.resident != HOST_BLOCKS {
             write!(f, " (the device holds {})", self.resident)?;
         }
         write!(f, ", {} in flight; {}", counted(self.unroll, "pack"), self.decided)
@@ -306,6 +309,11 @@ impl<X: Transport> Prepared<X> {
             self.link.check_transfer(cut.channels, chunk)?;
         }
         let blocks = pattern.blocks(protocol, cut, world, on_host);
+        if blocks > resident && on_host {
+            return Err(Error::misuse(format!(
+                "{blocks} blocks wait for each other, each on a CPU thread of its own, of which a launch takes at most {resident}: use fewer channels or blocks"
+            )));
+        }
         if blocks > resident {
             return Err(Error::misuse(format!(
                 "{blocks} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"

@@ -1,7 +1,7 @@
 //! What all launchers share: agreement, module loading, the checks before a launch, the launch.
 
 use super::copy::Aside;
-use super::plan::{Plan, most_threads};
+use super::plan::{HOST_BLOCKS, Plan, most_threads};
 use super::{LaunchOptions, Protocol};
 use crate::kernel::{Arguments, Binder, Entry, HookSet, Image, Place, Supports};
 use crate::machine::Crew;
@@ -200,7 +200,7 @@ impl<X: Transport> Prepared<X> {
     /// Blocks of `threads` that the device holds at once.
     pub(crate) fn resident(&self, protocol: Protocol, unroll: Option<u32>, threads: u32) -> Result<u32> {
         Ok(match &self.variant(protocol, unroll)?.function {
-            None => u32::MAX,
+            None => HOST_BLOCKS,
             Some((_, full)) if threads == self.threads => *full,
             Some((function, _)) => function.max_resident_blocks(threads, most_shared(protocol))?,
         })

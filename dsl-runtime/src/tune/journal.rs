@@ -56,7 +56,13 @@ impl Journal {
             };
             let mut options = OpenOptions::new();
             options.create(true).truncate(fresh).append(!fresh).write(true);
-            Ok((text, options.open(path).map_err(system)?))
+            let file = options.open(path).map_err(system)?;
+            // A line that was interrupted while it was written goes: the next one begins where it did.
+            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            if whole < text.len() {
+                file.set_len(whole as u64).map_err(system)?;
+            }
+            Ok((text[..whole].to_owned(), file))
         });
         // The other ranks learn of a failure, too.
         let text = match &opened {
@@ -73,12 +79,9 @@ impl Journal {
 
     fn read(text: &str, path: &Path) -> Result<Journal> {
         let mut journal = Journal::default();
-        let last = text.lines().count();
         for (at, line) in text.lines().enumerate() {
             let line: Line = match serde_json::from_str(line) {
                 Ok(line) => line,
-                // Interrupted while it was written.
-                Err(_) if at + 1 == last && !text.ends_with('\n') => break,
                 Err(e) => {
                     return Err(Error::misuse(format!(
                         "line {} of the journal `{}` cannot be read ({e}): remove the file, or begin afresh",
@@ -140,6 +143,11 @@ impl Journal {
 
     pub(super) fn finish(&mut self, key: &Key, entry: Entry) -> Result<()> {
         self.write(Line::Done { key: key.clone(), entry })
+    }
+
+    /// The rows of all keys that are finished.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.done.iter()
     }
 
     /// Finished keys.
@@ -205,7 +213,13 @@ mod tests {
         assert_eq!((second.len(), second.done(&key(256)), second.done(&key(512))), (1, Some(entry), None));
         assert_eq!(second.outcome(&key(256), &config(2)), Some(Outcome::Measured(1.5)));
         assert_eq!(second.outcome(&key(512), &config(4)), None, "once may be bad luck");
+        // Whoever goes on does not continue that line.
+        let mut second = second;
+        second.finish(&key(512), entry).unwrap();
         drop(second);
+        let third = Journal::open(&world, &file, false).unwrap();
+        assert_eq!((third.len(), third.done(&key(512))), (2, Some(entry)));
+        drop(third);
         assert!(Journal::open(&world, &file, true).unwrap().is_empty());
         Journal::open(&world, &file, false).unwrap().remove().unwrap();
         assert!(!file.exists());

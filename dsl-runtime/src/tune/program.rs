@@ -30,6 +30,11 @@ pub struct Settings {
 impl Settings {
     /// The environment variable.
     pub const VARIABLE: &str = "FUSEWIRE_TUNE";
+
+    /// Where an interrupted run keeps what it has measured: beside the table.
+    pub fn journal(&self) -> PathBuf {
+        self.table.with_added_extension("journal")
+    }
 }
 
 /// A line of the program's standard output that is meant for `cargo fusewire tune`; rank 0 writes them.
@@ -121,9 +126,11 @@ impl Session {
         }
         let path = &self.settings.table;
         let mut table = if path.exists() { Table::read(path)? } else { Table::default() };
+        // An interrupted run may have finished other keys than this one was asked for.
+        self.journal.rows().for_each(|(key, entry)| table.insert(key.clone(), *entry));
         self.table.rows().for_each(|(key, entry)| table.insert(key.clone(), *entry));
         // Whole or not at all.
-        let part = path.with_extension("part");
+        let part = path.with_added_extension("part");
         let system = |source| Error::System { what: format!("writing `{}`", path.display()), source };
         std::fs::write(&part, table.to_text()).map_err(system)?;
         std::fs::rename(&part, path).map_err(system)?;
@@ -164,7 +171,12 @@ fn run(body: impl FnOnce(&mut Session) -> Result<()>) -> Result<()> {
     let settings: Settings = serde_json::from_slice(settings.as_encoded_bytes())
         .map_err(|e| Error::misuse(format!("{} cannot be read: {e}", Settings::VARIABLE)))?;
     let world = World::from_env()?;
-    let journal = Journal::open(&world, &settings.table.with_extension("journal"), settings.fresh)?;
+    // A file that is no table is told before anything is measured.
+    let path = &settings.table;
+    let known = (world.rank() == 0 && path.exists()).then(|| Table::read(path).map_err(|e| e.to_string()));
+    let known = (world.rank() == 0).then(|| known.transpose().map(drop));
+    world.broadcast_as(0, known.as_ref())?.map_err(Error::misuse)?;
+    let journal = Journal::open(&world, &settings.journal(), settings.fresh)?;
     let (table, subjects) = (Table::default(), Vec::new());
     let mut session = Session { world: world.clone(), settings, journal, table, subjects };
     body(&mut session)?;

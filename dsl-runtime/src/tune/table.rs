@@ -144,7 +144,10 @@ impl Table {
     /// [`Error::Misuse`] naming the line: a row with unknown or missing fields, the same key twice, another version.
     pub fn parse(text: &str, origin: &str) -> Result<Table> {
         let wrong = |line: usize, why: String| {
-            Error::misuse(format!("line {} of {origin} is no part of a tuning table: {why}", line + 1))
+            Error::misuse(format!(
+                "line {} of {origin} is no part of a tuning table: {why}. Remove the file, or name another: `cargo fusewire tune` writes it anew",
+                line + 1
+            ))
         };
         let mut lines = text
             .lines()

@@ -18,7 +18,7 @@ impl WindowMemory {
     /// Maps, registers and exchanges; every rank does the same in the same order.
     pub(super) fn build(&self) -> Result<Exchanged> {
         let (peers, layout, world) = (&self.peers, self.layout, self.peers.world());
-        peers.ready("a window")?;
+        peers.ready("a window over a `MultiPeerTransport`")?;
         world.agree(
             "window",
             &[

@@ -60,7 +60,7 @@ impl HostWindow {
 
 impl WindowMemory {
     fn device<L: HostLinks>(&self) -> Result<DeviceWindow<L>> {
-        let exchanged = self.exchanged("the window's device half")?;
+        let exchanged = self.exchanged("the device half of a `HostWindow`")?;
         admitted::<L>(self.peers.topology())?;
         let rank = self.peers.world().rank();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);

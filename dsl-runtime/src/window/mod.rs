@@ -39,6 +39,7 @@ mod handle;
 pub use handle::HostLinks;
 
 use crate::buffer::Memory;
+use crate::machine::on_stream;
 use crate::{Buffer, Device, Error, PeersError, Result, Stream};
 use build::Exchanged;
 use fusewire_device::element::Element;
@@ -46,6 +47,7 @@ use fusewire_device::window::{LocalMemory, WindowLayout};
 use fusewire_transports::MultiPeerTransport;
 use fusewire_transports::peers::{PeersRef, Registration, Table, Topology};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most signals, barriers or counters of a window.
@@ -96,10 +98,33 @@ impl WindowConfig {
 ///
 /// A launch takes `&HostWindow` where a kernel has a [`DeviceWindow`](fusewire_device::window::DeviceWindow). Graphs keep what they use.
 pub struct HostWindow {
-    memory: Arc<WindowMemory>,
+    memory: Arc<Held>,
 }
 
-/// What launches hold.
+/// What launches hold: the last that goes waits for every rank.
+pub(crate) struct Held(Arc<WindowMemory>);
+
+impl Deref for Held {
+    type Target = WindowMemory;
+
+    fn deref(&self) -> &WindowMemory {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let memory = Arc::clone(&self.0);
+        if !on_stream() {
+            return memory.tear_down();
+        }
+        // The operation that held it last is not to wait for its own stream, nor the stream for peers.
+        let apart = std::thread::Builder::new().name("window teardown".into());
+        let _ = apart.spawn(move || memory.tear_down());
+    }
+}
+
+/// A window's memory, and what was exchanged about it.
 pub(crate) struct WindowMemory {
     // What refers to memory goes before the memory.
     exchanged: OnceLock<Exchanged>,
@@ -136,7 +161,7 @@ impl HostWindow {
         buffer: impl Into<Option<&'b Buffer<T>>>,
     ) -> Result<Self> {
         let peers = peers.shared();
-        peers.ready("a window")?;
+        peers.ready("a window over a `MultiPeerTransport`")?;
         let WindowConfig { signals, counters, barriers } = config;
         for (what, count) in [("signals", signals), ("counters", counters), ("barriers", barriers)] {
             if count > MOST {
@@ -161,7 +186,7 @@ impl HostWindow {
             sources: Mutex::default(),
             peers,
         };
-        Ok(HostWindow { memory: Arc::new(memory) })
+        Ok(HostWindow { memory: Arc::new(Held(Arc::new(memory))) })
     }
 
     /// As [`HostWindow::new`] without data: signals, counters and barriers alone.
@@ -184,9 +209,10 @@ impl HostWindow {
         let built = memory.build();
         // Nobody goes on alone.
         let world = memory.peers.world();
-        let said = world.all_gather_as(&built.as_ref().err().map(ToString::to_string))?;
+        let said = world.all_gather_as(&built.as_ref().err().map(ToString::to_string));
+        // This rank's own error first: where a rank is missing, nothing is said either.
         let built = built?;
-        if let Some((rank, why)) = said.into_iter().enumerate().find_map(|(r, e)| Some((r, e?))) {
+        if let Some((rank, why)) = said?.into_iter().enumerate().find_map(|(r, e)| Some((r, e?))) {
             return Err(Error::misuse(format!("rank {rank} could not exchange the window: {why}")));
         }
         memory
@@ -218,7 +244,7 @@ impl HostWindow {
     /// # Errors
     /// [`Error::Misuse`] on a stream of another device.
     pub fn reset_signals(&self, stream: &Stream) -> Result<()> {
-        let WindowMemory { layout, inbox, adapter_inbox, epochs, .. } = &*self.memory;
+        let WindowMemory { layout, inbox, adapter_inbox, epochs, .. } = &**self.memory;
         let bytes = layout.barriers_of(0) as usize;
         for memory in [Some(inbox), adapter_inbox.as_ref()].into_iter().flatten() {
             memory.fill(stream, 0, 0, bytes)?;
@@ -232,7 +258,7 @@ impl HostWindow {
     /// # Errors
     /// If a rank is lost or does not come.
     pub fn renew(&self) -> Result<()> {
-        let WindowMemory { peers, inbox, adapter_inbox, epochs, .. } = &*self.memory;
+        let WindowMemory { peers, inbox, adapter_inbox, epochs, .. } = &**self.memory;
         inbox.wait_idle()?;
         peers.quiesce()?;
         peers.world().barrier()?;
@@ -261,7 +287,7 @@ impl HostWindow {
     /// # Errors
     /// [`PeersError::NotExchanged`], [`PeersError::NoSuchRank`].
     pub fn data_bytes(&self, rank: usize) -> Result<u64> {
-        let exchanged = self.memory.exchanged("the size of a peer's data")?;
+        let exchanged = self.memory.exchanged("the size of a peer's data in a `HostWindow`")?;
         let world = self.memory.layout.world as usize;
         Ok(*exchanged.data_bytes.get(rank).ok_or(PeersError::NoSuchRank { rank, world })?)
     }
@@ -329,9 +355,9 @@ impl Sources {
     }
 }
 
-impl Drop for WindowMemory {
-    fn drop(&mut self) {
-        // First this rank's kernels end, then every rank's: nobody unmaps or deregisters before.
+impl WindowMemory {
+    /// First this rank's kernels end, then every rank's: nobody unmaps or deregisters before.
+    fn tear_down(&self) {
         let _ = self.inbox.wait_idle();
         let _ = self.peers.quiesce();
         self.peers.world().teardown();

@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Fault(#[from] Box<Fault>),
     /// A rank is gone. The transport is of no further use.
-    #[error("rank {rank} is lost; kernels on this transport were told to stop")]
+    #[error("rank {rank} is lost; kernels on this transport were told to stop. Its own output says why")]
     Lost {
         /// The rank.
         rank: usize,

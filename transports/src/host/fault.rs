@@ -186,10 +186,13 @@ impl fmt::Display for Refusal {
                 write!(f, "there is no rank {given} in a world of {world}")
             }
             Refusal::NoSuchId { limit: 0, given } => {
-                write!(f, "it has no number {given}: the window was made with none of them")
+                write!(f, "there is no number {given}: the window's `WindowConfig` has none")
             }
             Refusal::NoSuchId { limit, given } => {
-                write!(f, "it has no number {given}: the window was made with {limit} of them")
+                write!(
+                    f,
+                    "there is no number {given}: the window's `WindowConfig` has {limit}, counted from 0"
+                )
             }
             Refusal::OwnRank => write!(f, "it names this rank itself, and needs a peer"),
             Refusal::Link => write!(f, "a signal cannot be set over an adapter: add to it"),
@@ -277,7 +280,9 @@ impl Fault {
     /// The peer that did not come, or runs something else.
     pub(crate) fn missed(&self) -> Option<usize> {
         match self.operation {
-            Some(Operation::Expired { peer, .. } | Operation::Mismatch { peer, .. }) => Some(peer),
+            Some(Operation::Expired { peer, .. } | Operation::Mismatch { peer, .. }) => {
+                (peer != self.rank).then_some(peer)
+            }
             _ => None,
         }
     }
@@ -315,6 +320,11 @@ fn awaited(op: u32) -> &'static str {
         name if name.starts_with("put") => "room in the adapter's queue",
         _ => "a signal",
     }
+}
+
+/// Whether an operation names a range of elements.
+fn reaches(what: &str) -> bool {
+    what.starts_with("put") || what == "get"
 }
 
 /// The size of a call as its stream, or the flags of its lines, name it.
@@ -382,6 +392,14 @@ impl Operation {
     /// What happened, without the end of the sentence.
     fn tell(&self, f: &mut fmt::Formatter<'_>, transport: &str, rank: usize) -> fmt::Result {
         match self {
+            // For all peers at once, or for the other blocks of this rank.
+            Operation::Expired { what, peer, block, channel, expected, seen, waited } if *peer == rank => {
+                write!(
+                    f,
+                    "rank {rank} waited {waited:.3?} for {what} (block {block} of it, number {channel}, expected {expected}, seen {seen}): not \
+                 every peer, or not every block of rank {rank}, has come to it"
+                )
+            }
             Operation::Expired { what, peer, block, channel, expected, seen, waited } => write!(
                 f,
                 "rank {rank} waited {waited:.3?} for {what} of rank {peer} on {transport} (block {block}, channel {channel}, \
@@ -409,7 +427,7 @@ impl Operation {
                 write!(
                     f,
                     "rank {peer} sends a chunk of another length on channel {channel} of {transport} (its last 16 bytes hold {}) than rank \
-                 {rank} expects (there {}): all ranks must launch with the same number of elements",
+                 {rank} expects (there {}): all ranks must launch with the same number of elements, and both ends of a tile give it the same length",
                     rest_text(seen >> 60),
                     rest_text(expected >> 60)
                 )
@@ -430,6 +448,16 @@ impl Operation {
                 "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
                 status.describe()
             ),
+            // A range, by its end and by one more than that may be; or the peer.
+            Operation::OutOfRange { what, block, peer, given, limit }
+                if reaches(what) && *given != *peer as u64 =>
+            {
+                write!(
+                    f,
+                    "`{what}` on rank {rank} (block {block}, peer {peer}) would reach element {given} of memory that has {}",
+                    limit.saturating_sub(1)
+                )
+            }
             Operation::OutOfRange { what, block, peer, given, limit } => write!(
                 f,
                 "`{what}` on rank {rank} (block {block}, peer {peer}) was given {given}, which must be below {limit}"

@@ -152,7 +152,7 @@ pub(crate) fn compared(rank: usize, own: &Launched, peer: usize, theirs: &Launch
     match text(own) == text(theirs) {
         true if !late || own.number == 0 => String::new(),
         true => format!(
-            " Both launched the same last ({own}): rank {peer} is slower, or waits for something else."
+            " Both launched the same last ({own}): rank {peer} is slower, waits for something else, or has ended it without this."
         ),
         false => format!(" Rank {rank} launched last: {}; rank {peer}: {}.", text(own), text(theirs)),
     }

@@ -73,7 +73,7 @@ impl fmt::Display for PeersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotExchanged { what } => {
-                write!(f, "{what} exists only after `exchange`, which every rank calls")
+                write!(f, "{what} exists only after its `exchange`, which every rank calls")
             }
             Self::AlreadyExchanged { what } => {
                 write!(f, "{what} was exchanged already: `exchange` is called once")

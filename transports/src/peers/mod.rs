@@ -209,7 +209,7 @@ impl MultiPeerTransport {
     /// # Errors
     /// [`PeersError::NotExchanged`], [`PeersError::Closed`].
     pub fn device_handle(&self) -> Result<DevicePeers> {
-        self.inner.ready("the device handle")?;
+        self.inner.ready("the device handle of a `MultiPeerTransport`")?;
         let (topology, table) = (&self.inner.topology, self.inner.table.get());
         Ok(DevicePeers {
             rank: self.rank() as u32,
