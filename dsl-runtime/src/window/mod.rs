@@ -98,13 +98,13 @@ impl WindowConfig {
 ///
 /// A launch takes `&HostWindow` where a kernel has a [`DeviceWindow`](fusewire_device::window::DeviceWindow). Graphs keep what they use.
 pub struct HostWindow {
-    memory: Arc<Held>,
+    memory: Arc<Kept>,
 }
 
 /// What launches hold: the last that goes waits for every rank.
-pub(crate) struct Held(Arc<WindowMemory>);
+pub(crate) struct Kept(Arc<WindowMemory>);
 
-impl Deref for Held {
+impl Deref for Kept {
     type Target = WindowMemory;
 
     fn deref(&self) -> &WindowMemory {
@@ -112,7 +112,7 @@ impl Deref for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Kept {
     fn drop(&mut self) {
         let memory = Arc::clone(&self.0);
         if !on_stream() {
@@ -186,7 +186,7 @@ impl HostWindow {
             sources: Mutex::default(),
             peers,
         };
-        Ok(HostWindow { memory: Arc::new(Held(Arc::new(memory))) })
+        Ok(HostWindow { memory: Arc::new(Kept(Arc::new(memory))) })
     }
 
     /// As [`HostWindow::new`] without data: signals, counters and barriers alone.
