@@ -1,6 +1,7 @@
 //! Windows and what uses them may go in any order.
 
 use fusewire::prelude::*;
+use fusewire::schedule::CustomLauncher;
 use fusewire::world::World;
 use std::time::{Duration, Instant};
 
@@ -37,32 +38,13 @@ fn window(world: &World, shm: &Shm) -> fusewire::Result<(HostWindow, Buffer<u32>
     Ok((window, inbox, message))
 }
 
-#[test]
-fn windows_go_while_a_launch_uses_them() {
-    let start = Instant::now();
-    for ranks in [1, 2, 3] {
-        let run = |world: World| -> fusewire::Result<()> {
-            let shm = Shm::rendezvous(&world, 1 << 16)?;
-            let stream = Device::of(&shm).stream()?;
-            let launcher = pass_on::on(&shm)?;
-            for _ in 0..5 {
-                let (window, inbox, message) = window(&world, &shm)?;
-                launcher.launch(&stream, 1, pass_on::Launch { window: &window, message: message.view() })?;
-                drop(window);
-                stream.synchronize()?;
-                let previous = (world.rank() + ranks - 1) % ranks;
-                let expected = if ranks == 1 { 0 } else { previous as u32 };
-                assert_eq!(inbox.read(&stream)?, [expected; 4]);
-            }
-            Ok(())
-        };
-        World::threads(ranks, run).unwrap().into_iter().for_each(Result::unwrap);
-    }
-    assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
-}
-
-#[test]
-fn graphs_go_while_they_run() {
+/// Lets `body` launch `pass_on` and drop its window, five times; then its inbox must have the previous rank's message, and soon.
+fn passed_on(
+    ranks: usize,
+    body: impl Fn(&Stream, &CustomLauncher<Shm, pass_on::Hooks>, HostWindow, &Buffer<u32>) -> fusewire::Result<()>
+    + Send
+    + Sync,
+) {
     let start = Instant::now();
     let run = |world: World| -> fusewire::Result<()> {
         let shm = Shm::rendezvous(&world, 1 << 16)?;
@@ -70,20 +52,38 @@ fn graphs_go_while_they_run() {
         let launcher = pass_on::on(&shm)?;
         for _ in 0..5 {
             let (window, inbox, message) = window(&world, &shm)?;
-            let graph = stream.capture(|| {
-                let args = pass_on::Launch { window: &window, message: message.view() };
-                launcher.launch(&stream, 1, args)
-            })?;
-            drop(window);
-            graph.launch(&stream)?;
-            graph.launch(&stream)?;
-            drop(graph);
-            assert_eq!(inbox.read(&stream)?, [1 - world.rank() as u32; 4]);
+            body(&stream, &launcher, window, &message)?;
+            let previous = (world.rank() + ranks - 1) % ranks;
+            assert_eq!(inbox.read(&stream)?, [previous as u32; 4]);
         }
         Ok(())
     };
-    World::threads(2, run).unwrap().into_iter().for_each(Result::unwrap);
+    World::threads(ranks, run).unwrap().into_iter().for_each(Result::unwrap);
     assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
+}
+
+#[test]
+fn windows_go_while_a_launch_uses_them() {
+    for ranks in [1, 2, 3] {
+        passed_on(ranks, |stream, launcher, window, message| {
+            launcher.launch(stream, 1, pass_on::Launch { window: &window, message: message.view() })?;
+            drop(window);
+            stream.synchronize()
+        });
+    }
+}
+
+#[test]
+fn graphs_go_while_they_run() {
+    passed_on(2, |stream, launcher, window, message| {
+        let graph = stream.capture(|| {
+            let args = pass_on::Launch { window: &window, message: message.view() };
+            launcher.launch(stream, 1, args)
+        })?;
+        drop(window);
+        graph.launch(stream)?;
+        graph.launch(stream)
+    });
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub struct Plan {
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
-    /// Blocks that the device holds at once, so that they can wait for each other; for CPU threads, one for each block, 1024.
+    /// Blocks that the device holds at once, so that they can wait for each other; 1024 on the host, where each has a CPU thread.
     pub resident: u32,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs; else 0.
     pub(crate) rows: u64,
@@ -114,11 +114,7 @@ impl fmt::Display for Plan {
             }
         }
         let (blocks, threads) = (counted(self.blocks, "block"), counted(self.threads, "thread"));
-        write!(f, "; {blocks} of {threads}")?;
-        // CPU threads: as many as anyone wants.
-        if self.resident != HOST_BLOCKS {
-            write!(f, " (the device holds {})", self.resident)?;
-        }
+        write!(f, "; {blocks} of {threads} (the device holds {})", self.resident)?;
         write!(f, ", {} in flight; {}", counted(self.unroll, "pack"), self.decided)
     }
 }

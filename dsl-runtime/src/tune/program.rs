@@ -5,7 +5,7 @@ use crate::schedule::LaunchOptions;
 use crate::{Error, Result};
 use fusewire_world::World;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `cargo fusewire tune` asks of the program, in the environment variable [`Settings::VARIABLE`] as JSON.
@@ -125,7 +125,7 @@ impl Session {
             return Ok(());
         }
         let path = &self.settings.table;
-        let mut table = if path.exists() { Table::read(path)? } else { Table::default() };
+        let mut table = existing(path)?;
         // An interrupted run may have finished other keys than this one was asked for.
         self.journal.rows().for_each(|(key, entry)| table.insert(key.clone(), *entry));
         self.table.rows().for_each(|(key, entry)| table.insert(key.clone(), *entry));
@@ -161,6 +161,11 @@ pub fn main(body: impl FnOnce(&mut Session) -> Result<()>) -> ExitCode {
     }
 }
 
+/// What is in the table so far; a file that is not there has nothing.
+fn existing(path: &Path) -> Result<Table> {
+    if path.exists() { Table::read(path) } else { Ok(Table::default()) }
+}
+
 fn run(body: impl FnOnce(&mut Session) -> Result<()>) -> Result<()> {
     let Some(settings) = std::env::var_os(Settings::VARIABLE) else {
         return Err(Error::misuse(format!(
@@ -172,9 +177,8 @@ fn run(body: impl FnOnce(&mut Session) -> Result<()>) -> Result<()> {
         .map_err(|e| Error::misuse(format!("{} cannot be read: {e}", Settings::VARIABLE)))?;
     let world = World::from_env()?;
     // A file that is no table is told before anything is measured.
-    let path = &settings.table;
-    let known = (world.rank() == 0 && path.exists()).then(|| Table::read(path).map_err(|e| e.to_string()));
-    let known = (world.rank() == 0).then(|| known.transpose().map(drop));
+    let known = || existing(&settings.table).map(drop).map_err(|e| e.to_string());
+    let known = (world.rank() == 0).then(known);
     world.broadcast_as(0, known.as_ref())?.map_err(Error::misuse)?;
     let journal = Journal::open(&world, &settings.journal(), settings.fresh)?;
     let (table, subjects) = (Table::default(), Vec::new());

@@ -5,6 +5,7 @@ use super::{Launched, Mapping, Result};
 use fusewire_device::wait::{AbortRecord, FILLED};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const BYTES: usize = 4096;
@@ -15,6 +16,8 @@ const _: () = assert!(ledger::AT + ledger::BYTES <= BYTES);
 pub struct Board {
     pages: Vec<Option<Mapping>>,
     rank: usize,
+    /// Held by whoever writes this rank's notes.
+    notes: Mutex<()>,
 }
 
 impl Board {
@@ -34,7 +37,7 @@ impl Board {
                 None => None,
             });
         }
-        Ok(Board { pages, rank })
+        Ok(Board { pages, rank, notes: Mutex::default() })
     }
 
     /// Address of this rank's record.
@@ -85,9 +88,12 @@ impl Board {
         Some(Notes(unsafe { std::slice::from_raw_parts(at, ledger::BYTES / 8) }))
     }
 
-    /// Where this rank's launches are noted.
-    pub(crate) fn own_notes(&self) -> Option<Notes<'_>> {
-        self.notes(self.rank)
+    /// Changes what this rank notes of its launches.
+    pub(crate) fn note(&self, change: impl FnOnce(Notes<'_>)) {
+        let _one = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notes) = self.notes(self.rank) {
+            change(notes);
+        }
     }
 
     /// What `rank` launched last; `None` for ranks of other hosts.
@@ -97,9 +103,7 @@ impl Board {
 
     /// Empties this rank's record, and what it noted of its launches.
     pub(crate) fn clear(&self) {
-        if let Some(notes) = self.own_notes() {
-            notes.clear();
-        }
+        self.note(|notes| notes.clear());
         let at = self.own_record() as *mut AbortRecord;
         if !at.is_null() {
             // SAFETY: this rank's own live page; all ranks are between two barriers of `renew`.

@@ -56,7 +56,7 @@ const TEXT: usize = 4;
 const KERNEL: usize = 16;
 const HOW: usize = 4;
 
-/// A rank's notes. One host writes them, under its link's lock; the hosts of others read.
+/// A rank's notes. One host writes them, under its board's lock; the hosts of others read.
 #[derive(Clone, Copy)]
 pub(crate) struct Notes<'a>(pub(crate) &'a [AtomicU64]);
 

@@ -99,8 +99,6 @@ pub struct Link {
     /// Not kept by the link: a stream keeps the links of what is queued on it.
     last_stream: Mutex<Option<Weak<dyn std::any::Any + Send + Sync>>>,
     joined: Mutex<Vec<Joined>>,
-    /// Held by whoever writes this rank's notes.
-    notes: Mutex<()>,
     /// The fault, from when it was first read on: launches go on meanwhile.
     told: Mutex<Option<Fault>>,
 }
@@ -136,7 +134,6 @@ impl Link {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_stream: Mutex::new(None),
             joined: Mutex::default(),
-            notes: Mutex::default(),
             told: Mutex::default(),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
@@ -310,10 +307,7 @@ impl Link {
     /// Notes a launch, for the ranks of this host whose waits expire: the path of the kernel's module, schedule and protocol, the elements
     /// of one peer's chunk.
     pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>) {
-        let _one = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(notes) = self.board.own_notes() {
-            notes.launched(kernel, how, elements);
-        }
+        self.board.note(|notes| notes.launched(kernel, how, elements));
     }
 
     /// See [`super::Transport::renew`].
@@ -349,9 +343,7 @@ impl fmt::Debug for Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(notes) = self.board.own_notes() {
-            notes.left();
-        }
+        self.board.note(|notes| notes.left());
         // Nobody unmaps before every rank is done or known to be lost.
         self.world.teardown();
     }
