@@ -242,24 +242,8 @@ macro_rules! mapped_ops {
                 self.0.line_state(peer, channel)
             }
             #[inline(always)]
-            unsafe fn announce(
-                &self,
-                base: u64,
-                line: $crate::ops::Line,
-                value: u64,
-                digest: u64,
-                words: [u64; 3],
-            ) {
-                // SAFETY: the caller's contract.
-                unsafe { self.0.announce(base, line, value, digest, words) };
-            }
-            #[inline(always)]
-            fn heard(&self, peer: u32, line: $crate::ops::Line) -> (u64, u64) {
-                self.0.heard(peer, line)
-            }
-            #[inline(always)]
-            fn heard_words(&self, peer: u32, line: $crate::ops::Line) -> [u64; 3] {
-                self.0.heard_words(peer, line)
+            fn line_out(&self, base: u64, line: $crate::ops::Line) -> *mut u64 {
+                self.0.line_out(base, line)
             }
         }
 
@@ -336,7 +320,7 @@ impl Mapped {
     #[inline(always)]
     pub fn signal<G: Group>(&self, group: &G, peer: u32, line: Line, value: u64) {
         if group.leads() {
-            let at = self.line_of(self.base(peer), line);
+            let at = self.line_out(self.base(peer), line);
             // SAFETY: a line of the peer's region; this rank is its only writer.
             unsafe {
                 match line {
@@ -349,39 +333,9 @@ impl Mapped {
             }
         }
     }
-    // A line's 128 bytes: the value; at 16 a pair of digest and value; at 32 the words.
     #[inline(always)]
-    fn line_of(&self, base: u64, line: Line) -> *mut u64 {
+    pub fn line_out(&self, base: u64, line: Line) -> *mut u64 {
         (base + self.layout.line(self.rank, line)) as *mut u64
-    }
-    /// # Safety
-    /// As for [`crate::ops::Direct::announce`].
-    #[inline(always)]
-    pub unsafe fn announce(&self, base: u64, line: Line, value: u64, digest: u64, words: [u64; 3]) {
-        let at = self.line_of(base, line);
-        // SAFETY: the line's 128 bytes in the peer's mapped region; this rank alone writes them.
-        unsafe {
-            atomic::store::<System, Relaxed, u64>(at.add(4), words[0]);
-            atomic::store::<System, Relaxed, u64>(at.add(5), words[1]);
-            atomic::store::<System, Relaxed, u64>(at.add(6), words[2]);
-            arch::store_line(at.add(2).cast(), [digest as u32, (digest >> 32) as u32], value);
-            atomic::store::<System, Relaxed, u64>(at, value);
-        }
-    }
-    #[inline(always)]
-    pub fn heard(&self, peer: u32, line: Line) -> (u64, u64) {
-        // SAFETY: the pair in a live line of this rank, written by `announce` alone.
-        let (digest, value) = unsafe { arch::acquire_line(self.line(peer, line).add(2).cast()) };
-        (value, u64::from(digest[0]) | u64::from(digest[1]) << 32)
-    }
-    #[inline(always)]
-    pub fn heard_words(&self, peer: u32, line: Line) -> [u64; 3] {
-        let at = self.line(peer, line);
-        let word = |k: usize| {
-            // SAFETY: the words in a live line of this rank, written by atomics alone.
-            unsafe { atomic::load::<System, Relaxed, u64>(at.add(4 + k)) }
-        };
-        [word(0), word(1), word(2)]
     }
     #[inline(never)]
     pub fn raise_abort(&self, peer: u32, code: u64) {

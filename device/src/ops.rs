@@ -175,15 +175,6 @@ pub unsafe trait Direct: Ops {
     fn lines_in(&self, peer: u32, channel: u32) -> *const u8;
     /// Calls so far on this rank's end. All-to-alls count in the state towards this rank itself.
     fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
-    /// Raises this rank's `line` at the peer whose region is at `base` to `value`, with a `digest` in the same 16-byte store and `words`
-    /// beside it; after nothing: who needs an order fences before. Called by one thread.
-    ///
-    /// # Safety
-    /// As for [`Ops::signal`].
-    unsafe fn announce(&self, base: u64, line: Line, value: u64, digest: u64, words: [u64; 3]);
-    /// Value and digest that `peer` announced last, of one announcement; what it did before it fenced and announced is visible to this
-    /// thread from here on.
-    fn heard(&self, peer: u32, line: Line) -> (u64, u64);
-    /// The words of the announcement, once they have arrived.
-    fn heard_words(&self, peer: u32, line: Line) -> [u64; 3];
+    /// Where this rank raises its `line` in the region at `base`. [`Ops::line`] is where the peer looks for it.
+    fn line_out(&self, base: u64, line: Line) -> *mut u64;
 }

@@ -212,15 +212,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts a block. Whether the transport is poisoned comes out at the first wait, or by [`Watch::enter`]: the look at the abort
-    /// word is under way meanwhile.
+    /// Starts a block, behind what precedes its kernel on the stream. Whether the transport is poisoned comes out at the first wait, or by
+    /// [`Watch::enter`]: the look at the abort word is under way meanwhile.
     ///
     /// # Safety
-    /// `control` names live words; called by all threads of the block, once, before anything else.
+    /// `control` names live words; called by all threads of the block, once, before any access to memory.
     #[inline(always)]
     pub unsafe fn begin<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
         let mut watch = Watch { control, rank, block, poison: 0 };
         arch::arm_panic(group, &watch.control, rank, block);
+        arch::follow();
         if group.leads() {
             watch.poison = watch.abort_word() as u32;
         }
@@ -233,10 +234,27 @@ impl Watch {
     /// As for [`Watch::begin`].
     #[inline(always)]
     pub unsafe fn begin_all<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
-        let mut watch = Watch { control, rank, block, poison: 0 };
+        // SAFETY: the caller's contract.
+        unsafe { Self::armed(group, control, rank, block).looked() }
+    }
+
+    /// The part of [`Watch::begin_all`] that needs no memory: what does not either may be worked out between the two, while the kernel
+    /// before this one on the stream still runs.
+    #[inline(always)]
+    pub fn armed<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
+        let watch = Watch { control, rank, block, poison: 0 };
         arch::arm_panic(group, &watch.control, rank, block);
-        watch.poison = watch.abort_word() as u32;
         watch
+    }
+
+    /// The other part.
+    ///
+    /// # Safety
+    /// As for [`Watch::begin`]; all that was accessed before stood behind [`arch::follow`].
+    #[inline(always)]
+    pub unsafe fn looked(self) -> Self {
+        arch::follow();
+        Watch { poison: self.abort_word() as u32, ..self }
     }
 
     /// `Err` if the transport was poisoned when the block began.

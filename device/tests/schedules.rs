@@ -11,10 +11,10 @@ use fusewire_device::{
     ops::{Line, Ops},
     pack::Pack,
     schedule::{
-        Grid, Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, all_to_all_direct, all_to_all_lines,
-        custom, sendrecv, share_packs, tiles,
+        Grid, Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, all_to_all_bulk, all_to_all_direct,
+        all_to_all_lines, custom, direct::unnamed, sendrecv, share_packs, tiles,
     },
-    wait::Flow,
+    wait::{Flow, kind},
 };
 use std::marker::PhantomData;
 use world::{Noise, Peers, World};
@@ -191,6 +191,7 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
         kernel: 42,
         share: share_packs(packs, channels),
         own_share: share_packs(packs, diagonal),
+        first: 0,
         outputs: 0,
         output_offset: 0,
         input: 0,
@@ -239,6 +240,15 @@ fn exchange<H, I, O>(
                 run(2 * ends + launch.diagonal, &|g, p| all_to_all::<Peers, H>(g, p), 0);
             }
             Way::Lines => run(ends + launch.diagonal, &|g, p| all_to_all_lines::<Peers, H>(g, p), 0),
+            Way::Bulk { first } => {
+                let table: Vec<u64> = raws.iter().map(|raw| raw.output.address).collect();
+                let bulk = |grid: Grid, params: &Params<Peers, Raw>| {
+                    let own_share = share_packs(first, launch.diagonal);
+                    let shape = Shape { first, own_share, input: params.raw.input.address, ..params.shape };
+                    all_to_all_bulk::<Peers, H>(grid, &Params { shape, ..*params })
+                };
+                run(ends + launch.diagonal, &bulk, table.as_ptr() as u64);
+            }
             Way::Direct => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.address).collect();
                 let direct = |g: Grid, p: &Params<Peers, Raw>| all_to_all_direct::<Peers, H>(g, p);
@@ -256,6 +266,10 @@ enum Way {
     Shared,
     Lines,
     Direct,
+    /// By bulk copies, but for so many packs that each chunk begins with: those go in lines.
+    Bulk {
+        first: u64,
+    },
 }
 
 const WAYS: [Way; 4] = [Way::Staged, Way::Direct, Way::Shared, Way::Lines];
@@ -271,21 +285,72 @@ fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launc
         let mut inputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
         let mut outputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
         exchange::<H, T, T>(&world, way, launch, n, &mut inputs, &mut outputs);
-        for (to, output) in outputs.iter().enumerate() {
-            for (from, input) in inputs.iter().enumerate() {
-                for k in 0..n {
-                    let (got, want) = (output.all()[from * n + k], input.all()[to * n + k]);
-                    let (got, want) = (got.to_bits64(), want.to_bits64());
-                    assert_eq!(
-                        got,
-                        want,
-                        "{way:?}, {ranks} ranks, {n} x {}: {from} to {to}, element {k}",
-                        T::NAME
-                    );
-                }
+        is_a_transpose(&inputs, &outputs, n, &format!("{way:?}"));
+    }
+}
+
+fn is_a_transpose<T: Element>(inputs: &[Aligned<T>], outputs: &[Aligned<T>], n: usize, about: &str) {
+    let ranks = inputs.len();
+    for (to, output) in outputs.iter().enumerate() {
+        for (from, input) in inputs.iter().enumerate() {
+            for k in 0..n {
+                let (got, want) = (output.all()[from * n + k], input.all()[to * n + k]);
+                let (got, want) = (got.to_bits64(), want.to_bits64());
+                assert_eq!(
+                    got,
+                    want,
+                    "{about}, {ranks} ranks, {n} x {}: {from} to {to}, element {k}",
+                    T::NAME
+                );
             }
         }
     }
+}
+
+#[test]
+fn what_bulk_copies_begin_with_goes_in_lines() {
+    for (ranks, channels, diagonal) in [(1, 1, 2), (2, 3, 1), (2, 2, 3), (3, 1, 2), (5, 2, 1)] {
+        let launch = Launch { channels, diagonal, chunk: 384, rows: 1 };
+        let world = World::new(ranks, channels.max(diagonal), 2048);
+        let mut noise = Noise(u64::from(ranks));
+        for packs in [0, 1, 8, 25, 241, 1000u64] {
+            // Lines of other calls come in between.
+            let ways = [0, 1, packs / 3, packs].map(|first| Way::Bulk { first: first.min(packs) });
+            for way in ways.into_iter().chain([Way::Lines]) {
+                let n = 4 * packs as usize;
+                let mut make = || Aligned::new(ranks as usize * n, |_| f32::from_bits64(noise.next()));
+                let mut inputs: Vec<_> = (0..ranks).map(|_| make()).collect();
+                let mut outputs: Vec<_> = (0..ranks).map(|_| make()).collect();
+                exchange::<ByPack<f32>, _, _>(&world, way, launch, n, &mut inputs, &mut outputs);
+                is_a_transpose(&inputs, &outputs, n, &format!("{way:?}"));
+            }
+        }
+    }
+}
+
+/// One of them would wait for lines that the other does not send, and that one would miss what it did not get.
+#[test]
+fn ranks_that_send_other_parts_in_lines_are_told() {
+    let (n, world) = (400, World::new(2, 1, 2048));
+    let mut vectors: Vec<Aligned<f32>> = (0..4).map(|_| Aligned::new(2 * n, |k| k as f32)).collect();
+    let raws: Vec<RawSlice> = vectors.iter_mut().map(Aligned::raw).collect();
+    let table = [raws[2].address, raws[3].address];
+    let launch = Launch { channels: 1, diagonal: 1, chunk: 384, rows: 1 };
+    let flows = world.run(2, |rank, grid| {
+        let (ops, control, own) = (world.ops(rank), world.control(rank, DEADLINE_MS), rank as usize);
+        let first = [24, 0][own];
+        let (outputs, input) = (table.as_ptr() as u64, raws[own].address);
+        let shape = Shape { first, own_share: first, outputs, input, ..shape(n, 4, launch) };
+        let raw = Raw { input: raws[own], output: raws[2 + own] };
+        // SAFETY: both blocks run it, with slices of two chunks.
+        unsafe { all_to_all_bulk::<Peers, ByPack<f32>>(grid, &Params { ops, control, shape, raw }) }
+    });
+    assert!(flows.iter().flatten().any(|flow| flow.is_err()));
+    let records = [0, 1].map(|rank| world.record(rank));
+    let told = records.iter().find(|r| r.kind == kind::MISMATCH).unwrap_or_else(|| panic!("{records:?}"));
+    let mut named = [told.expected, told.seen].map(unnamed);
+    named.sort_unstable();
+    assert_eq!(named, [(1600, 0), (1600, 24)]);
 }
 
 #[test]

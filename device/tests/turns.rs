@@ -104,6 +104,7 @@ fn launch<H: Unpack<Raw = Raw>, T: Element>(
             kernel: 7,
             share,
             own_share: 0,
+            first: 0,
             outputs: 0,
             output_offset: 0,
             input: 0,

@@ -113,6 +113,35 @@ template <u32 U> static __device__ __forceinline__ void take_rows(u64 in, u64 to
         }
 }
 
+// A team's rows of one channel in one call.
+template <u32 U> struct Rows {
+    u32 packs, rows, warp, warps, lane, slot;
+    u64 fresh, header;
+    u64 payload;
+
+    __device__ __forceinline__ Rows(u32 lane, u32 lanes, u32 packs, u64 number, u64 kernel, u64 payload)
+        : packs(packs), rows((packs + ROW_PACKS - 1) / ROW_PACKS), warp(lane / 32), warps(lanes / 32), lane(lane),
+          fresh(flag_of(number, kernel, payload)), header(flag_of(number, kernel, 0)), payload(payload) {
+        u32 line = threadIdx.x % 32 / 8, place = threadIdx.x % 8;
+        slot = place < 7 ? 7 * line + place : line & 1 ? ROW_PACKS : 28 + line / 2;
+    }
+    __device__ __forceinline__ void send(u64 from, u64 out) const {
+        if (rows <= warps) {
+            if (warp < rows) send_rows<1>(from, out, packs, warp, rows, slot, fresh);
+        } else {
+            for (u32 row = warp * U; row < rows; row += warps * U) send_rows<U>(from, out, packs, row, rows, slot, fresh);
+        }
+        if (lane == 0) store_line(out + LINE_HEADER, u32(payload), u32(payload >> 32), header);
+    }
+    __device__ __forceinline__ void take(u64 in, u64 to) const {
+        if (rows <= warps) {
+            if (warp < rows) take_rows<1>(in, to, packs, warp, rows, slot, fresh);
+        } else {
+            for (u32 row = warp * U; row < rows; row += warps * U) take_rows<U>(in, to, packs, row, rows, slot, fresh);
+        }
+    }
+};
+
 extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl(const __grid_constant__ Params p) {
     constexpr u32 U = 4;
     follow();
@@ -137,31 +166,18 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl
         width = blockDim.x / 2, sends = lane < width, receives = !sends;
         if (receives) lane -= width;
     }
-    u32 warp = lane / 32, warps = width / 32, line = threadIdx.x % 32 / 8, place = threadIdx.x % 8;
-    u32 slot = place < 7 ? 7 * line + place : line & 1 ? ROW_PACKS : 28 + line / 2;
-    u64 payload = 2 * p.shape.elements, fresh = flag_of(number, p.shape.kernel, payload);
+    Rows<U> lines(lane, width, share.packs, number, p.shape.kernel, 2 * p.shape.elements);
     u64 buffer = (number & 1) * BUFFER;
     for (u32 step = sends && team < count ? 1 + team : world; step < world; step += count) {
         u32 peer = to_of(m.rank, world, step);
         u64 out = base_of(m, peer) + lines_at(l, m.rank, channel) + buffer;
-        u64 from = p.input.address + 2 * (peer * p.shape.elements) + 16 * share.first;
-        if (rows <= warps) {
-            if (warp < rows) send_rows<1>(from, out, share.packs, warp, rows, slot, fresh);
-        } else {
-            for (u32 row = warp * U; row < rows; row += warps * U) send_rows<U>(from, out, share.packs, row, rows, slot, fresh);
-        }
-        if (lane == 0) store_line(out + LINE_HEADER, u32(payload), u32(payload >> 32), flag_of(number, p.shape.kernel, 0));
+        lines.send(p.input.address + 2 * (peer * p.shape.elements) + 16 * share.first, out);
     }
     checks.begin();
     for (u32 step = receives && team < count ? 1 + team : world; step < world; step += count) {
         u32 peer = from_of(m.rank, world, step);
         u64 in = m.own + lines_at(l, peer, channel) + buffer;
-        u64 to = p.output.address + 2 * (peer * p.shape.elements) + 16 * share.first;
-        if (rows <= warps) {
-            if (warp < rows) take_rows<1>(in, to, share.packs, warp, rows, slot, fresh);
-        } else {
-            for (u32 row = warp * U; row < rows; row += warps * U) take_rows<U>(in, to, share.packs, row, rows, slot, fresh);
-        }
+        lines.take(in, p.output.address + 2 * (peer * p.shape.elements) + 16 * share.first);
     }
     checks.end();
     if (threadIdx.x == 0) state->sent = number;
@@ -245,16 +261,44 @@ template <typename From> struct Pipe {
     }
 };
 
+// What chunks begin with goes in lines, which need no *go*, by the other warps of the blocks that copy the rank's own chunk.
 extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_bulk__nvl(const __grid_constant__ Params p) {
     follow();
-    u32 world = p.ops.layout.world, rank = p.ops.rank, blocks = world == 1 ? 0 : p.shape.channels, channel = blockIdx.x, piece = u32(p.shape.chunk);
+    const Mapped &m = p.ops;
+    const Layout &l = m.layout;
+    u32 world = l.world, rank = m.rank, blocks = world == 1 ? 0 : p.shape.channels, channel = blockIdx.x, piece = u32(p.shape.chunk);
     bool own = channel >= blocks, leads = threadIdx.x == 0;
     u32 part = own ? channel - blocks : channel, stride = piece * (own ? p.shape.diagonal : blocks);
-    u64 each = 2 * p.shape.elements, at = u64(part) * piece, bytes = at < each ? each - at : 0, input = p.input.address + at;
-    u64 place = p.shape.output_offset + rank * each + at;
+    u64 each = 2 * p.shape.elements, at = u64(part) * piece + (own ? 0 : 16 * p.shape.first), bytes = at < each ? each - at : 0;
+    u64 input = p.input.address + at, place = p.shape.output_offset + rank * each + at;
     const volatile u64 *outputs = reinterpret_cast<const volatile u64 *>(p.shape.outputs);
     if (own) {
-        if (leads) Pipe(0, 1, bytes, piece, stride, [=](u32) { return input + rank * each; }).run(0, [=](u32) { return p.output.address + rank * each + at; });
+        Checks checks(p.control);
+        auto copy = [=] {
+            if (leads) Pipe(0, 1, bytes, piece, stride, [=](u32) { return input + rank * each; }).run(0, [=](u32) { return p.output.address + rank * each + at; });
+        };
+        if (!p.shape.first) return copy();
+        volatile State *state = reinterpret_cast<volatile State *>(m.own + line_state_at(l, rank, part));
+        u64 number = state->sent + 1, begin = min(p.shape.own_share * part, p.shape.first);
+        u32 packs = u32(min(p.shape.first - begin, p.shape.own_share));
+        Rows<4> lines(threadIdx.x - 32, blockDim.x - 32, packs, number, p.shape.kernel, each);
+        u64 buffer = (number & 1) * BUFFER;
+        if (threadIdx.x < 32) {
+            checks.begin();
+            copy();
+        } else {
+            for (u32 step = 1; step < world; step++) {
+                u32 peer = to_of(rank, world, step);
+                lines.send(p.input.address + peer * each + 16 * begin, base_of(m, peer) + lines_at(l, rank, part) + buffer);
+            }
+            checks.begin();
+            for (u32 step = 1; step < world; step++) {
+                u32 peer = from_of(rank, world, step);
+                lines.take(m.own + lines_at(l, peer, part) + buffer, p.output.address + peer * each + 16 * begin);
+            }
+        }
+        checks.end();
+        if (leads) state->sent = number;
         return;
     }
     Doors doors(p, channel);

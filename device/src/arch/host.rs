@@ -75,6 +75,10 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     unsafe { at.cast::<[u32; 4]>().write(v) }
 }
 
+/// Nothing; see the other target.
+#[inline(always)]
+pub fn follow() {}
+
 /// The same number; see the other target.
 #[inline(always)]
 pub fn late(number: u64) -> u64 {

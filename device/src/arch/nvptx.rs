@@ -39,21 +39,24 @@ pub fn lane_count() -> u32 {
     unsafe { nvptx::_block_dim_x() as u32 }
 }
 
-/// Begins a kernel. Where it was launched so that it may be set up while the kernel before it on its stream still runs, this waits until
-/// that one is done and all it wrote is visible; and what follows this kernel may be set up from here on, since all blocks of this one
-/// have their place.
+/// Lets the kernel that follows this one on its stream be set up from here on, if it was launched so, since all blocks of this one have
+/// their place.
 ///
 /// For images of GPUs that cannot do this, it stands there as a comment, which a launcher takes away on a GPU that can.
 #[inline(always)]
+pub fn lead() {
+    // SAFETY: lets another kernel begin, which waits for this one to end.
+    unsafe { asm!("// sm_90: griddepcontrol.launch_dependents;", options(nostack)) };
+}
+
+/// Waits until the kernel before this one on its stream is done and all it wrote is visible, if this one was set up meanwhile: before any
+/// access to memory. What needs none is worked out before this.
+///
+/// A comment like [`lead`].
+#[inline(always)]
 pub fn follow() {
     // SAFETY: orders this kernel behind another; no effect in a plain launch.
-    unsafe {
-        asm!(
-            "// sm_90: griddepcontrol.launch_dependents;",
-            "// sm_90: griddepcontrol.wait;",
-            options(nostack)
-        );
-    }
+    unsafe { asm!("// sm_90: griddepcontrol.wait;", options(nostack)) };
 }
 
 /// Nanoseconds of a clock that all blocks of this GPU share (`%globaltimer`).
@@ -157,7 +160,7 @@ pub fn opaque(number: usize) -> usize {
     number
 }
 
-/// The same number, from here on: what is made of it stays behind this. The processor stops at what needs a load that is under way, so
+/// The same number, worked out by now: what is made of it stays behind this. The processor stops at what needs a load that is under way, so
 /// loads that do not need each other must be asked for before that.
 #[inline(always)]
 pub fn late(number: u64) -> u64 {

@@ -15,6 +15,7 @@ mod handshake;
 
 pub use bulk::{all_to_all_bulk, sendrecv_bulk};
 pub use engine::{all_to_all_copy, sendrecv_copy};
+pub use handshake::unnamed;
 
 use super::span::{self, Team, WARP};
 use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place, tiles, work};
@@ -52,13 +53,13 @@ impl Part {
     #[inline(always)]
     fn of<H: Hooks>(shape: &Shape, channel: u32) -> Self {
         let (team, share) = work::<H>(shape.elements, shape.share, channel, shape.channels);
-        let [first, packs] = [share.first, share.packs as usize].map(arch::opaque);
+        let [first, packs] = [share.first as u64, u64::from(share.packs)].map(arch::late);
         let behind = if H::TRANSPOSED {
             tiles::of_chunk::<H::Wire>(shape.rows, shape.cols) % (team.lanes / WARP) * WARP
         } else {
             0
         };
-        Part { team, share: Share { first, packs: packs as u32 }, behind }
+        Part { team, share: Share { first: first as usize, packs: packs as u32 }, behind }
     }
 
     /// Goes on to the next chunk.
@@ -115,20 +116,26 @@ unsafe fn store<H: Hooks>(
 #[inline(always)]
 pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
+    let watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
     // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin_all(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let args = unsafe { H::unpack(&params.raw) };
     let blocks = if ring.world == 1 { 0 } else { shape.channels };
     let at = |peer: u32, channel| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     if grid.block >= blocks {
+        // SAFETY: the caller's contract.
+        let watch = unsafe { watch.looked() };
         return own_share::<O, H>(ops, &watch, shape, &at(ring.rank, 0), grid.block - blocks, &args);
     }
-    let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
+    let channel = Channel::of::<H>(ops, shape, grid.block);
+    let mut part = Part::of::<H>(shape, grid.block);
+    let mut lanes = Lanes::of(&channel);
+    lanes.begin(&channel);
+    // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
+    let watch = unsafe { watch.looked() };
     // SAFETY: the launch's table.
     let base = |step| unsafe { base(shape, ring.to(step)) };
-    let (first, mut part) = (base(1), Part::of::<H>(shape, grid.block));
-    let mut lanes = Lanes::of(&channel);
-    lanes.open(&channel)?;
+    let first = base(1);
+    lanes.await_go(&channel, &watch)?;
     for step in 1..ring.world {
         let (peer, to) = (ring.to(step), u64::from(ring.rank) * shape.elements);
         let base = if step == 1 { first } else { base(step) };
@@ -138,7 +145,7 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
     }
     Block.sync();
     watch.check_panic(ops)?;
-    lanes.close(&channel)
+    lanes.close(&channel, &watch, None)
 }
 
 /// [`super::sendrecv`] straight into the symmetric output of the peer. Grid: `channels` blocks.
@@ -148,26 +155,26 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
 #[inline(always)]
 pub unsafe fn sendrecv_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
+    let channel = Channel::of::<H>(ops, shape, grid.block);
+    let part = Part::of::<H>(shape, grid.block);
     // SAFETY: the caller's contract.
     let (watch, args) =
         unsafe { (Watch::begin_all(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-    let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
     let leads = Block.leads();
     let mut ends = channel.ends(shape.send_peer, shape.recv_peer);
     // SAFETY: the launch's table.
     let base = if ends.to == NOBODY { 0 } else { unsafe { base(shape, ends.to) } };
-    let part = Part::of::<H>(shape, grid.block);
     if ends.from != NOBODY && leads {
         channel.say_go(&mut ends);
     }
     if ends.to != NOBODY {
-        let fault = if leads { channel.await_go(&mut ends) } else { Fault::NONE };
-        channel.settle((ends.to, fault))?;
+        let fault = if leads { channel.await_go(&watch, &mut ends) } else { Fault::NONE };
+        channel.settle(&watch, (ends.to, fault))?;
         let place = place(ops, grid, shape, ends.to, grid.block, 0);
         // SAFETY: the peer said go, with this call's size and place.
         unsafe { store::<H>(part, shape, &place, base, 0, &args) };
         Block.sync();
         watch.check_panic(ops)?;
     }
-    channel.close(&ends)
+    channel.close(&watch, &ends)
 }

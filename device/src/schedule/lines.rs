@@ -1,9 +1,11 @@
 //! In lines that carry their flags: small chunks, where peers' memory can be stored to. See [`crate::line`].
 
 use super::span::{self, Team, WARP};
-use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, packs_of, place};
+use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, cut, own_share, packs_of, place};
+use crate::arch;
 use crate::channel::Call;
 use crate::ctx::Ctx;
+use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::line::{self, Line, Load};
@@ -24,10 +26,10 @@ struct Teams {
 
 impl Teams {
     /// A team gets a warp for every row, or where that is more threads than there are and hooks are taken four at a time, for every four;
-    /// or for every tile. There are as many teams as the block has threads for, up to one for each peer.
+    /// or for every tile. There are as many teams as there are threads for, up to one for each peer.
     #[inline(always)]
-    fn of<H: Hooks>(peers: u32, load: &Load) -> Self {
-        let (lane, lanes) = (Block.lane(), Block.lanes());
+    fn of<H: Hooks>(all: Team, peers: u32, load: &Load) -> Self {
+        let Team { lane, lanes } = all;
         let warps = |rows_each: u32| 32 * load.rows().div_ceil(rows_each).max(1);
         let mut width = warps(if load.tiles > 0 { line::TILE_ROWS } else { 1 });
         if load.tiles == 0 && peers * width > lanes && <span::FourOrOne<H> as span::Unroll>::PACKS == 4 {
@@ -35,10 +37,22 @@ impl Teams {
         }
         let count = (lanes / width).min(peers);
         if count <= 1 {
-            return Teams { count: 1, index: 0, team: Team::all(&Block) };
+            return Teams { count: 1, index: 0, team: all };
         }
         let team = Team { lane: lane % width, lanes: width };
         Teams { count, index: lane / width, team }
+    }
+
+    /// The same, worked out by now: before memory may be looked at.
+    #[inline(always)]
+    fn now(self) -> Self {
+        let now = |n: u32| arch::late(u64::from(n)) as u32;
+        let Team { lane, lanes } = self.team;
+        Teams {
+            count: now(self.count),
+            index: now(self.index),
+            team: Team { lane: now(lane), lanes: now(lanes) },
+        }
     }
 
     /// Who of this team sends, and who receives: all do both in turn, but where there is much to do (and tiles do not keep every warp busy
@@ -93,27 +107,44 @@ fn carried<H: Hooks>(shape: &Shape, part: u32) -> (Load, Call) {
 #[inline(always)]
 pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
-    // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin_all(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
     let channel = grid.block;
+    let armed = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let args = unsafe { H::unpack(&params.raw) };
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     let blocks = if ring.world == 1 { 0 } else { shape.channels };
     if channel >= blocks {
+        // SAFETY: the caller's contract.
+        let watch = unsafe { armed.looked() };
         return own_share::<O, H>(ops, &watch, shape, &at(ring.rank), channel - blocks, &args);
     }
     let state = ops.line_state(ring.rank, channel);
-    // SAFETY: live state, written last by the previous kernel on this channel.
-    let calls = unsafe { (&raw const (*state).sent).read_volatile() };
+    // SAFETY: the caller's contract; live state, written last by the previous kernel on this channel.
+    let begin = || unsafe { (armed.looked(), (&raw const (*state).sent).read_volatile()) };
+    let (mut watch, mut calls, mut begun) = (armed, 0, false);
+    // These have no registers for what is worked out early.
+    let late = H::TRANSPOSED && H::Wire::SIZE == 1;
+    if late {
+        ((watch, calls), begun) = (begin(), true);
+    }
     let (load, call) = carried::<H>(shape, channel);
-    let teams = Teams::of::<H>(ring.world - 1, &load);
+    let teams = Teams::of::<H>(Team::all(&Block), ring.world - 1, &load);
+    let teams = if late { teams } else { teams.now() };
     let [sends, receives] = teams.roles(&load);
-    let line = |place: Ctx, team: Team| Line { ops, watch: &watch, team, place, load, channel, calls, call };
     if let Some(team) = sends {
         teams.each_step(ring.world, |step| {
+            // Not before this loop: what it works out once it works out while the kernel before this one on the stream still runs.
+            if !begun {
+                ((watch, calls), begun) = (begin(), true);
+            }
+            let place = at(ring.to(step));
+            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
             // SAFETY: free, as `line`'s module says; each block works its own line channel.
-            unsafe { line(at(ring.to(step)), team).send::<H>(&args) };
+            unsafe { line.send::<H>(&args) };
         });
+    }
+    if !begun {
+        (watch, calls) = begin();
     }
     // Not before: a branch would wait for the abort word before the input is asked for. Lines of a poisoned transport harm nobody, since
     // `renew` clears them when all ranks are idle.
@@ -123,12 +154,66 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     let mut whole = true;
     if let Some(team) = receives {
         teams.each_step(ring.world, |step| {
+            let place = at(ring.from(step));
+            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
             // SAFETY: each block works its own line channel.
-            whole = whole && unsafe { line(at(ring.from(step)), team).receive::<H>(&args) };
+            whole = whole && unsafe { line.receive::<H>(&args) };
         });
     }
     leave(ops, &watch, whole)?;
     if Block.leads() {
+        // SAFETY: live state, this block's own; all threads have read it before the sync above.
+        unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
+    }
+    Ok(())
+}
+
+/// What every chunk of an all-to-all begins with, where the rest goes another way, which must wait for *go*: lines need none. Diagonal block
+/// number `part` exchanges its share of the first `shape.first` packs of each chunk on the line channel of that number, while its first
+/// warp does `work`; a block of one warp does that in between.
+///
+/// # Safety
+/// As for [`super::sendrecv`]; called by all threads of a diagonal block, whose watch has not looked yet; the share is one that the
+/// channel's buffers hold.
+#[inline(always)]
+pub(super) unsafe fn first<O: Direct, H: Unpack>(
+    (ops, armed, shape): (&O, Watch, &Shape),
+    part: u32,
+    at: impl Fn(u32) -> Ctx,
+    args: &H::Args<'_>,
+    work: impl FnOnce(),
+) -> Flow {
+    let ring = Ring::of(ops);
+    // There may be fewer channels than blocks if they have nothing to carry.
+    let state = (shape.first > 0).then(|| ops.line_state(ring.rank, part));
+    let (begin, packs) = cut(shape.first, shape.own_share, part);
+    let load = Load::of_packs(begin as usize, packs as u32);
+    let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
+    let teams = Team::behind(&Block).map(|team| Teams::of::<H>(team, ring.world - 1, &load).now());
+    // SAFETY: the caller's contract.
+    let watch = &unsafe { armed.looked() };
+    // SAFETY: live state, written last by the previous kernel on this channel.
+    let calls = state.map_or(0, |state| unsafe { (&raw const (*state).sent).read_volatile() });
+    let line = |place, team| Line { ops, watch, team, place, load, channel: part, calls, call };
+    if let Some(teams) = teams {
+        teams.each_step(ring.world, |step| {
+            // SAFETY: free, as `line`'s module says; each diagonal block works its own line channel.
+            unsafe { line(at(ring.to(step)), teams.team).send::<H>(args) };
+        });
+    }
+    // As in `all_to_all_lines`: not before.
+    let mut whole = !watch.poisoned();
+    if Block.lane() < WARP && whole {
+        work();
+    }
+    if let Some(teams) = teams {
+        teams.each_step(ring.world, |step| {
+            // SAFETY: each diagonal block works its own line channel.
+            whole = whole && unsafe { line(at(ring.from(step)), teams.team).receive::<H>(args) };
+        });
+    }
+    leave(ops, watch, whole)?;
+    if let (Some(state), true) = (state, Block.leads()) {
         // SAFETY: live state, this block's own; all threads have read it before the sync above.
         unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
     }

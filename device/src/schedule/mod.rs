@@ -65,8 +65,10 @@ pub struct Shape {
     pub kernel: u64,
     /// Packs of one channel's share: [`share_packs`], or more. Blocks of bulk copies take pieces in turn instead, and tiles are dealt out.
     pub share: u64,
-    /// Packs of one diagonal block's share, where channels have shares.
+    /// Packs of one diagonal block's share, where channels have shares. Bulk: of what it sends in lines, of each chunk.
     pub own_share: u64,
+    /// Bulk: packs that each chunk begins with and that go in lines; else 0.
+    pub first: u64,
     /// Direct, bulk, copy: address of a table of `world` addresses, where the output's symmetric allocation is mapped, by rank; else 0.
     pub outputs: u64,
     /// Direct: bytes from there to the output's first element; equal on all ranks.
@@ -121,11 +123,11 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Begins a kernel, behind what precedes it on its stream; gives its grid. Before anything else.
+    /// Begins a kernel; gives its grid. Before anything else. What precedes the kernel on its stream is waited for by [`Watch::begin`].
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     pub fn begin() -> Self {
-        crate::arch::follow();
+        crate::arch::lead();
         Self::here()
     }
 

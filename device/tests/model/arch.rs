@@ -69,6 +69,8 @@ pub fn relax(_turn: u32) {
     loom::thread::yield_now();
 }
 
+pub fn follow() {}
+
 pub fn arm_panic<G: crate::group::Group>(_: &G, _: &crate::wait::Control, _: u32, _: u32) {}
 
 pub fn armed() -> Option<(crate::wait::Control, u32, u32)> {

@@ -121,7 +121,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
         (Protocol::Lines, false) => 2,
         (Protocol::Direct, true) => 5,
         (Protocol::Direct, false) | (Protocol::Copy, _) => 3,
-        (Protocol::Bulk, true) => 4,
+        (Protocol::Bulk, true) => 4, // and lines'
         (Protocol::Bulk, false) => 2,
     };
     // Two at each place that works by tiles: what goes to peers, and the diagonal.
@@ -133,6 +133,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     let waits = match entry.protocol {
         Protocol::Lines if transposed => 2 * (1 + each),
         Protocol::Lines => 2 * each,
+        Protocol::Bulk if all_to_all => 2 * each,
         _ => 0,
     };
     Some((blocks, tiles + waits))

@@ -3,6 +3,7 @@
 use super::Protocol;
 use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
+use fusewire_device::line;
 use fusewire_device::schedule::staged::MOST_GROUPS;
 use fusewire_device::schedule::tiles;
 
@@ -212,6 +213,26 @@ impl Work {
         }
     }
 
+    /// Packs of each chunk that go in lines while *go* is awaited, where bulk copies carry the rest: as many as keep links busy meanwhile, of
+    /// longer chunks than four times that, and no more than so many line channels hold.
+    pub(super) fn first(&self, line_channels: u32) -> u64 {
+        let peers = u64::from(self.pattern.peers(self.world));
+        let most = match (self.pattern, peers) {
+            (Pattern::AllToAll, 1..) => FIRST / peers,
+            _ => 0,
+        };
+        let room = u64::from(line_channels) * line::PACKS;
+        // Whole 128-byte lines.
+        (self.wire_bytes as u64 / 16 / 4).min(most).min(room) / 8 * 8
+    }
+
+    /// Threads of a block of bulk copies where the caller does not say, if `first` packs could go in lines: one warp has none to send them.
+    pub(super) fn bulk_threads(&self, first: u64) -> u32 {
+        // A thread for each peer; one of them copies.
+        let lanes = self.world.next_multiple_of(32);
+        if first > 0 && !self.several() { lanes.max(FIRST_THREADS) } else { lanes }
+    }
+
     /// Blocks for the rank's own chunk, of `blocks` that work in lines. It waits for nobody: a block for two or three
     /// of a peer's, or two for three where hooks have much to do for each byte; of tiles every fifth, since what arrives is work as well.
     fn line_diagonal(&self, blocks: u32) -> u32 {
@@ -330,6 +351,12 @@ const LINES_MOST_GATHERED: usize = 48 << 10;
 
 /// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
 pub(super) const TILES_LEAST: usize = 40 << 10;
+
+/// Packs that a rank sends in lines while *go* is under way: 330 KiB, a microsecond of a GPU's links.
+const FIRST: u64 = 21120;
+
+/// Threads of the blocks that send them: with eight blocks, eight rows for each warp but the first.
+const FIRST_THREADS: u32 = 384;
 
 /// Blocks of bulk copies that fill a GPU's links.
 const BULK_BLOCKS: u32 = 8;
@@ -450,6 +477,25 @@ mod tests {
             let cut = Work { world, ..work(hooks, false, bytes) }.cut(Protocol::Lines);
             assert_eq!((cut.channels, cut.diagonal), (channels, diagonal), "{world} ranks");
         }
+    }
+
+    #[test]
+    fn what_goes_before_bulk_copies_is_a_part_that_lines_hold() {
+        for (world, bytes, channels, packs, threads) in [
+            (2, 2 << 20, 8, FIRST, FIRST_THREADS),
+            (2, 256 << 10, 8, 4096, FIRST_THREADS),
+            (2, 16 << 20, 1, line::PACKS, FIRST_THREADS),
+            (4, 16 << 20, 4, FIRST / 3, 32),
+            (2, 256, 8, 0, 32),
+            (1, 2 << 20, 8, 0, 32),
+        ] {
+            let work = Work { world, ..work(Hooks::Copy, true, bytes) };
+            let first = work.first(channels);
+            assert_eq!((first, work.bulk_threads(first)), (packs, threads), "{world} ranks, {bytes} bytes");
+            assert!(first.is_multiple_of(8) && 4 * 16 * first <= bytes as u64);
+        }
+        let sendrecv = Work { pattern: Pattern::Ends(2), ..work(Hooks::Copy, true, 2 << 20) };
+        assert_eq!(sendrecv.first(8), 0);
     }
 
     #[test]

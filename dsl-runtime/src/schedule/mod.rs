@@ -62,8 +62,8 @@ pub struct LaunchOptions {
     pub channels: Option<u32>,
     /// Blocks that copy the rank's own chunk of an all-to-all; by default chosen from the channels.
     pub diagonal: Option<u32>,
-    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`; on the host always 1. `Protocol::Bulk` has work for
-    /// one warp.
+    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`; on the host always 1. With `Protocol::Bulk`
+    /// one warp copies; the others of an all-to-all's send what chunks begin with, before the peers say *go*.
     pub threads: Option<u32>,
     /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. What is left for
     /// others, this launch does without.

@@ -52,6 +52,8 @@ pub struct Plan {
     pub unroll: u32,
     /// Blocks that the device holds at once, so that they can wait for each other; 1024 on the host, where each has a CPU thread.
     pub resident: u32,
+    /// Bulk: packs that each chunk begins with and that go in lines, while the peers' *go* is awaited.
+    pub(crate) first: u64,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs; else 0.
     pub(crate) rows: u64,
     /// `layout(transposed)` in lines: tiles of a chunk, if they travel tile by tile; else 0.
@@ -108,6 +110,9 @@ impl fmt::Display for Plan {
                     " straight into its output over {channels}, by bulk copies of {} bytes",
                     self.chunk
                 )?;
+                if self.first > 0 {
+                    write!(f, " behind {} in lines", 16 * self.first)?;
+                }
             }
             Protocol::Copy => {
                 return write!(f, " by the copy engine, between two kernels of one block; {}", self.decided);
@@ -238,6 +243,11 @@ impl<X: Transport> Prepared<X> {
                 cut.channels
             )));
         }
+        // On line channels of the diagonal's numbers.
+        let first = match protocol {
+            Protocol::Bulk if cut.diagonal <= layout.line_channels => work.first(cut.diagonal),
+            _ => 0,
+        };
         let all = most_threads::<H>();
         let threads = match options.threads {
             // What a plan for CPU threads says.
@@ -249,10 +259,7 @@ impl<X: Transport> Prepared<X> {
             }
             _ if on_host => 1,
             Some(threads) => threads,
-            // A thread for each peer; one of them copies.
-            None if matches!(protocol, Protocol::Bulk | Protocol::Copy) => {
-                world.next_multiple_of(32).min(all)
-            }
+            None if matches!(protocol, Protocol::Bulk | Protocol::Copy) => work.bulk_threads(first).min(all),
             None if lines => {
                 // A warp for every row of every peer, or for every four. Tiles want all there are, the own chunk's as well.
                 let share = share_packs(packs as u64, cut.channels) as u32;
@@ -267,6 +274,8 @@ impl<X: Transport> Prepared<X> {
             }
             None => work.threads(protocol, all),
         };
+        // By other warps than those of the bulk copies.
+        let first = if on_host || threads > world.next_multiple_of(32) { first } else { 0 };
         // A lane of each block for each peer.
         if protocol.stores() && !on_host && pattern.peers(world) > threads {
             return Err(Error::misuse(format!(
@@ -288,7 +297,7 @@ impl<X: Transport> Prepared<X> {
         let rows = tile_rows::<H>(options.shape);
         let chunk = match options.chunk {
             Some(chunk) => chunk as u64,
-            None if protocol == Protocol::Bulk => pieces(wire_bytes as u64, cut.channels),
+            None if protocol == Protocol::Bulk => pieces(wire_bytes as u64 - 16 * first, cut.channels),
             None if on_host => layout.window / 4,
             None => together(layout.window / 4, threads, unroll, 16 * rows),
         };
@@ -351,6 +360,7 @@ impl<X: Transport> Prepared<X> {
             chunk,
             unroll,
             resident,
+            first,
             rows,
             tiles: if lines { tiles } else { 0 },
             rest: (elements % Pack::<H::Wire>::LANES) as u32,
@@ -380,6 +390,7 @@ impl Plan {
         };
         let parts = each.next_multiple_of(part);
         let share = if parts <= most && parts.is_multiple_of(8) { parts } else { each };
-        (share, share_packs(packs, self.diagonal))
+        let own = if self.protocol == Protocol::Bulk { self.first } else { packs };
+        (share, share_packs(own, self.diagonal))
     }
 }

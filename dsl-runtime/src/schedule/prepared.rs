@@ -239,6 +239,7 @@ impl<X: Transport> Prepared<X> {
             kernel: Call::ended(self.kernel, plan.rest),
             share,
             own_share,
+            first: plan.first,
             outputs: 0,
             output_offset: 0,
             input: 0,

@@ -84,8 +84,13 @@ impl<X: Transport> Prepared<X> {
             }
             diagonal.retain(|&diagonal| fits(&Config { diagonal, ..start }));
             let bulk = protocol == Protocol::Bulk;
-            let mut threads =
-                if self.on_host() || bulk { vec![start.threads] } else { vec![64, 128, 256, 512] };
+            let mut threads = match pattern {
+                _ if self.on_host() => vec![start.threads],
+                // One warp copies.
+                Pattern::AllToAll if bulk => vec![layout.world.next_multiple_of(32), 256, 512],
+                _ if bulk => vec![start.threads],
+                _ => vec![64, 128, 256, 512],
+            };
             threads.retain(|&threads| fits(&Config { threads, ..start }));
             let (most, halvings) = if bulk { (bulk::MOST, 0..=2) } else { (layout.window, 2..=6) };
             let mut chunk: Vec<usize> = start.chunk.map_or(vec![], |_| {

@@ -95,6 +95,8 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
             let way = LaunchOptions::default().protocol(way);
             let options = match (k % 4, way.protocol) {
                 (0, _) | (_, Some(Protocol::Copy)) => way,
+                // More than one warp: a part goes in lines, by default where a rank has one peer.
+                (1, Some(Protocol::Bulk)) => way.channels(3).threads(256),
                 (1, _) => way.channels(3),
                 (2, Some(Protocol::Bulk)) => way.channels(1).chunk(128),
                 (3, Some(Protocol::Bulk)) => way.chunk(piece / 4),
@@ -131,6 +133,9 @@ pub fn in_any_order<X: Subject>(rank: &Rank<X>) -> Outcome {
             let mut options = LaunchOptions::default().protocol(ways[*way]);
             if ways[*way] != Protocol::Copy {
                 options = options.channels(*channels as u32);
+            }
+            if ways[*way] == Protocol::Bulk {
+                options = options.threads(32 << (channels % 4));
             }
             let args = copy::Launch { input: inputs[*input].view(), output: output.view_mut() };
             launcher.launch_with(stream, args, &options)?;

@@ -2,6 +2,7 @@
 
 use super::ledger::{Launched, compared};
 use fusewire_device::line::untiled;
+use fusewire_device::schedule::direct::unnamed;
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
 use std::fmt;
@@ -329,9 +330,10 @@ fn reaches(what: &str) -> bool {
 
 /// The size of a call as its stream, or the flags of its lines, name it.
 fn size_text(name: u64) -> String {
-    match untiled(name) {
-        Some((bytes, cols)) => format!("{bytes} bytes in rows of {cols} elements"),
-        None => format!("{name} bytes"),
+    match (untiled(name), unnamed(name)) {
+        (Some((bytes, cols)), _) => format!("{bytes} bytes in rows of {cols} elements"),
+        (None, (bytes, 0)) => format!("{bytes} bytes"),
+        (None, (bytes, first)) => format!("{bytes} bytes, {} of them in lines", 16 * first),
     }
 }
 

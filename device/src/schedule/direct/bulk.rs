@@ -1,11 +1,14 @@
 //! The same by bulk copies: one thread of a block has the hardware carry whole pieces from the input through the block's shared memory into
 //! the peers' outputs, many at a time. For hooks that only copy, where chunks are whole packs, on GPUs of compute capability 9.0 and later.
 //!
-//! Few instructions run and blocks are one warp, so kernels begin and end sooner, and NVLink carries larger packets: 357 GB/s
+//! Few instructions run, by one warp of a block, so kernels begin and end sooner, and NVLink carries larger packets: 357 GB/s
 //! where stores of threads give 348 (H200).
 //!
 //! Blocks take pieces in turn: what is under way at a time lies close together. With a share of its own for each block, times vary by up to
 //! 12% with the chunk's size (4 H200s).
+//!
+//! What a chunk of an all-to-all begins with may go in [lines], which need no *go*: other warps of the blocks that copy the rank's
+//! own chunk send it while the channels' blocks still wait.
 
 use super::base;
 use super::handshake::{Channel, Lanes};
@@ -14,7 +17,7 @@ use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::ops::Direct;
-use crate::schedule::{Grid, NOBODY, Params, Ring, Shape, Unpack, packs_of};
+use crate::schedule::{Grid, NOBODY, Params, Ring, Shape, Unpack, lines, packs_of, place};
 use crate::wait::{Fault, Flow, Watch};
 use core::ops::Range;
 
@@ -95,10 +98,12 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Every piece number `part`, `part + parts`, ..
+    /// Every piece number `part`, `part + parts`, .. behind the first `skipped` packs of a chunk.
     #[inline(always)]
-    fn of<H: Hooks>(shape: &Shape, part: u32, parts: u32) -> Self {
-        Self::among(packs_of::<H>(shape.elements) as u32, shape.chunk as u32 / 16, part, parts)
+    fn of<H: Hooks>(shape: &Shape, skipped: u64, part: u32, parts: u32) -> Self {
+        let packs = packs_of::<H>(shape.elements).saturating_sub(skipped);
+        let pieces = Self::among(packs as u32, shape.chunk as u32 / 16, part, parts);
+        Pieces { first: skipped as u32 + pieces.first, ..pieces }
     }
 
     #[inline(always)]
@@ -235,42 +240,51 @@ unsafe fn filled<F: Fn(u32) -> u64, T: Fn(u32) -> u64>(
     pipe
 }
 
-/// [`crate::schedule::all_to_all`] by bulk copies. Grid: `channels` blocks (none in a world of one rank), then `diagonal`.
+/// [`crate::schedule::all_to_all`] by bulk copies. Grid: `channels` blocks (none in a world of one rank), then `diagonal`, of
+/// which each takes at most [`crate::line::PACKS`] of the first packs.
 ///
 /// # Safety
 /// As for [`super::all_to_all_direct`]; the hooks copy from `shape.input` to the output; the launch gave [`shared_bytes`].
 #[inline(always)]
 pub unsafe fn all_to_all_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
-    // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
     let blocks = if ring.world == 1 { 0 } else { shape.channels };
+    let watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
     let (chunk, input, outputs) = (shape.elements * H::Wire::SIZE as u64, shape.input, shape.output_offset);
     // SAFETY: the launch's table.
     let output = move |peer: u32| unsafe { base(shape, peer) } + outputs;
     if grid.block >= blocks {
-        watch.enter(&Block)?;
-        let pieces = Pieces::of::<H>(shape, grid.block - blocks, shape.diagonal);
+        let part = grid.block - blocks;
+        let pieces = Pieces::of::<H>(shape, 0, part, shape.diagonal);
         let at = u64::from(ring.rank) * chunk + pieces.begin();
         // SAFETY: the rank's own chunk, of its input and its output.
-        unsafe { filled(0..1, pieces, move |_| input + at, move |_| output(ring.rank) + at) }.run();
-        return Ok(());
+        let own =
+            || unsafe { filled(0..1, pieces, move |_| input + at, move |_| output(ring.rank) + at) }.run();
+        let at = |peer: u32| place(ops, grid, shape, peer, part, u64::from(peer) * shape.elements);
+        // SAFETY: the caller's contract.
+        return unsafe { lines::first::<O, H>((ops, watch, shape), part, at, &H::unpack(&params.raw), own) };
     }
-    let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
+    let channel = Channel::of::<H>(ops, shape, grid.block);
     let mut lanes = Lanes::of(&channel);
-    lanes.say_go(&channel);
-    let pieces = Pieces::of::<H>(shape, grid.block, shape.channels);
+    lanes.begin(&channel);
+    // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
+    let watch = unsafe { watch.looked() };
+    let pieces = Pieces::of::<H>(shape, shape.first, grid.block, shape.channels);
     let from = move |step| input + u64::from(ring.to(step)) * chunk + pieces.begin();
     let to = move |step| output(ring.to(step)) + u64::from(ring.rank) * chunk + pieces.begin();
     // SAFETY: every peer's chunk is in the input; its output is written once it said go, with this call's size and place.
     let pipe = unsafe { filled(1..ring.world, pieces, from, to) };
-    if let Err(stopped) = lanes.await_go(&channel) {
+    let close = lanes.closing(&channel);
+    if let Err(stopped) = lanes.await_go(&channel, &watch) {
         pipe.abandon();
         return Err(stopped);
     }
     pipe.run();
-    Block.sync();
-    lanes.close(&channel)
+    if ring.world > 2 {
+        // Other lanes than the leader speak of what it stored.
+        Block.sync();
+    }
+    lanes.close(&channel, &watch, Some(close))
 }
 
 /// [`crate::schedule::sendrecv`] by bulk copies. Grid: `channels` blocks.
@@ -280,28 +294,28 @@ pub unsafe fn all_to_all_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<
 #[inline(always)]
 pub unsafe fn sendrecv_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
+    let channel = Channel::of::<H>(ops, shape, grid.block);
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
-    let channel = Channel::of::<H>(ops, &watch, shape, grid.block);
     let leads = Block.leads();
     let mut ends = channel.ends(shape.send_peer, shape.recv_peer);
     if ends.from != NOBODY && leads {
         channel.say_go(&mut ends);
     }
-    let pieces = Pieces::of::<H>(shape, grid.block, shape.channels);
+    let pieces = Pieces::of::<H>(shape, 0, grid.block, shape.channels);
     let sends = if ends.to == NOBODY { 0..0 } else { 0..1 };
     let (from, to, peer) = (shape.input + pieces.begin(), shape.output_offset + pieces.begin(), ends.to);
     // SAFETY: the chunk is in the input; the peer's output is written once it said go, with this call's size and place.
     let pipe = unsafe { filled(sends, pieces, move |_| from, move |_| base(shape, peer) + to) };
     if ends.to != NOBODY {
-        let fault = if leads { channel.await_go(&mut ends) } else { Fault::NONE };
-        if let Err(stopped) = channel.settle((ends.to, fault)) {
+        let fault = if leads { channel.await_go(&watch, &mut ends) } else { Fault::NONE };
+        if let Err(stopped) = channel.settle(&watch, (ends.to, fault)) {
             pipe.abandon();
             return Err(stopped);
         }
         pipe.run();
     }
-    channel.close(&ends)
+    channel.close(&watch, &ends)
 }
 
 #[cfg(test)]

@@ -1,26 +1,90 @@
 //! *Go* and *done* between the two ends of a channel.
 
 use crate::arch;
+use crate::atomic::{self, Relaxed, System};
 use crate::channel::Call;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::ops::{ChannelState, Direct, Line};
 use crate::schedule::{NOBODY, Ring, Shape, packs_of};
 use crate::wait::{About, Fault, Flow, Watch, kind, operation};
+use core::ptr;
 
 /// Stream position of *go*, from the call's start.
 const GO: u64 = 128;
 /// Stream position of *done*.
 const DONE: u64 = 256;
 
+/// How a call of `bytes` bytes to each peer names its size, if the `first` packs go another way.
+#[inline(always)]
+const fn named(bytes: u64, first: u64) -> u64 {
+    first << 48 | bytes
+}
+
+/// The bytes of what a stream names as its size, and the packs of them that go another way.
+pub const fn unnamed(name: u64) -> (u64, u64) {
+    (name & 0xffff_ffff_ffff, name >> 48)
+}
+
 /// A block's channel in one call.
 pub(super) struct Channel<'k, O> {
     ops: &'k O,
-    watch: &'k Watch,
     number: u32,
     call: Call,
     /// Which allocation the output is in, and where.
     output: u64,
+    /// The part of digests that positions have no part in.
+    mix: u64,
+}
+
+/// What is said on a line of 128 bytes: the stream's position in the first 8; from byte 16 on a digest and the position again, which
+/// are looked at together; from byte 32 on what the digest is of.
+#[derive(Clone, Copy)]
+struct Announcement {
+    at: u64,
+    digest: u64,
+    words: [u64; 3],
+}
+
+impl Announcement {
+    /// After nothing: who needs an order fences before. Called by one thread.
+    ///
+    /// # Safety
+    /// `line` is one of this rank's in a live region, positions grow (as signed differences), and nobody else raises it.
+    #[inline(always)]
+    unsafe fn raise(&self, line: *mut u64) {
+        let &Announcement { at, digest, words } = self;
+        // SAFETY: the line's 128 bytes; this rank alone writes them.
+        unsafe {
+            atomic::store::<System, Relaxed, u64>(line.add(4), words[0]);
+            atomic::store::<System, Relaxed, u64>(line.add(5), words[1]);
+            atomic::store::<System, Relaxed, u64>(line.add(6), words[2]);
+            arch::store_line(line.add(2).cast(), [digest as u32, (digest >> 32) as u32], at);
+            atomic::store::<System, Relaxed, u64>(line, at);
+        }
+    }
+
+    /// Position and digest that a peer raised last; what it did before it fenced and raised them is visible to this thread from here on.
+    ///
+    /// # Safety
+    /// `line` is a live line of this rank's region, raised by [`Announcement::raise`] alone.
+    #[inline(always)]
+    unsafe fn heard(line: *const u64) -> (u64, u64) {
+        // SAFETY: the pair in the line.
+        let (digest, at) = unsafe { arch::acquire_line(line.add(2).cast()) };
+        (at, u64::from(digest[0]) | u64::from(digest[1]) << 32)
+    }
+
+    /// What the digest is of, once it has arrived.
+    ///
+    /// # Safety
+    /// As for [`Announcement::heard`].
+    #[inline(always)]
+    unsafe fn words(line: *const u64) -> [u64; 3] {
+        // SAFETY: the words in the line, written by atomics alone.
+        let word = |k: usize| unsafe { atomic::load::<System, Relaxed, u64>(line.add(4 + k)) };
+        [word(0), word(1), word(2)]
+    }
 }
 
 /// Where the streams of a channel to and from a pair of peers stand, where the peers' regions are, and what names this call to them. All
@@ -38,7 +102,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub(super) const NONE: Ends = Ends {
+    const NONE: Ends = Ends {
         to: NOBODY,
         from: NOBODY,
         sent: 0,
@@ -50,12 +114,47 @@ impl Ends {
     };
 }
 
+/// What the end of a call needs beside: worked out when it is needed, where hooks want the registers, or before.
+#[derive(Clone, Copy)]
+pub(super) struct Close {
+    /// First word of the announcement of *done*, and where it goes.
+    kernel_to: u64,
+    ready_to: *mut u64,
+    /// Where the peer's *done* comes.
+    ready_from: *const u64,
+    state_to: *mut ChannelState,
+    state_from: *mut ChannelState,
+}
+
+impl Close {
+    /// The same, worked out by now.
+    #[inline(always)]
+    fn now(self) -> Self {
+        Close {
+            kernel_to: arch::late(self.kernel_to),
+            ready_to: now(self.ready_to),
+            ready_from: now(self.ready_from),
+            state_to: now(self.state_to),
+            state_from: now(self.state_from),
+        }
+    }
+}
+
+/// The same address, worked out by now.
+#[inline(always)]
+fn now<T>(at: *const T) -> *mut T {
+    arch::late(at as u64) as *mut T
+}
+
 impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
-    pub(super) fn of<H: Hooks>(ops: &'k O, watch: &'k Watch, shape: &Shape, number: u32) -> Self {
-        let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
+    pub(super) fn of<H: Hooks>(ops: &'k O, shape: &Shape, number: u32) -> Self {
+        const ODD: u64 = 0xd6e8_feb8_6659_fd93;
+        let call =
+            Call { kernel: shape.kernel, payload: named(16 * packs_of::<H>(shape.elements), shape.first) };
         let output = u64::from(shape.allocation) << 44 | shape.output_offset;
-        Channel { ops, watch, number, call, output }
+        let mix = call.payload.wrapping_mul(ODD) ^ output.wrapping_mul(ODD << 7 | 1);
+        Channel { ops, number, call, output, mix: arch::late(mix) }
     }
 
     #[inline(always)]
@@ -67,18 +166,27 @@ impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
     pub(super) fn ends(&self, to: u32, from: u32) -> Ends {
         let mut ends = Ends { to, from, ..Ends::NONE };
-        // SAFETY: live state; written last by the previous kernel on this channel.
-        unsafe {
-            if to != NOBODY {
-                ends.sent = (&raw const (*self.state(to)).sent).read_volatile();
-                ends.base_to = self.ops.peer_base(to);
-            }
-            if from != NOBODY {
-                ends.received = (&raw const (*self.state(from)).received).read_volatile();
-                ends.base_from = self.ops.peer_base(from);
-            }
+        if to != NOBODY {
+            self.ask_to(&mut ends, self.state(to));
+        }
+        if from != NOBODY {
+            self.ask_from(&mut ends, self.state(from));
         }
         ends
+    }
+
+    #[inline(always)]
+    fn ask_to(&self, ends: &mut Ends, state: *mut ChannelState) {
+        // SAFETY: live state; written last by the previous kernel on this channel.
+        ends.sent = unsafe { (&raw const (*state).sent).read_volatile() };
+        ends.base_to = self.ops.peer_base(ends.to);
+    }
+
+    #[inline(always)]
+    fn ask_from(&self, ends: &mut Ends, state: *mut ChannelState) {
+        // SAFETY: as for `ask_to`.
+        ends.received = unsafe { (&raw const (*state).received).read_volatile() };
+        ends.base_from = self.ops.peer_base(ends.from);
     }
 
     /// Names the call to both peers, where neither [`Channel::say_go`] nor [`Channel::await_go`] does.
@@ -88,89 +196,97 @@ impl<'k, O: Direct> Channel<'k, O> {
         ends.digest_to = self.digest_at(ends.sent);
     }
 
+    /// What [`Channel::close`] needs.
     #[inline(always)]
-    fn digest_at(&self, at: u64) -> u64 {
-        Self::digest(at, self.words(at))
+    pub(super) fn closing(&self, ends: &Ends) -> Close {
+        let (line, somebody) = (Line::Ready(self.number), |peer| peer != NOBODY);
+        let state = |peer| if somebody(peer) { self.state(peer) } else { ptr::null_mut() };
+        Close {
+            kernel_to: self.call.kernel_at(ends.sent),
+            ready_to: self.ops.line_out(ends.base_to, line),
+            ready_from: if somebody(ends.from) { self.ops.line(ends.from, line) } else { ptr::null() },
+            state_to: state(ends.to),
+            state_from: state(ends.from),
+        }
     }
 
     /// What the words of an announcement that begins at stream position `at` come to.
     #[inline(always)]
-    fn digest(at: u64, words: [u64; 3]) -> u64 {
-        const ODD: u64 = 0xd6e8_feb8_6659_fd93;
-        let [kernel, payload, output] = words;
-        (kernel ^ payload.wrapping_mul(ODD) ^ output.wrapping_mul(ODD << 7 | 1)).wrapping_add(at)
+    fn digest_at(&self, at: u64) -> u64 {
+        (self.call.kernel_at(at) ^ self.mix).wrapping_add(at)
     }
 
     #[inline(always)]
-    fn words(&self, at: u64) -> [u64; 3] {
-        [self.call.kernel_at(at), self.call.payload, self.output]
+    fn words(&self, kernel: u64) -> [u64; 3] {
+        [kernel, self.call.payload, self.output]
     }
 
     /// Lets `ends.from` write this rank's output. No fence: what used the output before was an earlier kernel, or copy, of this stream.
     #[inline(always)]
     pub(super) fn say_go(&self, ends: &mut Ends) {
-        ends.digest_from = self.digest_at(ends.received);
-        let (line, at) = (Line::Free(self.number), ends.received);
+        let at = ends.received;
+        ends.digest_from = self.digest_at(at);
+        let (digest, words) = (ends.digest_from, self.words(self.call.kernel_at(at)));
+        let line = self.ops.line_out(ends.base_from, Line::Free(self.number));
         // SAFETY: this block alone raises its channel's lines, and they grow.
-        unsafe {
-            self.ops.announce(ends.base_from, line, at.wrapping_add(GO), ends.digest_from, self.words(at))
-        };
+        unsafe { Announcement { at: at.wrapping_add(GO), digest, words }.raise(line) };
     }
 
     /// Tells `ends.to` that its output is written. After the block's sync.
     #[inline(always)]
-    pub(super) fn say_done(&self, ends: &Ends) {
+    fn say_done(&self, ends: &Ends, close: &Close) {
+        let (at, digest, words) = (ends.sent.wrapping_add(DONE), ends.digest_to, self.words(close.kernel_to));
         arch::fence_system();
-        let (line, at) = (Line::Ready(self.number), ends.sent);
         // SAFETY: as for `say_go`.
-        unsafe {
-            self.ops.announce(ends.base_to, line, at.wrapping_add(DONE), ends.digest_to, self.words(at))
-        };
+        unsafe { Announcement { at, digest, words }.raise(close.ready_to) };
     }
 
     #[inline(always)]
-    pub(super) fn await_go(&self, ends: &mut Ends) -> Fault {
+    pub(super) fn await_go(&self, watch: &Watch, ends: &mut Ends) -> Fault {
         // Before the wait, which is free time.
         ends.digest_to = arch::late(self.digest_at(ends.sent));
         let expected = (ends.sent, ends.digest_to);
-        self.await_word(ends.to, Line::Free(self.number), expected, GO, operation::LEAVE)
+        let line = self.ops.line(ends.to, Line::Free(self.number));
+        self.await_word(watch, line, expected, GO, operation::LEAVE)
     }
 
     #[inline(always)]
-    pub(super) fn await_done(&self, ends: &Ends) -> Fault {
+    fn await_done(&self, watch: &Watch, ends: &Ends, close: &Close) -> Fault {
         let expected = (ends.received, arch::late(ends.digest_from));
-        self.await_word(ends.from, Line::Ready(self.number), expected, DONE, operation::RECEIVE)
+        self.await_word(watch, close.ready_from, expected, DONE, operation::RECEIVE)
     }
 
     #[inline(always)]
     fn await_word(
         &self,
-        peer: u32,
-        line: Line,
+        watch: &Watch,
+        line: *const u64,
         (at, expected): (u64, u64),
         step: u64,
         operation: u32,
     ) -> Fault {
         let mut digest = 0;
         let heard = || {
-            let (value, with) = self.ops.heard(peer, line);
+            // SAFETY: a line of this rank's that announcements alone raise.
+            let (value, with) = unsafe { Announcement::heard(line) };
             digest = with;
             value
         };
-        let (_, fault) = self.watch.poll_by(heard, at.wrapping_add(step), operation);
+        let (_, fault) = watch.poll_by(heard, at.wrapping_add(step), operation);
         if fault.kind != 0 {
             return fault;
         }
         // `heard` acquires: what the peer did before is visible to this thread and, over the block's sync and the kernel's end, to all. A
         // fence instead would wait until this rank's own announcements have arrived, too.
-        if digest == expected { Fault::NONE } else { self.differs(peer, line, at) }
+        if digest == expected { Fault::NONE } else { self.differs(line, at) }
     }
 
     /// What differs in the announcement of a peer.
     #[cold]
     #[inline(always)]
-    fn differs(&self, peer: u32, line: Line, at: u64) -> Fault {
-        let [kernel, payload, output] = self.ops.heard_words(peer, line);
+    fn differs(&self, line: *const u64, at: u64) -> Fault {
+        // SAFETY: as in `await_word`.
+        let [kernel, payload, output] = unsafe { Announcement::words(line) };
         let fault = self.call.compare(at, kernel, payload);
         if fault.kind != 0 {
             return fault;
@@ -186,41 +302,39 @@ impl<'k, O: Direct> Channel<'k, O> {
 
     /// Ends the block if this lane, or another, has found a fault.
     #[inline(always)]
-    pub(super) fn settle(&self, (peer, fault): (u32, Fault)) -> Flow {
+    pub(super) fn settle(&self, watch: &Watch, (peer, fault): (u32, Fault)) -> Flow {
         let about = About { peer, channel: self.number, operation: fault.operation };
-        self.watch.settle(&Block, self.ops, about, fault)
+        watch.settle(&Block, self.ops, about, fault)
     }
 
     /// Says *done* to the one and waits for that of the other, as far as there are such, and leaves the positions for the next call. The
     /// leader has stored, or has synced with those that have.
     #[inline(always)]
-    pub(super) fn close(&self, ends: &Ends) -> Flow {
-        let leads = Block.leads();
+    pub(super) fn close(&self, watch: &Watch, ends: &Ends) -> Flow {
+        let (leads, close) = (Block.leads(), self.closing(ends));
         if ends.to != NOBODY && leads {
-            self.say_done(ends);
+            self.say_done(ends, &close);
         }
         if ends.from != NOBODY {
-            let fault = if leads { self.await_done(ends) } else { Fault::NONE };
-            self.settle((ends.from, fault))?;
+            let fault = if leads { self.await_done(watch, ends, &close) } else { Fault::NONE };
+            self.settle(watch, (ends.from, fault))?;
         }
         if leads {
-            self.finish(ends);
+            self.finish(ends, &close);
         }
         Ok(())
     }
 
     /// Leaves the positions for the next call.
     #[inline(always)]
-    fn finish(&self, ends: &Ends) {
+    fn finish(&self, ends: &Ends, close: &Close) {
         // SAFETY: live state of this block's channel, of this lane's peers; this lane has read it.
         unsafe {
             if ends.to != NOBODY {
-                let state = self.state(ends.to);
-                (&raw mut (*state).sent).write_volatile(ends.sent.wrapping_add(DONE));
+                (&raw mut (*close.state_to).sent).write_volatile(ends.sent.wrapping_add(DONE));
             }
             if ends.from != NOBODY {
-                let state = self.state(ends.from);
-                (&raw mut (*state).received).write_volatile(ends.received.wrapping_add(DONE));
+                (&raw mut (*close.state_from).received).write_volatile(ends.received.wrapping_add(DONE));
             }
         }
     }
@@ -235,12 +349,9 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Asks where the streams stand.
     #[inline(always)]
     pub(super) fn of<O: Direct>(channel: &Channel<'_, O>) -> Self {
-        let lanes = Lanes { ring: Ring::of(channel.ops), first: Ends::NONE };
-        let step = Self::first_step();
-        if step < lanes.ring.world { Lanes { first: lanes.step(channel, step), ..lanes } } else { lanes }
+        Lanes { ring: Ring::of(channel.ops), first: Ends::NONE }
     }
 
     #[inline(always)]
@@ -248,22 +359,58 @@ impl Lanes {
         1 + Block.lane()
     }
 
+    /// Whether this lane has a step.
+    #[inline(always)]
+    fn any(&self) -> bool {
+        Self::first_step() < self.ring.world
+    }
+
+    /// Asks where the streams stand, behind what precedes the kernel; where that is told is worked out before.
     #[inline(always)]
     fn step<O: Direct>(&self, channel: &Channel<'_, O>, step: u32) -> Ends {
-        channel.ends(self.ring.to(step), self.ring.from(step))
+        let mut ends = Ends { to: self.ring.to(step), from: self.ring.from(step), ..Ends::NONE };
+        let [state_to, state_from] = [ends.to, ends.from].map(|peer| now(channel.state(peer)));
+        arch::follow();
+        channel.ask_to(&mut ends, state_to);
+        channel.ask_from(&mut ends, state_from);
+        ends
+    }
+
+    /// Asks where the streams stand, behind what precedes the kernel.
+    #[inline(always)]
+    pub(super) fn ask<O: Direct>(&mut self, channel: &Channel<'_, O>) {
+        if self.any() {
+            self.first = self.step(channel, Self::first_step());
+        }
+    }
+
+    /// As [`Lanes::ask`], and says *go* to every peer.
+    #[inline(always)]
+    pub(super) fn begin<O: Direct>(&mut self, channel: &Channel<'_, O>) {
+        if self.any() {
+            // In one place: what can be worked out while positions are under way is.
+            self.first = self.step(channel, Self::first_step());
+            channel.say_go(&mut self.first);
+        }
+        self.others(channel, |ends| channel.say_go(ends));
     }
 
     /// Calls `f` for each of this lane's steps.
     #[inline(always)]
     fn each<O: Direct>(&mut self, channel: &Channel<'_, O>, mut f: impl FnMut(&mut Ends)) {
-        let mut step = Self::first_step();
-        if step < self.ring.world {
+        if self.any() {
             f(&mut self.first);
         }
+        self.others(channel, f);
+    }
+
+    /// Calls `f` for each of this lane's steps but the first: a lane of a GPU has no more.
+    #[inline(always)]
+    fn others<O: Direct>(&self, channel: &Channel<'_, O>, mut f: impl FnMut(&mut Ends)) {
         if cfg!(target_arch = "nvptx64") {
             return;
         }
-        step += Block.lanes();
+        let mut step = Self::first_step() + Block.lanes();
         while step < self.ring.world {
             let mut ends = self.step(channel, step);
             channel.name(&mut ends);
@@ -272,37 +419,40 @@ impl Lanes {
         }
     }
 
-    /// Says *go* to every peer and waits for theirs.
-    #[inline(always)]
-    pub(super) fn open<O: Direct>(&mut self, channel: &Channel<'_, O>) -> Flow {
-        self.say_go(channel);
-        self.await_go(channel)
-    }
-
-    /// Says *go* to every peer.
-    #[inline(always)]
-    pub(super) fn say_go<O: Direct>(&mut self, channel: &Channel<'_, O>) {
-        self.each(channel, |ends| channel.say_go(ends));
-    }
-
     /// Waits for every peer's *go*.
     #[inline(always)]
-    pub(super) fn await_go<O: Direct>(&mut self, channel: &Channel<'_, O>) -> Flow {
-        let found = self.wait(channel, |ends| (ends.to, channel.await_go(ends)));
-        channel.settle(found)
+    pub(super) fn await_go<O: Direct>(&mut self, channel: &Channel<'_, O>, watch: &Watch) -> Flow {
+        let found = self.wait(channel, |ends| (ends.to, channel.await_go(watch, ends)));
+        channel.settle(watch, found)
     }
 
-    /// Says *done* to every peer and waits for theirs; then the next call may begin. Behind [`Lanes::open`], or [`Lanes::name`].
+    /// What [`Lanes::close`] will need, worked out now.
     #[inline(always)]
-    pub(super) fn close<O: Direct>(&mut self, channel: &Channel<'_, O>) -> Flow {
-        self.each(channel, |ends| channel.say_done(ends));
-        let found = self.wait(channel, |ends| (ends.from, channel.await_done(ends)));
-        channel.settle(found)?;
-        self.each(channel, |ends| channel.finish(ends));
+    pub(super) fn closing<O: Direct>(&self, channel: &Channel<'_, O>) -> Close {
+        channel.closing(&self.first).now()
+    }
+
+    /// Says *done* to every peer and waits for theirs; then the next call may begin. Behind [`Lanes::await_go`], or [`Lanes::name`].
+    /// `close`: [`Lanes::closing`], if that was asked for.
+    #[inline(always)]
+    pub(super) fn close<O: Direct>(
+        &mut self,
+        channel: &Channel<'_, O>,
+        watch: &Watch,
+        close: Option<Close>,
+    ) -> Flow {
+        let (first, to) = (close.unwrap_or_else(|| channel.closing(&self.first)), self.first.to);
+        // Of a CPU thread's other steps, worked out for each.
+        let is_first = |ends: &Ends| cfg!(target_arch = "nvptx64") || ends.to == to;
+        let of = |ends: &Ends| if is_first(ends) { first } else { channel.closing(ends) };
+        self.each(channel, |ends| channel.say_done(ends, &of(ends)));
+        let found = self.wait(channel, |ends| (ends.from, channel.await_done(watch, ends, &of(ends))));
+        channel.settle(watch, found)?;
+        self.each(channel, |ends| channel.finish(ends, &of(ends)));
         Ok(())
     }
 
-    /// What [`Lanes::close`] needs of [`Lanes::open`].
+    /// What [`Lanes::close`] needs of [`Lanes::await_go`].
     #[inline(always)]
     pub(super) fn name<O: Direct>(&mut self, channel: &Channel<'_, O>) {
         channel.name(&mut self.first);

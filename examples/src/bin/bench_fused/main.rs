@@ -39,6 +39,9 @@ struct Options {
     /// Blocks for the rank's own chunk; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     diagonal: Vec<u32>,
+    /// Threads of a block; by default as the library decides.
+    #[arg(long)]
+    threads: Option<u32>,
     /// Channels with line buffers; by default as many as a transport has.
     #[arg(long)]
     line_channels: Option<u32>,
@@ -135,6 +138,7 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
                                     protocol,
                                     channels,
                                     diagonal,
+                                    threads: options.threads,
                                     chunk,
                                     ..Default::default()
                                 };
