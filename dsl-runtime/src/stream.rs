@@ -101,7 +101,7 @@ impl Stream {
     /// Records what `body` queues as a graph instead of running it.
     ///
     /// # Errors
-    /// Those of `body`; the stream is usable again in any case.
+    /// Those of `body`; the stream is usable again in any case, also behind a panic of `body`.
     pub fn capture(&self, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
         {
             let mut capture = lock(&self.0.capture);
@@ -110,12 +110,13 @@ impl Stream {
             }
             *capture = Some(Captured::default());
         }
+        let recording = Recording(&self.0);
         // Relaxed: a buffer's or a transport's last stream, another one than this, is waited for inside.
         let graph = match &self.0.kind {
             Kind::Host(_) => body().map(|()| None),
             Kind::Cuda(stream) => stream.capture(cuda::CaptureMode::Relaxed, |_| body()).map(Some),
         };
-        let captured = lock(&self.0.capture).take().unwrap_or_default();
+        let captured = recording.end();
         Graph::new(self.device(), graph?, captured)
     }
 
@@ -173,8 +174,8 @@ impl Stream {
             return Ok(());
         }
         let before = link.swap_stream(Arc::downgrade(self.queue()) as _);
-        if let Some(other) = before.and_then(|s| s.downcast::<Queue>().ok())
-            && !Arc::ptr_eq(&other, self.queue())
+        if let Some(other) = before
+            && !std::ptr::addr_eq(Arc::as_ptr(&other), Arc::as_ptr(self.queue()))
         {
             other.wait_idle()?;
         }
@@ -197,16 +198,29 @@ impl Stream {
     }
 }
 
+/// A capture that is under way; it ends with this, also in a panic.
+struct Recording<'q>(&'q Queue);
+
+impl Recording<'_> {
+    fn end(self) -> Captured {
+        let captured = lock(&self.0.capture).take().unwrap_or_default();
+        std::mem::forget(self);
+        captured
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        // What it kept may wait for the stream: not under the lock.
+        let captured = lock(&self.0.capture).take();
+        drop(captured);
+    }
+}
+
 impl Queue {
     /// Waits without looking for faults.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        match &self.kind {
-            Kind::Host(worker) => {
-                worker.wait(None);
-                Ok(())
-            }
-            Kind::Cuda(stream) => Ok(stream.synchronize()?),
-        }
+        Ok(fusewire_transports::host::Queue::wait_idle(self)?)
     }
 
     pub(crate) fn is_capturing(&self) -> bool {
@@ -219,6 +233,18 @@ impl Queue {
                 "`{what}` waits for the stream, which cannot be done while it is capturing a graph"
             ))),
             false => Ok(()),
+        }
+    }
+}
+
+impl fusewire_transports::host::Queue for Queue {
+    fn wait_idle(&self) -> fusewire_transports::host::Result<()> {
+        match &self.kind {
+            Kind::Host(worker) => {
+                worker.wait(None);
+                Ok(())
+            }
+            Kind::Cuda(stream) => Ok(stream.synchronize()?),
         }
     }
 }

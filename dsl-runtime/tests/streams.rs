@@ -98,3 +98,48 @@ fn lengths_of_as_many_packs_are_told_apart() {
         }
     }
 }
+
+#[test]
+fn a_panic_in_a_capture_ends_it() {
+    let world = World::single().unwrap();
+    let transport = Shm::rendezvous(&world, 1 << 16).unwrap();
+    let (device, launcher) = (Device::of(&transport), copy::all_to_all(&transport).unwrap());
+    let stream = device.stream().unwrap();
+    let (input, mut output) = (device.buffer_from(&[7u32; 5]).unwrap(), device.buffer::<u32>(5).unwrap());
+    let panicking = std::panic::AssertUnwindSafe(|| {
+        stream.capture(|| {
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            launcher.launch(&stream, args)?;
+            panic!("in the capture's body")
+        })
+    });
+    assert!(std::panic::catch_unwind(panicking).is_err());
+    assert!(!stream.is_capturing());
+    // Neither the stream nor what was used on it is left recording.
+    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+    launcher.launch(&device.stream().unwrap(), args).unwrap();
+    assert_eq!(output.read(&stream).unwrap(), [7; 5]);
+    stream.capture(|| Ok(())).unwrap();
+}
+
+#[test]
+fn renewing_waits_for_what_is_queued() {
+    let ranks = World::threads(2, |world| -> fusewire::Result<()> {
+        let transport = Shm::rendezvous(&world, 1 << 16)?;
+        let (device, launcher) = (Device::of(&transport), copy::all_to_all(&transport)?);
+        let stream = device.stream()?;
+        let (me, mut output) = (world.rank() as u32, device.buffer::<u32>(2 * CHUNK)?);
+        for round in 0..20u32 {
+            let input = device.buffer_from(&vec![10 * round + me; 2 * CHUNK])?;
+            for _ in 0..10 {
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch(&stream, args)?;
+            }
+            transport.renew()?;
+            let expected = [0, 1].map(|rank| vec![10 * round + rank; CHUNK]).concat();
+            assert_eq!(output.read(&stream)?, expected);
+        }
+        Ok(())
+    });
+    ranks.unwrap().into_iter().for_each(Result::unwrap);
+}

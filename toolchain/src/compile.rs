@@ -77,12 +77,14 @@ pub struct Unit<'a> {
     pub externs: &'a [(&'a str, &'a Rlib)],
     /// What it is compiled for.
     pub target: &'a Target,
+    /// What `--cfg` gives.
+    pub cfgs: &'a [&'a str],
 }
 
 impl<'a> Unit<'a> {
     /// A unit without libraries and without a file of its own.
     pub fn new(name: &'a str, source: &'a str, target: &'a Target) -> Unit<'a> {
-        Unit { name, source, file: None, externs: &[], target }
+        Unit { name, source, file: None, externs: &[], target, cfgs: &[] }
     }
 }
 
@@ -289,6 +291,9 @@ impl Inner {
         // rustc splits this option at its last `=`; a file with one keeps the scratch folder's name for it.
         if !shown.as_os_str().as_encoded_bytes().contains(&b'=') {
             command.arg(format!("--remap-path-prefix={name}={}", shown.display()));
+        }
+        for cfg in unit.cfgs {
+            command.args(["--cfg", cfg]);
         }
         add_externs(&mut command, unit.externs);
         command.arg(name);

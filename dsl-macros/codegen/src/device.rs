@@ -3,6 +3,7 @@
 use crate::diagnose;
 use crate::errors::Errors;
 use crate::generate::device_source;
+use crate::host;
 use crate::model::{Entry, Model};
 use crate::source::Text;
 use fusewire_toolchain::{Arch, CompileError, Library, Ptx, Rlib, Target, Toolchain, Unit};
@@ -121,6 +122,9 @@ fn assemble(
     let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
     let mut unit = Unit::new(name, text, target);
     unit.externs = &externs;
+    // As the host's twin is configured; a text that does not ask has one image for all features.
+    let cfgs: Vec<&str> = host::told().cfgs.iter().map(String::as_str).collect();
+    unit.cfgs = if text.contains("cfg") { &cfgs } else { &[] };
     unit.file = file;
     toolchain.kernel(&unit)
 }

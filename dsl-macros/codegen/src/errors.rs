@@ -1,5 +1,6 @@
 //! All errors at once, each at the user's own tokens.
 
+use crate::host;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 
@@ -62,10 +63,19 @@ impl Errors {
         found.chain(self.deferred.iter().cloned()).map(place).collect()
     }
 
-    /// `compile_error!`s, and the deferred errors as lints: those run when nothing else is wrong.
+    /// `compile_error!`s, and the deferred errors as lints: those run when nothing else is wrong. Where lints are no errors, all are
+    /// `compile_error!`s: a kernel without an image must not pass.
     pub fn to_compile_errors(&self) -> TokenStream {
+        self.as_tokens(host::told().capped)
+    }
+
+    fn as_tokens(&self, capped: bool) -> TokenStream {
         let mut tokens = self.found.as_ref().map(syn::Error::to_compile_error).unwrap_or_default();
         for (span, message) in &self.deferred {
+            if capped {
+                tokens.extend(syn::Error::new(*span, message).to_compile_error());
+                continue;
+            }
             let name = quote_spanned!(*span=> kernel_that_the_device_compiler_refuses);
             tokens.extend(quote! {
                 const _: () = {
@@ -88,5 +98,20 @@ impl Errors {
         let mut all = self.found.clone().into_iter().flatten();
         let first = all.next().map(|e| e.to_compile_error());
         (quote!([(); #first]), all.map(|e| e.to_compile_error()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Errors;
+    use proc_macro2::Span;
+
+    #[test]
+    fn deferred_errors_are_errors_where_lints_are_capped() {
+        let mut errors = Errors::default();
+        errors.defer(Span::call_site(), "no");
+        let [lint, error] = [false, true].map(|capped| errors.as_tokens(capped).to_string());
+        assert!(lint.contains("unused_must_use") && !lint.contains("compile_error"), "{lint}");
+        assert!(error.contains("compile_error") && !error.contains("must_use"), "{error}");
     }
 }

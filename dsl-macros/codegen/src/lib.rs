@@ -16,6 +16,7 @@ mod diagnose;
 mod errors;
 mod find;
 mod generate;
+mod host;
 mod model;
 mod source;
 mod syntax;

@@ -27,6 +27,15 @@ impl fmt::Debug for Machine {
     }
 }
 
+/// A queue of kernels, as far as a link must know it.
+pub trait Queue: Send + Sync {
+    /// Waits until all that is queued is done, without looking for faults.
+    ///
+    /// # Errors
+    /// If the device failed.
+    fn wait_idle(&self) -> Result<()>;
+}
+
 /// Something whose kernels may have been aborted: asked after a stream has been waited for.
 pub trait Health: Send + Sync {
     /// The fault, if there is one.
@@ -97,7 +106,7 @@ pub struct Link {
     allocations: AtomicU32,
     id: u64,
     /// Not kept by the link: a stream keeps the links of what is queued on it.
-    last_stream: Mutex<Option<Weak<dyn std::any::Any + Send + Sync>>>,
+    last_stream: Mutex<Option<Weak<dyn Queue>>>,
     joined: Mutex<Vec<Joined>>,
     /// The fault, from when it was first read on: launches go on meanwhile.
     told: Mutex<Option<Fault>>,
@@ -258,10 +267,7 @@ impl Link {
 
     /// Exchanges the stream that the last launch went to: launches on a transport must not overlap. `None` if there was none, or nothing of
     /// it is left.
-    pub fn swap_stream(
-        &self,
-        stream: Weak<dyn std::any::Any + Send + Sync>,
-    ) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
+    pub fn swap_stream(&self, stream: Weak<dyn Queue>) -> Option<Arc<dyn Queue>> {
         self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).replace(stream)?.upgrade()
     }
 
@@ -315,6 +321,11 @@ impl Link {
     /// # Errors
     /// If a rank is lost or does not come.
     pub fn renew(&self) -> Result<()> {
+        // Positions must not be cleared under a kernel. Not under the lock: whoever ends there may launch.
+        let stream = self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(stream) = stream.and_then(|stream| stream.upgrade()) {
+            stream.wait_idle()?;
+        }
         self.region.quiesce()?;
         self.world.barrier()?;
         self.region.clear()?;

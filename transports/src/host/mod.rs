@@ -14,7 +14,7 @@ pub use board::Board;
 pub use error::{Error, Result};
 pub use fault::{Fault, Operation, Place, Refusal, panic_text};
 pub use ledger::Launched;
-pub use link::{Health, Link, Machine, Region};
+pub use link::{Health, Link, Machine, Queue, Region};
 pub use mapping::Mapping;
 pub use options::Options;
 pub use symmetric::Symmetric;
@@ -56,8 +56,8 @@ pub trait Transport: Send + Sync + 'static {
     fn check(&self) -> Result<()> {
         self.link().check()
     }
-    /// Agrees the transport anew after a fault: lines, positions and records start from zero. Collective, with no kernel running on
-    /// any rank.
+    /// Agrees the transport anew after a fault: lines, positions and records start from zero. Collective; waits for what this rank has queued
+    /// on it. Windows are renewed by themselves, behind this.
     ///
     /// # Errors
     /// If a rank is lost or does not come.

@@ -88,12 +88,12 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             let values = values.map(|v| quote!(#v)).collect::<Vec<_>>();
             quote! {
                 #[unsafe(no_mangle)]
-                pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, __Raw>) {
-                    let grid = #d::schedule::Grid::begin();
-                    let raw = &params.raw;
+                pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::schedule::Params<#ops, __Raw>) {
+                    let __grid = #d::schedule::Grid::begin();
+                    let __raw = &__params.raw;
                     let _ = unsafe {
-                        #d::schedule::custom(grid, params.ops, params.control, params.shape, |kernel| {
-                            #name::<#ops>(kernel, #(#values,)*)
+                        #d::schedule::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
+                            #name::<#ops>(__kernel, #(#values,)*)
                         })
                     };
                 }

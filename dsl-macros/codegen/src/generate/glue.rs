@@ -84,14 +84,14 @@ pub fn names(ty: &syn::Type, ident: &Ident) -> bool {
     within(quote!(#ty), ident)
 }
 
-/// The expression that turns `raw.field` into what a hook sees.
+/// The expression that turns `__raw.field` into what a hook sees.
 pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
     let name = &field.ident;
     match &field.kind {
-        Kind::Slice(_) => quote!(raw.#name.slice()),
-        Kind::Out(_) => quote!(#d::args::Out::from_raw(raw.#name)),
-        Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(raw.#name)),
-        Kind::Plain | Kind::Handle => quote!(raw.#name),
+        Kind::Slice(_) => quote!(__raw.#name.slice()),
+        Kind::Out(_) => quote!(#d::args::Out::from_raw(__raw.#name)),
+        Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(__raw.#name)),
+        Kind::Plain | Kind::Handle => quote!(__raw.#name),
     }
 }
 
@@ -180,8 +180,8 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         unsafe impl #generic #d::schedule::Unpack for #hooks #plain where #bounds #static_bound {
             type Raw = #raw_type;
             #[inline(always)]
-            unsafe fn unpack<'x>(raw: &#raw_type) -> <Self as #d::hooks::Hooks>::Args<'x> {
-                let _ = raw;
+            unsafe fn unpack<'x>(__raw: &#raw_type) -> <Self as #d::hooks::Hooks>::Args<'x> {
+                let _ = __raw;
                 // SAFETY: the caller's contract.
                 unsafe { Args { #(#unpack,)* } }
             }

@@ -284,18 +284,19 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Id
             let values = function.args.fields.iter().map(|f| glue::unpack_field(f, &d));
             quote! {
                 ::core::option::Option::Some({
-                    unsafe fn entry(grid: #d::schedule::Grid, params: *const u8) -> #d::wait::Flow {
+                    // No name that a user's function may have.
+                    unsafe fn __entry(__grid: #d::schedule::Grid, __params: *const u8) -> #d::wait::Flow {
                         // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
                         unsafe {
-                            let params = &*params.cast::<#d::schedule::Params<#krate::ops::#ops, __Raw>>();
-                            let raw = &params.raw;
-                            let _ = raw;
-                            #d::schedule::custom(grid, params.ops, params.control, params.shape, |kernel| {
-                                #name::<#krate::ops::#ops>(kernel, #(#values,)*)
+                            let __params = &*__params.cast::<#d::schedule::Params<#krate::ops::#ops, __Raw>>();
+                            let __raw = &__params.raw;
+                            let _ = __raw;
+                            #d::schedule::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
+                                #name::<#krate::ops::#ops>(__kernel, #(#values,)*)
                             })
                         }
                     }
-                    entry
+                    __entry
                 })
             }
         }

@@ -91,7 +91,8 @@ impl World {
         self.core.bootstrap.recv(from, self.tag(tag), self.deadline()).map_err(|e| e.during(&call()))
     }
 
-    /// Collective: groups the ranks by `color`; in a group they are numbered by `key`, then by rank.
+    /// Collective: groups the ranks by `color`; in a group they are numbered by `key`, then by rank. Groups of the same members in the same
+    /// order are one group (all ranks in order are the world itself): what happens in them must not happen at the same time.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).

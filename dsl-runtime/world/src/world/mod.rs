@@ -268,7 +268,8 @@ impl World {
     }
 
     /// The group of these ranks (of this world or group), renumbered in the order given. Not collective: no rank needs
-    /// to hear of it until the group's first collective. Every member must give the same list.
+    /// to hear of it until the group's first collective. Every member must give the same list. A group that is made twice is one, as for
+    /// [`split`](Self::split).
     ///
     /// # Errors
     /// A rank that does not exist or is named twice, or a list that this rank is not in.
