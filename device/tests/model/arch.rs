@@ -170,18 +170,3 @@ words!(u64, atomic::AtomicU64, U64);
 pub unsafe fn read_process(_: u64, _: u64, _: *mut u8, _: usize) -> bool {
     false
 }
-
-/// Not part of the model: channels alone are.
-pub unsafe fn load_line(_: *const u8) -> ([u32; 2], u64) {
-    unimplemented!("lines are not modelled")
-}
-
-/// See [`load_line`].
-pub unsafe fn acquire_line(_: *const u8) -> ([u32; 2], u64) {
-    unimplemented!("lines are not modelled")
-}
-
-/// See [`load_line`].
-pub unsafe fn store_line(_: *mut u8, _: [u32; 2], _: u64) {
-    unimplemented!("lines are not modelled")
-}
