@@ -115,6 +115,8 @@ fn a_panic_in_a_capture_ends_it() {
     });
     assert!(std::panic::catch_unwind(panicking).is_err());
     assert!(!stream.is_capturing());
+    let text = format!("{launcher:?}");
+    assert!(text.starts_with("AllToAllLauncher of `streams::copy` on "), "{text}");
     // Neither the stream nor what was used on it is left recording.
     let args = copy::Launch { input: input.view(), output: output.view_mut() };
     launcher.launch(&device.stream().unwrap(), args).unwrap();

@@ -9,6 +9,7 @@ use crate::kernel::{Arguments, HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::Shape;
+use std::fmt;
 use std::marker::PhantomData;
 
 /// The schedule, as a type.
@@ -22,6 +23,12 @@ pub struct AllToAll;
 pub struct AllToAllLauncher<X: Transport, H> {
     prepared: Prepared<X>,
     hooks: PhantomData<H>,
+}
+
+impl<X: Transport, H> fmt::Debug for AllToAllLauncher<X, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AllToAllLauncher of {}", self.prepared)
+    }
 }
 
 impl<X: Transport, H: HookSet> AllToAllLauncher<X, H> {

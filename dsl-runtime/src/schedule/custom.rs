@@ -5,6 +5,7 @@ use super::default::Pattern;
 use super::prepared::Prepared;
 use crate::kernel::{HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};
+use std::fmt;
 use std::marker::PhantomData;
 
 /// The schedule, as a type.
@@ -15,6 +16,12 @@ pub struct Custom;
 pub struct CustomLauncher<X: Transport, H> {
     prepared: Prepared<X>,
     hooks: PhantomData<H>,
+}
+
+impl<X: Transport, H> fmt::Debug for CustomLauncher<X, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CustomLauncher of {}", self.prepared)
+    }
 }
 
 impl<X: Transport, H: HookSet> CustomLauncher<X, H> {

@@ -15,6 +15,7 @@ use fusewire_device::schedule::{Grid, NOBODY, Params, Shape};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A kernel that all ranks have agreed on, loaded on this rank.
@@ -343,6 +344,13 @@ impl<X: Transport> Prepared<X> {
             _ => return Err(Error::misuse(format!("`{}` was not compiled for this device", self.name))),
         }
         Ok(())
+    }
+}
+
+/// The kernel, and the transport it is for.
+impl<X: Transport> fmt::Display for Prepared<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` on {:?}", self.name, self.link)
     }
 }
 

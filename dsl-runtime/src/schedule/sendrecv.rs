@@ -8,6 +8,7 @@ use crate::kernel::{Arguments, HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::schedule::{NOBODY, Shape};
+use std::fmt;
 use std::marker::PhantomData;
 
 /// The schedule, as a type.
@@ -18,6 +19,12 @@ pub struct SendRecv;
 pub struct SendRecvLauncher<X: Transport, H> {
     prepared: Prepared<X>,
     hooks: PhantomData<H>,
+}
+
+impl<X: Transport, H> fmt::Debug for SendRecvLauncher<X, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SendRecvLauncher of {}", self.prepared)
+    }
 }
 
 impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
