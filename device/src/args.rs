@@ -79,6 +79,7 @@ pub trait Packs<T: Element> {
     ///
     /// # Panics
     /// If the slice ends before them.
+    #[track_caller]
     fn pack_at(&self, first: usize) -> Pack<T>;
 
     /// The element at `ctx.transposed_index()`, tested once for the whole chunk and not for each element: what a `produce` of
@@ -140,6 +141,7 @@ impl<T: Element> Packs<T> for [T] {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn pack_at(&self, first: usize) -> Pack<T> {
         let own = &self[first..first + Pack::<T>::LANES];
         if (own.as_ptr() as usize).is_multiple_of(16) {

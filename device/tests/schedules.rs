@@ -549,8 +549,12 @@ fn raw_operations_out_of_range_end_the_kernel() {
     use fusewire_device::wait::{kind, operation};
     let far = usize::MAX - 1;
     type Body = Box<dyn Fn(&Kernel<Peers>) -> Flow + Sync>;
-    let cases: [(u32, Body); 6] = [
+    // SAFETY: nothing is written.
+    let receive = |k: &Kernel<Peers>, len| unsafe { k.recv_tile(0, Tile { start: 8, len }, |_, _: f64| {}) };
+    let cases: [(u32, Body); 8] = [
         (operation::SEND, Box::new(|k| k.send_tile(9, Tile { start: 0, len: 1 }, |_| 1u8))),
+        (operation::SEND, Box::new(|k| k.send_tile(0, Tile { start: 0, len: (1 << 36) - 15 }, |_| 1u8))),
+        (operation::RECEIVE, Box::new(move |k| receive(k, far))),
         (operation::SIGNAL, Box::new(|k| k.signal(0, 2))),
         (operation::WAIT, Box::new(|k| k.wait(7, 0))),
         // SAFETY: out of range, so nothing is accessed.

@@ -2,7 +2,8 @@
 
 use crate::kernel::Place;
 use crate::machine::{bytes_of, bytes_of_mut};
-use crate::stream::{Kind, Queue};
+use crate::stream::Kind;
+use crate::uses::{Access, Uses};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_driver::{self as cuda, DevicePtr, memory::DeviceRegion};
@@ -13,7 +14,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Alignment of every buffer; launches want 16.
 const ALIGN: usize = 256;
@@ -22,8 +23,7 @@ const ALIGN: usize = 256;
 pub(crate) struct Memory {
     store: Store,
     device: Device,
-    /// The stream that used it last: another one waits for it first.
-    last: Mutex<Option<Arc<Queue>>>,
+    uses: Uses,
 }
 
 enum Store {
@@ -42,7 +42,7 @@ enum At {
     Cuda(DevicePtr),
 }
 
-// SAFETY: the bytes are reached only by operations of one stream at a time (`use_on`).
+// SAFETY: the bytes are reached only by operations of one stream at a time that writes, or of some that read (`Uses`).
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -67,13 +67,13 @@ impl Memory {
                 Store::Cuda(memory)
             }
         };
-        Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
+        Ok(Memory { store, device: device.clone(), uses: Uses::default() })
     }
 
     /// Zeroed memory that peers can map.
     pub(crate) fn shared(device: &Device, bytes: usize) -> Result<Self> {
         let store = Store::Shared(Arc::new(Sharable::create(&device.0, bytes)?));
-        Ok(Memory { store, device: device.clone(), last: Mutex::new(None) })
+        Ok(Memory { store, device: device.clone(), uses: Uses::default() })
     }
 
     /// The memory, if peers can map it.
@@ -92,12 +92,9 @@ impl Memory {
         }
     }
 
-    /// Waits for the stream that used the memory last.
+    /// Waits for the streams that use the memory.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        match &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(stream) if !stream.is_capturing() => stream.wait_idle(),
-            _ => Ok(()),
-        }
+        self.uses.wait_idle(|_| Ok(()))
     }
 
     /// Queues setting `bytes` bytes at `offset` to `value` on `stream`.
@@ -109,8 +106,7 @@ impl Memory {
         bytes: usize,
     ) -> Result<()> {
         stream.device().check_same(self.machine(), "a buffer")?;
-        self.use_on(stream)?;
-        stream.captured(|c| c.memory.push(Arc::clone(self)));
+        self.use_on(stream, Access::Write)?;
         match (&stream.0.kind, self.at()) {
             // SAFETY: the callers' ranges lie within the memory, which drops only after the stream is idle.
             (Kind::Cuda(s), At::Cuda(start)) => unsafe {
@@ -159,20 +155,10 @@ impl Memory {
         &self.device.0
     }
 
-    /// Before work on `stream` uses the memory: waits for the stream that used it last, if it is another one. A fault of that one's
-    /// kernels, which it has not reported yet, is then `stream`'s to report, too.
-    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(other) = &*last
-            && !Arc::ptr_eq(other, stream.queue())
-        {
-            if other.is_capturing() {
-                return Err(Error::misuse("a buffer is used by two captures at once"));
-            }
-            other.wait_idle()?;
-            stream.answer_for(other);
-        }
-        *last = Some(Arc::clone(stream.queue()));
+    /// Hands the memory to `stream` for what it queues next: see [`Uses::enter`]. A capture keeps it.
+    pub(crate) fn use_on(self: &Arc<Self>, stream: &Stream, access: Access) -> Result<()> {
+        self.uses.enter(stream, access)?;
+        stream.captured(|c| c.memory.push((Arc::clone(self), access)));
         Ok(())
     }
 }
@@ -187,11 +173,7 @@ impl Drop for Memory {
             _ if matches!(self.device.0, Machine::Host) => {}
             Store::Cuda(_) | Store::Symmetric(_) | Store::Shared(_) => {
                 // Launches do not hold the memory: wait for them.
-                if let Some(stream) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner).take()
-                    && !stream.is_capturing()
-                {
-                    let _ = stream.wait_idle();
-                }
+                let _ = self.wait_idle();
             }
         }
     }
@@ -236,7 +218,7 @@ impl<T: Element> Buffer<T> {
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
         let device = Device::of(transport);
         let store = Store::Symmetric(transport.link().symmetric(bytes)?);
-        let memory = Arc::new(Memory { store, device, last: Mutex::new(None) });
+        let memory = Arc::new(Memory { store, device, uses: Uses::default() });
         Ok(Buffer { memory, len, element: PhantomData })
     }
 
@@ -284,10 +266,10 @@ impl<T: Element> Buffer<T> {
         }
         self.memory.device.check_same(&stream.device().0, "the stream")?;
         stream.not_capturing("Buffer::read")?;
-        self.memory.use_on(stream)?;
+        self.memory.use_on(stream, Access::Look)?;
         stream.synchronize()?;
         match (self.memory.at(), self.memory.machine()) {
-            // SAFETY: `len` elements; the only stream that used the memory is idle.
+            // SAFETY: `len` elements; no stream writes the memory: the last that did is idle.
             (At::Host(start), _) => unsafe {
                 std::ptr::copy_nonoverlapping(start, values.as_mut_ptr().cast(), self.len * T::SIZE);
             },
@@ -300,10 +282,10 @@ impl<T: Element> Buffer<T> {
         Ok(())
     }
 
-    /// Copies `values` in, after everything queued on the stream that used the buffer last. Waits for that.
+    /// Copies `values` in, after everything queued on the streams that use the buffer. Waits for that.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the lengths differ, or while that stream is capturing.
+    /// [`Error::Misuse`] if the lengths differ, or while one of those streams is capturing.
     pub fn fill_from(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
             return Err(Error::misuse(format!(
@@ -312,10 +294,7 @@ impl<T: Element> Buffer<T> {
                 self.len
             )));
         }
-        if let Some(stream) = &*self.memory.last.lock().unwrap_or_else(PoisonError::into_inner) {
-            stream.not_capturing("Buffer::fill_from")?;
-            stream.wait_idle()?;
-        }
+        self.memory.uses.wait_idle(|stream| stream.not_capturing("Buffer::fill_from"))?;
         match (self.memory.at(), self.memory.machine()) {
             // SAFETY: `len` elements; no stream uses the memory.
             (At::Host(start), _) => unsafe {
@@ -338,10 +317,9 @@ impl<T: Element> Buffer<T> {
         if from.len != self.len {
             return Err(Error::misuse(format!("{} elements into a buffer of {}", from.len, self.len)));
         }
-        for memory in [&self.memory, &from.memory] {
+        for (memory, access) in [(&self.memory, Access::Write), (&from.memory, Access::Read)] {
             stream.device().check_same(memory.machine(), "a buffer")?;
-            memory.use_on(stream)?;
-            stream.captured(|c| c.memory.push(Arc::clone(memory)));
+            memory.use_on(stream, access)?;
         }
         let bytes = self.len * T::SIZE;
         match (&stream.0.kind, from.memory.at(), self.memory.at()) {
@@ -352,7 +330,7 @@ impl<T: Element> Buffer<T> {
             (Kind::Host(_), At::Host(_), At::Host(_)) => {
                 let (from, to) = (Arc::clone(&from.memory), Arc::clone(&self.memory));
                 stream.push(Arc::new(move |_| {
-                    // SAFETY: both are held by this operation, hold `bytes` and are distinct; one stream at a time uses them.
+                    // SAFETY: both are held by this operation, hold `bytes` and are distinct; no other stream writes them.
                     unsafe {
                         std::ptr::copy_nonoverlapping(
                             from.address() as *const u8,

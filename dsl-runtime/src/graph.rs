@@ -4,6 +4,7 @@ use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::Op;
 use crate::stream::{Captured, Kind};
+use crate::uses::Access;
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
 use fusewire_transports::host::Link;
@@ -16,7 +17,7 @@ pub struct Graph {
     exec: Option<cuda::GraphExec>,
     ops: Vec<Op>,
     links: Vec<Arc<Link>>,
-    memory: Vec<Arc<Memory>>,
+    memory: Vec<(Arc<Memory>, Access)>,
     _held: Vec<Held>,
     _functions: Vec<cuda::Function>,
 }
@@ -40,12 +41,12 @@ impl Graph {
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.device.check_same(&stream.device().0, "the stream")?;
         stream.not_capturing("Graph::launch")?;
-        for memory in &self.memory {
-            memory.use_on(stream)?;
+        for (memory, access) in &self.memory {
+            memory.use_on(stream, *access)?;
         }
         for link in &self.links {
             stream.touch(link)?;
-            link.note("", ["a replay of a graph", ""], None);
+            link.note("", ["a replay of a graph", ""], None, 0);
         }
         match (&stream.0.kind, &self.exec) {
             // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for.

@@ -2,6 +2,7 @@
 
 use crate::buffer::Memory;
 use crate::schedule::Protocol;
+use crate::uses::Access;
 use crate::{Device, Error, Result, Stream, Transport, View, ViewMut};
 use fusewire_device::args::RawSlice;
 use fusewire_device::element::Element;
@@ -155,9 +156,9 @@ impl Binder {
         Ok(())
     }
 
-    /// Hands a window's memory to the launch's stream: another stream waits for it.
+    /// Hands a window's memory to the launch's stream: another stream waits for it. No range, so that it overlaps nothing.
     pub(crate) fn use_memory(&mut self, memory: &Arc<Memory>) {
-        let (name, written) = ("a window's own memory", false);
+        let (name, written) = ("a window's own memory", true);
         self.bound.push(Bound { name, from: 0, to: 0, written, memory: Arc::clone(memory) });
     }
 
@@ -208,8 +209,7 @@ impl Binder {
     /// Hands the buffers to a stream.
     pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
         for b in &self.bound {
-            b.memory.use_on(stream)?;
-            stream.captured(|c| c.memory.push(Arc::clone(&b.memory)));
+            b.memory.use_on(stream, if b.written { Access::Write } else { Access::Read })?;
         }
         stream.captured(|c| c.held.extend(self.held.iter().cloned()));
         Ok(())

@@ -46,6 +46,7 @@ mod machine;
 pub mod schedule;
 mod stream;
 pub mod tune;
+mod uses;
 pub mod window;
 
 pub use buffer::{Buffer, View, ViewMut};

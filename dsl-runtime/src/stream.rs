@@ -3,6 +3,7 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::{Op, Worker};
+use crate::uses::Access;
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
@@ -36,7 +37,7 @@ pub(crate) enum Kind {
 pub(crate) struct Captured {
     pub(crate) ops: Vec<Op>,
     pub(crate) links: Vec<Arc<Link>>,
-    pub(crate) memory: Vec<Arc<Memory>>,
+    pub(crate) memory: Vec<(Arc<Memory>, Access)>,
     pub(crate) held: Vec<Held>,
     pub(crate) modules: Vec<cuda::Function>,
 }
@@ -111,7 +112,7 @@ impl Stream {
             *capture = Some(Captured::default());
         }
         let recording = Recording(&self.0);
-        // Relaxed: a buffer's or a transport's last stream, another one than this, is waited for inside.
+        // Relaxed: other streams, of a buffer or of a transport, are waited for inside.
         let graph = match &self.0.kind {
             Kind::Host(_) => body().map(|()| None),
             Kind::Cuda(stream) => stream.capture(cuda::CaptureMode::Relaxed, |_| body()).map(Some),

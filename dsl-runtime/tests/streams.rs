@@ -1,4 +1,4 @@
-//! What becomes of queued work when a stream's last handle goes.
+//! What streams wait for: others that use the same buffers, and queued work when their last handle goes.
 
 use fusewire::prelude::*;
 use fusewire::world::{Options as WorldOptions, World};
@@ -140,6 +140,53 @@ fn renewing_waits_for_what_is_queued() {
             transport.renew()?;
             let expected = [0, 1].map(|rank| vec![10 * round + rank; CHUNK]).concat();
             assert_eq!(output.read(&stream)?, expected);
+        }
+        Ok(())
+    });
+    ranks.unwrap().into_iter().for_each(Result::unwrap);
+}
+
+#[test]
+fn streams_that_only_read_do_not_wait_for_each_other() {
+    let ranks = World::threads(2, |world| -> fusewire::Result<()> {
+        let me = world.rank();
+        let options = Options { deadline: Duration::from_secs(5), ..Options::from(1 << 16) };
+        let transports = [Shm::rendezvous(&world, options.clone())?, Shm::rendezvous(&world, options)?];
+        let device = Device::of(&transports[0]);
+        let launchers = [copy::all_to_all(&transports[0])?, copy::all_to_all(&transports[1])?];
+        let streams = [device.stream()?, device.stream()?];
+        let mut outputs = [device.buffer::<u32>(2 * CHUNK)?, device.buffer::<u32>(2 * CHUNK)?];
+        let mut input = device.buffer_from(&vec![me as u32; 2 * CHUNK])?;
+        for round in 1..4 {
+            // Each rank's first launch ends when the other's second has come.
+            for k in [me, 1 - me] {
+                let args = copy::Launch { input: input.view(), output: outputs[k].view_mut() };
+                launchers[k].launch(&streams[k], args)?;
+            }
+            // Behind both.
+            input.fill_bytes(&device.stream()?, round as u8)?;
+            for k in [0, 1] {
+                let from = |rank: usize| if round == 1 { rank as u32 } else { 0x0101_0101 * (round - 1) };
+                let got = outputs[k].read(&streams[k])?;
+                assert!(got.iter().enumerate().all(|(i, &value)| value == from(i / CHUNK)), "round {round}");
+            }
+        }
+        // As graphs, captured at once.
+        let (mut inner, [first, second]) = (None, &mut outputs);
+        let outer = streams[0].capture(|| {
+            let args = copy::Launch { input: input.view(), output: first.view_mut() };
+            launchers[0].launch(&streams[0], args)?;
+            inner = Some(streams[1].capture(|| {
+                let args = copy::Launch { input: input.view(), output: second.view_mut() };
+                launchers[1].launch(&streams[1], args)
+            })?);
+            Ok(())
+        })?;
+        let graphs = [outer, inner.unwrap()];
+        [me, 1 - me].into_iter().try_for_each(|k| graphs[k].launch(&streams[k]))?;
+        input.fill_from(&vec![7; 2 * CHUNK])?;
+        for k in [0, 1] {
+            assert!(outputs[k].read(&streams[k])?.iter().all(|value| *value == 0x0303_0303));
         }
         Ok(())
     });

@@ -12,6 +12,15 @@ use crate::pack::Pack;
 use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
 use core::cell::Cell;
 
+/// A tile has fewer packs of its wire type: 64 GiB.
+pub const MOST_PACKS: u64 = 1 << 32;
+
+/// Packs of a tile.
+#[inline(always)]
+const fn packs_in<W: Element>(tile: Tile) -> u64 {
+    tile.len.div_ceil(Pack::<W>::LANES) as u64
+}
+
 /// A run of elements of a flat buffer that travels as one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
@@ -133,7 +142,8 @@ impl<O: Ops> Kernel<O> {
     }
 
     /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value. The peer's block of the
-    /// same index receives it with a tile of the same length and wire type. Waits only for staging.
+    /// same index receives it with a tile of the same length and wire type. Waits only for staging. A peer or a channel that there is not,
+    /// or a tile of [`MOST_PACKS`], ends the kernel on all ranks.
     ///
     /// # Panics
     /// If `hook` sends or receives.
@@ -143,6 +153,7 @@ impl<O: Ops> Kernel<O> {
         let channel = self.grid.block;
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::SEND)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::SEND)?;
+        self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, operation::SEND)?;
         self.enter();
         self.leave(self.send_packs(peer, tile, &hook))
     }
@@ -154,11 +165,11 @@ impl<O: Ops> Kernel<O> {
         unsafe { self.stream::<W>(&place).send::<span::Two, W, _, Block>(&Block, &span::Each(hook)) }
     }
 
-    /// The stream of a tile, of at most 64 GiB on the wire: packs are counted in 32 bits.
+    /// The stream of a tile of fewer than [`MOST_PACKS`].
     #[inline(always)]
     fn stream<'k, W: Element>(&'k self, place: &'k Ctx) -> Stream<'k, O> {
         let (lanes, elements) = (Pack::<W>::LANES, place.chunk_len);
-        let packs = elements.div_ceil(lanes) as u32;
+        let packs = packs_in::<W>(Tile { start: 0, len: elements }) as u32;
         let kernel = Call::ended(self.shape.kernel ^ u64::from(W::CODE), (elements % lanes) as u32);
         let call = Call { kernel, payload: 16 * u64::from(packs) };
         Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk: self.shape.chunk, call }
@@ -178,6 +189,7 @@ impl<O: Ops> Kernel<O> {
         let channel = self.grid.block;
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::RECEIVE)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::RECEIVE)?;
+        self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, operation::RECEIVE)?;
         self.enter();
         self.leave(self.receive_packs(peer, tile, &hook))
     }

@@ -32,7 +32,7 @@ pub mod tiles;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod turns;
 
-pub use custom::{Kernel, Tile, custom};
+pub use custom::{Kernel, MOST_PACKS, Tile, custom};
 pub use direct::{
     all_to_all_bulk, all_to_all_copy, all_to_all_direct, sendrecv_bulk, sendrecv_copy, sendrecv_direct,
 };

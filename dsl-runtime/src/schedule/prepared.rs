@@ -297,7 +297,13 @@ impl<X: Transport> Prepared<X> {
             Protocol::Copy => "by the copy engine",
         };
         let how = [if custom { "a schedule of its own" } else { schedule }, by];
-        self.link.note(self.name, how, (!custom).then_some(plan.elements as u64));
+        let parts = match plan.protocol {
+            _ if custom => plan.blocks,
+            Protocol::Copy => 0,
+            _ if plan.elements == 0 => 0,
+            _ => plan.channels,
+        };
+        self.link.note(self.name, how, (!custom).then_some(plan.elements as u64), parts);
     }
 
     /// Launches with checked geometry.

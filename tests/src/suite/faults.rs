@@ -337,6 +337,10 @@ pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
         Operation::OutOfRange { what: "send_tile", block: 4, given: 4, limit: 4, .. }
     );
     assert!(named, "{fault}");
+    // Where the peer has the block's number, the record does not tell which of them was wrong.
+    if !matches!(operation(&fault), Operation::OutOfRange { peer: 4, .. }) {
+        says(&fault, &["there are 4 channels", "launch 4 blocks at most", "Options::channels"]);
+    }
     mended(rank, &ground)
 }
 

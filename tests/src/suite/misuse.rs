@@ -129,6 +129,11 @@ pub fn of_streams<X: Subject>(rank: &Rank<X>) -> Outcome {
             .map(drop)
     });
     says(misuse(clash), &["two captures at once"]);
+    let clash = stream.capture(|| {
+        copier.launch(stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+        copier.launch(&second, copy::Launch { input: input.view(), output: output.view_mut() })
+    });
+    says(misuse(clash), &["while a capture on another uses it"]);
     works(rank, &ground)
 }
 

@@ -2,6 +2,7 @@
 
 use super::ledger::{Launched, compared};
 use fusewire_device::line::untiled;
+use fusewire_device::schedule::MOST_PACKS;
 use fusewire_device::schedule::direct::unnamed;
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
@@ -434,6 +435,16 @@ impl Operation {
                     rest_text(expected >> 60)
                 )
             }
+            // A tile's wire type stands in the lowest bits: see `Kernel::send_tile`.
+            Operation::Mismatch { peer, channel, expected, seen, .. }
+                if (seen ^ expected) << 4 >> 12 == 0 =>
+            {
+                write!(
+                    f,
+                    "rank {peer} sends a tile of another type on channel {channel} of {transport} than rank {rank} expects: both ends of \
+                 a tile give the same type, and take a channel's tiles in the same order"
+                )
+            }
             Operation::Mismatch { peer, channel, expected, seen, .. } => write!(
                 f,
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
@@ -460,6 +471,21 @@ impl Operation {
                     limit.saturating_sub(1)
                 )
             }
+            Operation::OutOfRange { what, block, peer, given, limit } if *limit == MOST_PACKS => write!(
+                f,
+                "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; one has at most {} (64 GiB)",
+                limit - 1
+            ),
+            // The block's number, or that of a peer.
+            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, limit, given }
+                if *given != *peer as u64 =>
+            {
+                write!(
+                    f,
+                    "`{what}` on rank {rank} in block {block}: tiles of a block travel on the channel of its number, and there are {limit} \
+                     channels; launch {limit} blocks at most, or make the transport with more `Options::channels`"
+                )
+            }
             Operation::OutOfRange { what, block, peer, given, limit } => write!(
                 f,
                 "`{what}` on rank {rank} (block {block}, peer {peer}) was given {given}, which must be below {limit}"
@@ -476,6 +502,32 @@ impl std::error::Error for Fault {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn told(operation: Operation) -> String {
+        let (transport, operation) = ("Shm", Some(operation));
+        Fault { transport, reader: 3, rank: 3, operation, at: None, launched: None }.to_string()
+    }
+
+    #[test]
+    fn tiles_are_told_apart_from_kernels() {
+        let mismatch = |seen: u64| {
+            let expected = 0x1f2e_3d4c_5b6a_7980;
+            told(Operation::Mismatch { peer: 1, channel: 2, bytes: false, expected, seen: expected ^ seen })
+        };
+        assert!(mismatch(3 << 60).contains("a chunk of another length"));
+        for type_and_rest in [0xf, 0xb, 3 << 60 | 6] {
+            let text = mismatch(type_and_rest);
+            assert!(text.contains("a tile of another type on channel 2"), "{text}");
+        }
+        assert!(mismatch(0x100 | 6).contains("another kernel"));
+        let text =
+            |peer| told(Operation::OutOfRange { what: "recv_tile", block: 4, peer, given: 4, limit: 4 });
+        assert!(text(2).contains("in block 4") && text(2).contains("4 blocks at most"), "{}", text(2));
+        assert!(text(4).contains("must be below 4"), "{}", text(4));
+        let (given, limit) = (MOST_PACKS + 1, MOST_PACKS);
+        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
+        assert!(text.contains("a tile of 4294967297 packs") && text.contains("at most 4294967295"), "{text}");
+    }
 
     #[test]
     fn a_record_holds_file_and_message_of_any_length() {

@@ -17,13 +17,15 @@ pub struct Launched {
     pub protocol: String,
     /// Elements of one peer's chunk, where the host knows.
     pub elements: Option<u64>,
+    /// Channels to each peer; of a schedule of the user's own, its blocks; 0 where there are none, or the host does not know.
+    pub parts: u64,
     /// Whether the rank has let its end of the transport go.
     pub left: bool,
 }
 
 impl fmt::Display for Launched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Launched { number, kernel, schedule, protocol, elements, .. } = self;
+        let Launched { number, kernel, schedule, protocol, elements, parts, .. } = self;
         write!(f, "number {number}, ")?;
         match kernel.as_str() {
             "" => write!(f, "{schedule}")?,
@@ -34,7 +36,16 @@ impl fmt::Display for Launched {
             Some(1) => write!(f, " of 1 element to a peer")?,
             Some(n) => write!(f, " of {n} elements to a peer")?,
         }
-        if protocol.is_empty() { Ok(()) } else { write!(f, ", {protocol}") }
+        if !protocol.is_empty() {
+            write!(f, ", {protocol}")?;
+        }
+        match (parts, elements) {
+            (0, _) => Ok(()),
+            (1, Some(_)) => write!(f, " over 1 channel"),
+            (n, Some(_)) => write!(f, " over {n} channels"),
+            (1, None) => write!(f, ", 1 block"),
+            (n, None) => write!(f, ", {n} blocks"),
+        }
     }
 }
 
@@ -51,7 +62,8 @@ const NUMBER: usize = 1;
 const LEFT: usize = 2;
 /// One more than they are; 0 if nobody knows.
 const ELEMENTS: usize = 3;
-const TEXT: usize = 4;
+const PARTS: usize = 4;
+const TEXT: usize = 5;
 /// Words of the kernel's path, the end of it if it is long, then of schedule and protocol each; zeroes follow.
 const KERNEL: usize = 16;
 const HOW: usize = 4;
@@ -79,10 +91,11 @@ impl Notes<'_> {
     }
 
     /// Notes one more launch.
-    pub(crate) fn launched(&self, kernel: &str, how: [&str; 2], elements: Option<u64>) {
+    pub(crate) fn launched(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, parts: u32) {
         self.write(|| {
             self.set(NUMBER, self.word(NUMBER) + 1);
             self.set(ELEMENTS, elements.map_or(0, |n| n.saturating_add(1)));
+            self.set(PARTS, u64::from(parts));
             let from = (kernel.len().saturating_sub(8 * KERNEL)..).find(|at| kernel.is_char_boundary(*at));
             let kernel = &kernel[from.unwrap_or(kernel.len())..];
             self.text(TEXT, KERNEL, kernel.bytes());
@@ -121,6 +134,7 @@ impl Notes<'_> {
                     schedule: string(&words[TEXT + KERNEL..][..HOW]),
                     protocol: string(&words[TEXT + KERNEL + HOW..]),
                     elements: words[ELEMENTS].checked_sub(1),
+                    parts: words[PARTS],
                     left: words[LEFT] != 0,
                 });
             }
@@ -173,14 +187,14 @@ mod tests {
         let notes = Notes(&words);
         assert_eq!(notes.read().map(|l| (l.number, l.left)), Some((0, false)));
         let long = format!("{}é::double_add", "x".repeat(300));
-        notes.launched(&long, ["all_to_all", "in lines"], Some(12));
-        notes.launched(&long, ["all_to_all", "in lines"], Some(12));
+        notes.launched(&long, ["all_to_all", "in lines"], Some(12), 8);
+        notes.launched(&long, ["all_to_all", "in lines"], Some(12), 8);
         let launched = notes.read().unwrap();
         assert!(long.ends_with(&launched.kernel) && launched.kernel.len() >= 8 * KERNEL - 3);
-        notes.launched("my::kernel", ["sendrecv", ""], Some(u64::MAX - 1));
-        let text = "number 3, `my::kernel`, sendrecv of 18446744073709551614 elements to a peer";
+        notes.launched("my::kernel", ["sendrecv", "in lines"], Some(u64::MAX - 1), 1);
+        let text = "number 3, `my::kernel`, sendrecv of 18446744073709551614 elements to a peer, in lines over 1 channel";
         assert_eq!(notes.read().unwrap().to_string(), text);
-        notes.launched("", ["a replayed graph", ""], None);
+        notes.launched("", ["a replayed graph", ""], None, 0);
         notes.left();
         let launched = notes.read().unwrap();
         assert_eq!((launched.to_string().as_str(), launched.left), ("number 4, a replayed graph", true));
@@ -199,7 +213,7 @@ mod tests {
             let mut number = 0;
             while stopped.load(Ordering::Relaxed) == 0 {
                 number += 1;
-                Notes(&writer).launched(names[number % 2], ["", ""], Some(number as u64));
+                Notes(&writer).launched(names[number % 2], ["", ""], Some(number as u64), 0);
             }
         });
         let mut seen = 0;
@@ -221,15 +235,19 @@ mod tests {
         let [own, theirs] = [Notes(&words[0]), Notes(&words[1])];
         let text = || compared(0, &own.read().unwrap(), 1, &theirs.read().unwrap(), true);
         assert_eq!(text(), "");
-        own.launched("k", ["all_to_all", "by staging"], Some(4));
+        own.launched("k", ["all_to_all", "by staging"], Some(4), 2);
         assert_eq!(
             text(),
-            " Rank 0 launched last: number 1, `k`, all_to_all of 4 elements to a peer, by staging; rank 1: nothing on this transport."
+            " Rank 0 launched last: number 1, `k`, all_to_all of 4 elements to a peer, by staging over 2 channels; rank 1: nothing on \
+             this transport."
         );
-        theirs.launched("k", ["all_to_all", "by staging"], Some(4));
+        theirs.launched("k", ["all_to_all", "by staging"], Some(4), 2);
         assert!(text().starts_with(" Both launched the same last (number 1, `k`"), "{}", text());
-        own.launched("k", ["all_to_all", "by staging"], Some(4));
+        own.launched("k", ["all_to_all", "by staging"], Some(4), 2);
+        theirs.launched("k", ["a schedule of its own", ""], None, 3);
+        assert!(text().ends_with("rank 1: number 2, `k`, a schedule of its own, 3 blocks."), "{}", text());
+        own.launched("k", ["all_to_all", "by staging"], Some(4), 2);
         theirs.left();
-        assert!(text().contains("let its transport go after 1 of the 2 launches"), "{}", text());
+        assert!(text().contains("let its transport go after 2 of the 3 launches"), "{}", text());
     }
 }

@@ -311,9 +311,9 @@ impl Link {
     }
 
     /// Notes a launch, for the ranks of this host whose waits expire: the path of the kernel's module, schedule and protocol, the elements
-    /// of one peer's chunk.
-    pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>) {
-        self.board.note(|notes| notes.launched(kernel, how, elements));
+    /// of one peer's chunk, channels or blocks.
+    pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, parts: u32) {
+        self.board.note(|notes| notes.launched(kernel, how, elements, parts));
     }
 
     /// See [`super::Transport::renew`].

@@ -169,6 +169,7 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
             return Ok(());
         }
     };
+    always(&attrs, &format!("`{}`", sig.ident), errors);
     let wire = match sig.ident == "produce" {
         true => match &sig.output {
             ReturnType::Type(_, ty) => Some(wire(ty)),
@@ -262,16 +263,31 @@ pub fn kind(ty: &Type) -> Kind {
     Kind::Plain
 }
 
+/// Whatever the macro itself reads must be there whatever `cfg` says: that is decided behind it.
+fn always(attrs: &[Attribute], what: &str, errors: &mut Errors) {
+    if let Some(cfg) = attrs.iter().find(|a| a.path().is_ident("cfg")) {
+        errors.at(
+            cfg,
+            format!(
+                "`cfg` is decided after `#[comm_kernel]` has read {what}: put it inside bodies, or write it above `#[comm_kernel]` on one of two \
+                 modules or functions of the same name"
+            ),
+        );
+    }
+}
+
 fn docs(attrs: &[Attribute]) -> Vec<TokenStream> {
     attrs.iter().filter(|a| a.path().is_ident("doc")).map(ToTokens::to_token_stream).collect()
 }
 
 fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
+    always(&s.attrs, "`Args`", errors);
     let (mut fields, mut named) = (Vec::new(), true);
     match &s.fields {
         syn::Fields::Named(all) => {
             for f in &all.named {
                 let Some(ident) = f.ident.clone() else { continue };
+                always(&f.attrs, "the fields of `Args`", errors);
                 fields.push(Field { ident, docs: docs(&f.attrs), ty: f.ty.clone(), kind: kind(&f.ty) });
             }
         }
@@ -289,6 +305,9 @@ fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
 fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
     let mut fields = Vec::new();
     for arg in sig.inputs.iter().skip(1) {
+        if let FnArg::Typed(p) = arg {
+            always(&p.attrs, "a schedule's arguments", errors);
+        }
         match arg {
             FnArg::Typed(p) => match &*p.pat {
                 Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => fields.push(Field {

@@ -1,0 +1,48 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm))]
+mod scaled {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        #[cfg(unix)]
+        pub factor: f32,
+        pub output: Out<'a, f32>,
+    }
+    #[cfg(unix)]
+    fn helper(value: f32) -> f32 {
+        value
+    }
+    #[cfg(unix)]
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        helper(args.input[ctx.index()] * args.factor)
+    }
+    #[cfg(not(unix))]
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        args.input[ctx.index()]
+    }
+}
+
+#[comm_kernel(transports(Shm))]
+fn sends<O: Ops>(kernel: &Kernel<O>, #[cfg(unix)] data: &[f32]) -> Flow {
+    kernel.send_tile(kernel.next(1), Tile { start: 0, len: 1 }, |ctx| data[ctx.index()])
+}
+
+// Decided before the macro reads anything.
+#[cfg(not(unix))]
+#[comm_kernel(transports(Shm))]
+mod copy {}
+
+#[cfg(unix)]
+#[comm_kernel(transports(Shm))]
+mod copy {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        let factor = if cfg!(unix) { 2.0 } else { 1.0 };
+        factor * args.input[ctx.index()]
+    }
+}
+
+fn main() {}
