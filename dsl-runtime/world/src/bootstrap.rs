@@ -78,6 +78,35 @@ pub trait Bootstrap: Send + Sync {
         }
     }
 
+    /// [`group_gather`](Self::group_gather) of one of several groups of the same members, which `context` tells apart; all ranks in order
+    /// may be among them. Default: takes them for one group, so that what happens in them must come in one order.
+    ///
+    /// # Errors
+    /// As [`group_gather`](Self::group_gather).
+    fn gather_in(
+        &self,
+        context: u64,
+        members: &[Rank],
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<Vec<Vec<u8>>> {
+        let _ = context;
+        if members.iter().copied().eq(0..self.size()) {
+            self.all_gather(bytes, deadline)
+        } else {
+            self.group_gather(members, bytes, deadline)
+        }
+    }
+
+    /// [`settle`](Self::settle) of one of several groups of the same members. Default: takes them for one group.
+    ///
+    /// # Errors
+    /// As [`settle`](Self::settle).
+    fn settle_in(&self, context: u64, members: &[Rank], deadline: Instant) -> Result<()> {
+        let _ = context;
+        self.settle(members, deadline)
+    }
+
     /// The ranks known to be dead, ascending. Default: none are known.
     fn lost(&self) -> Vec<Rank> {
         Vec::new()
@@ -130,7 +159,7 @@ fn group_gather_by_messages<B: Bootstrap + ?Sized>(
 ) -> Result<Vec<Vec<u8>>> {
     let me = bootstrap.rank();
     let Some((&first, others)) = members.split_first() else { return Ok(Vec::new()) };
-    let tag = GROUP_TAG | (crate::group::group_id(members) >> 1);
+    let tag = GROUP_TAG | (crate::group::group_id(0, members) >> 1);
     if me == first {
         let mut parts = vec![bytes.to_vec()];
         for &peer in others {

@@ -56,6 +56,54 @@ fn groups_are_renumbered_and_apart() {
     .unwrap();
 }
 
+/// Groups of the same members, of which two threads of each rank use one each, in no order among them.
+fn apart(world: &World) {
+    let me = world.rank();
+    let pairs = world.split((me / 2) as u64, 0).unwrap();
+    let groups = [
+        pairs.clone(),
+        world.split((me / 2) as u64, 0).unwrap(),
+        world.split(0, 0).unwrap(),
+        world.split(0, 0).unwrap(),
+        world.split(0, 0).unwrap().split(0, 0).unwrap(),
+        pairs.split(0, 0).unwrap(),
+    ];
+    std::thread::scope(|scope| {
+        for (k, group) in groups.iter().enumerate() {
+            scope.spawn(move || {
+                let (n, place) = (group.size(), group.rank());
+                let peer = |distance| (place + distance) % n;
+                for i in 0..20 {
+                    // Threads of ranks get ahead of each other.
+                    std::thread::sleep(Duration::from_micros(((me + k + i) % 3 * 100) as u64));
+                    assert_eq!(group.all_gather_as(&(k, i)).unwrap(), vec![(k, i); n]);
+                    group.send(peer(1), 0, &[k as u8, i as u8]).unwrap();
+                    assert_eq!(group.recv(peer(n - 1), 0).unwrap(), [k as u8, i as u8]);
+                }
+                let page = memfd_page();
+                let pages = group.exchange_fds(&[page.as_fd()]).unwrap();
+                page_bytes(&pages[peer(1)][0])[k].store(1 + k as u8, Ordering::SeqCst);
+                group.barrier().unwrap();
+                assert_eq!(page_bytes(&page)[k].load(Ordering::SeqCst), 1 + k as u8);
+                group.subgroup(&[0, 1]).map(|two| two.teardown_barrier().unwrap()).unwrap_or_default();
+                group.teardown_barrier().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn splits_of_the_same_members_are_apart() {
+    World::threads(4, |world| apart(&world)).unwrap();
+    let id = fusewire_world::UniqueId::create_on(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
+    std::thread::scope(|scope| {
+        for rank in 0..4 {
+            let id = &id;
+            scope.spawn(move || apart(&World::connect(id, rank, 4, &Options::default()).unwrap()));
+        }
+    });
+}
+
 #[test]
 fn groups_that_cannot_be_are_refused() {
     World::threads(3, |world| {
@@ -254,6 +302,10 @@ fn a_bootstrap_of_ones_own() {
                         assert_eq!(group.all_gather_as(&rank).unwrap(), members);
                         group.teardown_barrier().unwrap();
                     }
+                    // Which cannot tell groups apart.
+                    let again = world.split(0, 0).unwrap();
+                    assert_eq!(again.all_gather_as(&rank).unwrap(), (0..n).collect::<Vec<_>>());
+                    again.teardown_barrier().unwrap();
                     world.teardown_barrier().unwrap();
                     assert!(world.lost().is_empty());
                 });

@@ -75,10 +75,16 @@ impl Member {
         ))
     }
 
-    fn gather(&self, members: &[Rank], all: bool, bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>> {
+    fn gather(
+        &self,
+        (context, members): (u64, &[Rank]),
+        all: bool,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<Vec<Vec<u8>>> {
         self.check_size(bytes)?;
         let started = Instant::now();
-        let group = group_id(members);
+        let group = group_id(context, members);
         let op = (group, count(&mut lock(&self.counts).entry(group).or_default().0));
         if let Some(error) = self.inbox.with(|state| state.broken(members)) {
             return Err(error);
@@ -161,11 +167,21 @@ impl Bootstrap for Member {
 
     fn all_gather(&self, bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>> {
         let members: Vec<_> = (0..self.size).collect();
-        self.gather(&members, true, bytes, deadline)
+        self.gather((0, &members), true, bytes, deadline)
     }
 
     fn group_gather(&self, members: &[Rank], bytes: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>> {
-        self.gather(members, false, bytes, deadline)
+        self.gather_in(0, members, bytes, deadline)
+    }
+
+    fn gather_in(
+        &self,
+        context: u64,
+        members: &[Rank],
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<Vec<Vec<u8>>> {
+        self.gather((context, members), false, bytes, deadline)
     }
 
     fn send(&self, peer: Rank, tag: u64, bytes: &[u8], _deadline: Instant) -> Result<()> {
@@ -188,8 +204,12 @@ impl Bootstrap for Member {
     }
 
     fn settle(&self, members: &[Rank], deadline: Instant) -> Result<()> {
+        self.settle_in(0, members, deadline)
+    }
+
+    fn settle_in(&self, context: u64, members: &[Rank], deadline: Instant) -> Result<()> {
         let started = Instant::now();
-        let group = group_id(members);
+        let group = group_id(context, members);
         let op @ (_, nth) = (group, count(&mut lock(&self.counts).entry(group).or_default().1));
         // Where the connection is gone, what is known of the others still decides.
         let posted = self.post(Request::Done { op, members: members.to_vec() });

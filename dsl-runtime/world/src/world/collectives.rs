@@ -6,10 +6,9 @@ use std::time::Instant;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::World;
+use super::{World, next};
 use crate::error::{DifferingField, Disagreement, PeerError};
 use crate::fds::{Carrier, Exchange};
-use crate::group::group_id;
 use crate::{Error, Rank, Result, wire};
 
 impl World {
@@ -91,16 +90,18 @@ impl World {
         self.core.bootstrap.recv(from, self.tag(tag), self.deadline()).map_err(|e| e.during(&call()))
     }
 
-    /// Collective: groups the ranks by `color`; in a group they are numbered by `key`, then by rank. Groups of the same members in the same
-    /// order are one group (all ranks in order are the world itself): what happens in them must not happen at the same time.
+    /// Collective: groups the ranks by `color`; in a group they are numbered by `key`, then by rank. Each split makes groups of their own,
+    /// also of members that are a group already: what happens in them may happen at the same time, on other threads. (Not so over a
+    /// [`Bootstrap`](crate::Bootstrap) of the caller's that does not tell them apart.)
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
     pub fn split(&self, color: u64, key: u64) -> Result<Self> {
+        let context = self.group.split(next(&self.core.splits, self.group.id));
         let all = self.all_gather_as(&(color, key))?;
         let mut members: Vec<Rank> = (0..all.len()).filter(|&rank| all[rank].0 == color).collect();
         members.sort_by_key(|&rank| all[rank].1);
-        self.subgroup(&members)
+        self.subgroup_in(context, &members)
     }
 
     /// Collective over the ranks of **this host**: gives `fds`, returns every rank's as descriptors of this process, by
@@ -113,10 +114,10 @@ impl World {
         let places = self.local_ranks();
         let locals: Vec<Rank> = places.iter().map(|&rank| self.group.members[rank]).collect();
         // Of the whole group, not of its local part: the same ranks may meet in several groups.
-        let group = group_id(&self.group.members);
+        let group = self.group.id;
         let check = |ranks: &[Rank]| self.core.bootstrap.check(ranks);
         let exchange = Exchange {
-            key: (group, self.next_exchange(group)),
+            key: (group, next(&self.core.exchanges, group)),
             me: self.group.members[self.rank()],
             locals: &locals,
             check: &check,
@@ -150,8 +151,7 @@ impl World {
     /// The deadline passed (the error names who has not said that it is done), or the rank that holds the store died, so
     /// that nothing more can be learnt of the others: then keep the memory mapped.
     pub fn teardown_barrier(&self) -> Result<()> {
-        let settled = self.core.bootstrap.settle(&self.group.members, self.deadline());
-        settled.map_err(|e| e.during("teardown_barrier"))
+        self.settle(self.deadline()).map_err(|e| e.during("teardown_barrier"))
     }
 
     /// [`teardown_barrier`](Self::teardown_barrier) for a `Drop`, which has nobody to tell of errors. On a thread that panics it says that
@@ -159,17 +159,24 @@ impl World {
     /// they still write goes to memory that they have mapped themselves, or fails.
     pub fn teardown(&self) {
         let deadline = if std::thread::panicking() { Instant::now() } else { self.deadline() };
-        let _ = self.core.bootstrap.settle(&self.group.members, deadline);
+        let _ = self.settle(deadline);
+    }
+
+    fn settle(&self, deadline: Instant) -> Result<()> {
+        match self.group.context {
+            0 => self.core.bootstrap.settle(&self.group.members, deadline),
+            context => self.core.bootstrap.settle_in(context, &self.group.members, deadline),
+        }
     }
 
     /// An all-gather under a name, which must be the same on every rank.
     pub(super) fn gather(&self, call: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let framed = wire::encode(&(call, wire::Bytes(bytes.to_vec())))?;
         let (bootstrap, deadline) = (&self.core.bootstrap, self.deadline());
-        let parts = if self.group.whole {
-            bootstrap.all_gather(&framed, deadline)
-        } else {
-            bootstrap.group_gather(&self.group.members, &framed, deadline)
+        let parts = match self.group.context {
+            0 if self.group.whole => bootstrap.all_gather(&framed, deadline),
+            0 => bootstrap.group_gather(&self.group.members, &framed, deadline),
+            context => bootstrap.gather_in(context, &self.group.members, &framed, deadline),
         };
         let parts = parts.map_err(|e| e.during(call))?;
         if parts.len() != self.size() {

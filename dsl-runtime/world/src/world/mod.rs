@@ -58,7 +58,9 @@ struct Core {
     local_rank: Option<usize>,
     carrier: Carrier,
     /// Exchanges of descriptors so far, by group.
-    exchanges: Mutex<std::collections::HashMap<u64, u64>>,
+    exchanges: Counts,
+    /// Splits so far, by group.
+    splits: Counts,
     /// Set once the goodbye is said, or must not be.
     ended: std::sync::atomic::AtomicBool,
 }
@@ -190,7 +192,8 @@ impl World {
             peers,
             local_rank: options.local_rank,
             carrier,
-            exchanges: Mutex::default(),
+            exchanges: Counts::default(),
+            splits: Counts::default(),
             ended: false.into(),
         };
         Ok(Self { core: Arc::new(core), group: Arc::new(Group::whole(rank, size)), timeout: options.timeout })
@@ -268,12 +271,16 @@ impl World {
     }
 
     /// The group of these ranks (of this world or group), renumbered in the order given. Not collective: no rank needs
-    /// to hear of it until the group's first collective. Every member must give the same list. A group that is made twice is one, as for
-    /// [`split`](Self::split).
+    /// to hear of it until the group's first collective. Every member must give the same list. A group that is made twice is one (all ranks
+    /// in order are the world itself): what happens in it must not happen at the same time. [`split`](Self::split) makes others.
     ///
     /// # Errors
     /// A rank that does not exist or is named twice, or a list that this rank is not in.
     pub fn subgroup(&self, ranks: &[Rank]) -> Result<Self> {
+        self.subgroup_in(self.group.context, ranks)
+    }
+
+    fn subgroup_in(&self, context: u64, ranks: &[Rank]) -> Result<Self> {
         let mut members = Vec::with_capacity(ranks.len());
         for &rank in ranks {
             let world = self.world_rank(rank).ok_or_else(|| {
@@ -292,7 +299,7 @@ impl World {
             let what = format!("rank {} is not in the group {ranks:?} that it asks for", self.rank());
             return Err(Error::misuse(what, "only the members of a group make it"));
         };
-        let group = Group::of(members, me, self.core.bootstrap.size());
+        let group = Group::of(members, me, self.core.bootstrap.size(), context);
         Ok(Self { core: Arc::clone(&self.core), group: Arc::new(group), timeout: self.timeout })
     }
 
@@ -327,14 +334,17 @@ impl World {
     fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
+}
 
-    /// The number of this group's next exchange of descriptors.
-    fn next_exchange(&self, group: u64) -> u64 {
-        let mut exchanges = lock(&self.core.exchanges);
-        let next = exchanges.entry(group).or_default();
-        *next += 1;
-        *next
-    }
+/// How often something was done, by group.
+type Counts = Mutex<std::collections::HashMap<u64, u64>>;
+
+/// The number of what a group does next, from 1 on.
+fn next(counts: &Counts, group: u64) -> u64 {
+    let mut counts = lock(counts);
+    let next = counts.entry(group).or_default();
+    *next += 1;
+    *next
 }
 
 impl Core {
