@@ -331,18 +331,25 @@ fn what_bulk_copies_begin_with_goes_in_lines() {
 /// One of them would wait for lines that the other does not send, and that one would miss what it did not get.
 #[test]
 fn ranks_that_send_other_parts_in_lines_are_told() {
-    let (n, world) = (400, World::new(2, 1, 2048));
+    others_are_told([(24, 24), (0, 0)], 1, [(1600, 0, 0), (1600, 24, 24)]);
+    // As many, but to two blocks, and to three: rows would be taken for others.
+    others_are_told([(24, 16), (24, 8)], 3, [(1600, 24, 8), (1600, 24, 16)]);
+}
+
+/// Both ranks name how many packs go in lines, and how many of them with a block.
+fn others_are_told(parts: [(u64, u64); 2], blocks: u32, want: [(u64, u64, u64); 2]) {
+    let (n, world) = (400, World::new(2, blocks, 2048));
     let mut vectors: Vec<Aligned<f32>> = (0..4).map(|_| Aligned::new(2 * n, |k| k as f32)).collect();
     let raws: Vec<RawSlice> = vectors.iter_mut().map(Aligned::raw).collect();
     let table = [raws[2].address, raws[3].address];
-    let launch = Launch { channels: 1, diagonal: 1, chunk: 384, rows: 1 };
-    let flows = world.run(2, |rank, grid| {
+    let launch = Launch { channels: 1, diagonal: blocks, chunk: 384, rows: 1 };
+    let flows = world.run(1 + blocks, |rank, grid| {
         let (ops, control, own) = (world.ops(rank), world.control(rank, DEADLINE_MS), rank as usize);
-        let first = [24, 0][own];
+        let (first, own_share) = parts[own];
         let (outputs, input) = (table.as_ptr() as u64, raws[own].address);
-        let shape = Shape { first, own_share: first, outputs, input, ..shape(n, 4, launch) };
+        let shape = Shape { first, own_share, outputs, input, ..shape(n, 4, launch) };
         let raw = Raw { input: raws[own], output: raws[2 + own] };
-        // SAFETY: both blocks run it, with slices of two chunks.
+        // SAFETY: all blocks run it, with slices of two chunks.
         unsafe { all_to_all_bulk::<Peers, ByPack<f32>>(grid, &Params { ops, control, shape, raw }) }
     });
     assert!(flows.iter().flatten().any(|flow| flow.is_err()));
@@ -350,7 +357,7 @@ fn ranks_that_send_other_parts_in_lines_are_told() {
     let told = records.iter().find(|r| r.kind == kind::MISMATCH).unwrap_or_else(|| panic!("{records:?}"));
     let mut named = [told.expected, told.seen].map(unnamed);
     named.sort_unstable();
-    assert_eq!(named, [(1600, 0), (1600, 24)]);
+    assert_eq!(named, want);
 }
 
 #[test]

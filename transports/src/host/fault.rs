@@ -86,7 +86,8 @@ pub enum Operation {
         channel: usize,
         /// Whether payload bytes differ (else the kernels do).
         bytes: bool,
-        /// This side's value; of tiles in lines as [`tiled`](fusewire_device::line::tiled) says.
+        /// This side's value; of tiles in lines as [`tiled`](fusewire_device::line::tiled) says, of bulk copies that begin in lines as
+        /// [`unnamed`] does.
         expected: u64,
         /// The peer's.
         seen: u64,
@@ -333,8 +334,10 @@ fn reaches(what: &str) -> bool {
 fn size_text(name: u64) -> String {
     match (untiled(name), unnamed(name)) {
         (Some((bytes, cols)), _) => format!("{bytes} bytes in rows of {cols} elements"),
-        (None, (bytes, 0)) => format!("{bytes} bytes"),
-        (None, (bytes, first)) => format!("{bytes} bytes, {} of them in lines", 16 * first),
+        (None, (bytes, 0, _)) => format!("{bytes} bytes"),
+        (None, (bytes, first, share)) => {
+            format!("{bytes} bytes, {} of them in lines of {} to a block", 16 * first, 16 * share)
+        }
     }
 }
 

@@ -15,15 +15,19 @@ const GO: u64 = 128;
 /// Stream position of *done*.
 const DONE: u64 = 256;
 
-/// How a call of `bytes` bytes to each peer names its size, if the `first` packs go another way.
+/// How a call of `bytes` bytes to each peer names its size, if the `first` packs go another way, `share` of them with each block: ranks that
+/// cut them differently would take each other's lines for their own. Such calls are of fewer than 2^32 packs, shares are multiples of eight.
 #[inline(always)]
-const fn named(bytes: u64, first: u64) -> u64 {
-    first << 48 | bytes
+const fn named(bytes: u64, first: u64, share: u64) -> u64 {
+    if first == 0 { bytes } else { first << 48 | share / 8 << 37 | bytes }
 }
 
-/// The bytes of what a stream names as its size, and the packs of them that go another way.
-pub const fn unnamed(name: u64) -> (u64, u64) {
-    (name & 0xffff_ffff_ffff, name >> 48)
+/// The bytes of what a stream names as its size, the packs of them that go another way, and those of a block.
+pub const fn unnamed(name: u64) -> (u64, u64, u64) {
+    match name >> 48 {
+        0 => (name, 0, 0),
+        first => (name & 0x1f_ffff_ffff, first, (name >> 37 & 0x7ff) * 8),
+    }
 }
 
 /// A block's channel in one call.
@@ -150,8 +154,8 @@ impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
     pub(super) fn of<H: Hooks>(ops: &'k O, shape: &Shape, number: u32) -> Self {
         const ODD: u64 = 0xd6e8_feb8_6659_fd93;
-        let call =
-            Call { kernel: shape.kernel, payload: named(16 * packs_of::<H>(shape.elements), shape.first) };
+        let payload = named(16 * packs_of::<H>(shape.elements), shape.first, shape.own_share);
+        let call = Call { kernel: shape.kernel, payload };
         let output = u64::from(shape.allocation) << 44 | shape.output_offset;
         let mix = call.payload.wrapping_mul(ODD) ^ output.wrapping_mul(ODD << 7 | 1);
         Channel { ops, number, call, output, mix: arch::late(mix) }
