@@ -157,8 +157,12 @@ impl<T: Element> Packs<T> for [T] {
     fn transposed(&self, ctx: &Ctx) -> T {
         // The same for all elements of a chunk, so that one test serves all that are asked for together.
         assert!(ctx.chunk_start + ctx.chunk_len <= self.len(), "input ends before this chunk");
+        let (first, beside) = ctx.transposed_parts();
+        // Two instructions for each of neighbours, and not four. `beside` is of whole tiles, which go over 128 bytes of a column at least, and
+        // a chunk has fewer than 2^32 packs: a row is shorter than 4 GiB.
+        let row = (ctx.rows * size_of::<T>()) as u32;
         // SAFETY: a context's row and column are inside its chunk's shape, which has `chunk_len` elements.
-        unsafe { *self.get_unchecked(ctx.transposed_index()) }
+        unsafe { *self.as_ptr().add(first).byte_add(beside * row as usize) }
     }
 }
 

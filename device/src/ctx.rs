@@ -34,6 +34,8 @@ pub struct Ctx {
     pub cols: usize,
     /// Row and column of `pos`, where whoever made the context knew them.
     pub(crate) shaped: Option<(usize, usize)>,
+    /// Columns behind the one in `shaped`, of a number that the compiler knows: then what belongs to neighbours is one addition apart.
+    pub(crate) beside: usize,
     /// `index()`, or a larger one that whoever made the context asks for beside it: where that is inside, this one is.
     pub(crate) most: usize,
     /// The pack is whole and its index a multiple of its length, so that a 16-byte access is right.
@@ -52,7 +54,10 @@ impl Ctx {
     /// Row and column of `pos` in the chunk's shape, row-major.
     #[inline(always)]
     pub fn row_col(&self) -> (usize, usize) {
-        self.shaped.unwrap_or_else(|| (self.pos / self.cols, self.pos % self.cols))
+        match self.shaped {
+            Some((row, col)) => (row, col + self.beside),
+            None => (self.pos / self.cols, self.pos % self.cols),
+        }
     }
 
     /// Flat index of what stands here once a chunk that lies in memory as `cols` rows of `rows` columns is transposed: of its row
@@ -61,6 +66,16 @@ impl Ctx {
     pub fn transposed_index(&self) -> usize {
         let (row, col) = self.row_col();
         self.chunk_start + col * self.rows + row
+    }
+
+    /// As `transposed_index()` plus `.1` times `rows`.
+    #[inline(always)]
+    pub(crate) fn transposed_parts(&self) -> (usize, usize) {
+        let ((row, col), beside) = match self.shaped {
+            Some(at) => (at, self.beside),
+            None => (self.row_col(), 0),
+        };
+        (self.chunk_start + col * self.rows + row, beside)
     }
 
     #[inline(always)]
@@ -98,17 +113,18 @@ impl Ctx {
             rows,
             cols,
             shaped: None,
+            beside: 0,
             most: chunk_start,
             whole: false,
             thread: PhantomData,
         }
     }
 
-    /// The context of one element whose row and column are known.
+    /// The context of the element at `pos`, which is in row `row`, and `beside` columns behind `col`.
     #[inline(always)]
-    pub(crate) fn of_shape(&self, pos: usize, row: usize, col: usize) -> Ctx {
+    pub(crate) fn of_shape(&self, pos: usize, (row, col): (usize, usize), beside: usize) -> Ctx {
         let most = self.chunk_start + pos;
-        Ctx { pos, valid: 1, shaped: Some((row, col)), most, whole: false, ..*self }
+        Ctx { pos, valid: 1, shaped: Some((row, col)), beside, most, whole: false, ..*self }
     }
 }
 

@@ -257,6 +257,7 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
         rows: shape.rows as usize,
         cols: shape.cols as usize,
         shaped: None,
+        beside: 0,
         most: chunk_start as usize,
         whole: false,
         thread: core::marker::PhantomData,

@@ -28,6 +28,9 @@ pub const SCRATCH: u32 = ROWS * PITCH;
 /// Warps that have scratch memory: most of a block.
 pub const WARPS: u32 = 8;
 
+/// Rows of which a warp hands over packs at a time.
+const DOWN: u32 = if WARP < ACROSS { 1 } else { WARP / ACROSS };
+
 /// Elements of a batch, of which a lane has up to four in flight: the widest elements' rows have one.
 const BATCH: usize = 16;
 /// Elements that a lane has in flight at a chunk's edges.
@@ -69,30 +72,47 @@ impl Part<'_> {
         Window { base, from: up(base).max(self.begin), until: up(past).min(self.end) }
     }
 
-    /// Lays down the rows of the tile at `row` and `col` that are this lane's.
+    /// Whether the tile at `row` and `col` is whole: all its rows, and of each as many packs as fit across, which begin at its column.
+    #[inline(always)]
+    fn holds(&self, row: usize, col: usize) -> bool {
+        let Ctx { rows, cols, .. } = *self.place;
+        let (top, bottom) = (row * cols + col, (row + ROWS as usize - 1) * cols + col);
+        cols.is_multiple_of(self.lanes)
+            & (row + ROWS as usize <= rows)
+            & (col + self.wide() <= cols)
+            & (self.begin <= top)
+            & (bottom + self.wide() <= self.end)
+    }
+
+    /// Lays down the rows of the tile at `row` and `col` that are this lane's. `whole`: as [`Part::holds`] says.
     #[inline(always)]
     fn fill<W: Element, S: Source<W>>(
         &self,
         lane: u32,
-        row: usize,
-        col: usize,
+        (row, col): (usize, usize),
+        whole: bool,
         source: &S,
         scratch: &Scratch,
     ) {
         let some = S::IN_FLIGHT.min(self.wide());
         let mut i = lane;
         while i < ROWS {
-            let window = self.window(row + i as usize, col);
-            let (from, until) = (window.from, window.until.min(self.place.chunk_len));
             let row = row + i as usize;
-            if from == window.base && until == from + self.wide() && col + self.wide() <= self.place.cols {
+            let base = row * self.place.cols + col;
+            let window = match whole {
+                true => Window { base, from: base, until: base + self.wide() },
+                false => self.window(row, col),
+            };
+            let (from, until) = (window.from, window.until.min(self.place.chunk_len));
+            let across = from == base && until == from + self.wide() && col + self.wide() <= self.place.cols;
+            if whole || across {
                 let mut j = 0;
                 while j < self.wide() {
                     // The compiler would carry an address for each of them from turn to turn.
                     let (pos, col) = (from + j, arch::opaque(col + j));
                     // All are loaded before the first is laid down.
                     let batch = |number: usize| match number * BATCH < some {
-                        true => self.batch(pos + number * BATCH, row, col + number * BATCH, source),
+                        true => self.batch(pos, (row, col), number * BATCH, source),
                         false => [W::default(); BATCH],
                     };
                     let [a, b, c, d] = [batch(0), batch(1), batch(2), batch(3)];
@@ -114,11 +134,17 @@ impl Part<'_> {
         }
     }
 
-    /// Elements next to each other in a row.
+    /// Elements next to each other in a row, from the one `beside` behind `pos` on.
     #[inline(always)]
-    fn batch<W: Element>(&self, pos: usize, row: usize, col: usize, source: &impl Source<W>) -> [W; BATCH] {
+    fn batch<W: Element>(
+        &self,
+        pos: usize,
+        at: (usize, usize),
+        beside: usize,
+        source: &impl Source<W>,
+    ) -> [W; BATCH] {
         let mut values = [W::default(); BATCH];
-        unroll!(BATCH, |K| values[K] = self.element(pos + K, row, col + K, source));
+        unroll!(BATCH, |K| values[K] = self.element(pos + beside + K, at, beside + K, source));
         values
     }
 
@@ -149,7 +175,7 @@ impl Part<'_> {
                     while col >= self.place.cols {
                         (row, col) = (row + 1, col - self.place.cols);
                     }
-                    values[K] = self.element(base + at as usize, row, col, source);
+                    values[K] = self.element(base + at as usize, (row, col), 0, source);
                 }
             });
             unroll!(EDGE, |K| {
@@ -163,8 +189,14 @@ impl Part<'_> {
     }
 
     #[inline(always)]
-    fn element<W: Element>(&self, pos: usize, row: usize, col: usize, source: &impl Source<W>) -> W {
-        source.pack(&Produce(self.place.of_shape(pos, row, col))).get(0)
+    fn element<W: Element>(
+        &self,
+        pos: usize,
+        at: (usize, usize),
+        beside: usize,
+        source: &impl Source<W>,
+    ) -> W {
+        source.pack(&Produce(self.place.of_shape(pos, at, beside))).get(0)
     }
 
     /// Hands the packs of the tile to `put`, as `span::produce` does.
@@ -172,12 +204,31 @@ impl Part<'_> {
     fn drain<W: Element>(
         &self,
         lane: u32,
-        row: usize,
-        col: usize,
+        (row, col): (usize, usize),
+        whole: bool,
         scratch: &Scratch,
         put: &impl Fn(u32, &Ctx, Pack<W>),
     ) {
         let aligned = self.place.chunk_start.is_multiple_of(self.lanes);
+        if whole {
+            // A lane of a warp has the same packs of every fourth row, so that there is one addition from each to the next.
+            let mut i = lane / ACROSS;
+            let mut start = (row + i as usize) * self.place.cols + col;
+            while i < ROWS {
+                let mut p = lane % ACROSS;
+                while p < ACROSS {
+                    let pos = start + p as usize * self.lanes;
+                    // SAFETY: laid down by this warp, before its sync.
+                    let pack = Pack::from_words(unsafe { laid_down(scratch, i * ACROSS + p) });
+                    let ctx = self.place.at(pos, self.lanes, aligned);
+                    put(((pos - self.begin) / self.lanes) as u32, &ctx, pack);
+                    p += if WARP < ACROSS { WARP } else { ACROSS };
+                }
+                i += DOWN;
+                start += DOWN as usize * self.place.cols;
+            }
+            return;
+        }
         let mut k = lane;
         while k < ROWS * ACROSS {
             let (i, p) = (k / ACROSS, k % ACROSS);
@@ -252,7 +303,8 @@ impl<'k> Tiling<'k> {
     /// Lays down the rows of a tile that are this lane's.
     #[inline(always)]
     pub(crate) fn fill<W: Element>(&self, at: Corner, lane: u32, source: &impl Source<W>, scratch: &Scratch) {
-        self.part.fill(lane, at.row, at.col, source, scratch);
+        let at = (at.row, at.col);
+        self.part.fill(lane, at, self.part.holds(at.0, at.1), source, scratch);
     }
 
     /// Where pack `k` of a tile's [`ROWS`] times [`ACROSS`] is, if the chunk has it; it is whole.
@@ -300,15 +352,19 @@ pub fn produce<W: Element>(
     let (warp, warps) = (team.lane / WARP, team.lanes / WARP);
     // Tiles below each other are neighbours in what `produce` reads: warps take them at the same time.
     let (mut y, mut x) = (warp % down, warp / down);
+    let (below, beside) = (warps % down, warps / down);
     let (scratch, lane) = (Scratch::of_warp(), Warp.lane());
     while (x as usize) * part.wide() < cols {
-        let (row, col) = (top + (y * ROWS) as usize, x as usize * part.wide());
-        part.fill(lane, row, col, source, &scratch);
+        let at = (top + (y * ROWS) as usize, x as usize * part.wide());
+        let whole = part.holds(at.0, at.1);
+        part.fill(lane, at, whole, source, &scratch);
         Warp.sync();
-        part.drain(lane, row, col, &scratch, &put);
+        part.drain(lane, at, whole, &scratch, &put);
         Warp.sync();
-        y += warps;
-        (y, x) = (y % down, x + y / down);
+        (y, x) = (y + below, x + beside);
+        if y >= down {
+            (y, x) = (y - down, x + 1);
+        }
     }
 }
 
@@ -319,7 +375,7 @@ pub fn gather<W: Element>(ctx: &Ctx, source: &impl Source<W>) -> Pack<W> {
     let mut values = [W::default(); 16];
     unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
         let (row, col) = at;
-        values[K] = source.pack(&Produce(ctx.of_shape(ctx.pos + K, row, col))).get(0);
+        values[K] = source.pack(&Produce(ctx.of_shape(ctx.pos + K, at, 0))).get(0);
         at = if col + 1 == ctx.cols { (row + 1, 0) } else { (row, col + 1) };
     });
     let _ = at;
