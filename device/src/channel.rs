@@ -14,7 +14,7 @@
 
 use crate::arch;
 use crate::group::Group;
-use crate::ops::{Line, Ops};
+use crate::ops::{ChannelState, Line, Ops};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::wait::Stopped;
 use crate::wait::{About, Fault, Flow, Watch, kind, operation};
@@ -82,12 +82,39 @@ impl Call {
     }
 }
 
+/// What an end of a channel looks at first.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    /// Where this end's cursors are.
+    state: *mut ChannelState,
+    /// What the peer raises: `Free` for a sender, `Ready` for a receiver.
+    line: *const u64,
+}
+
+impl End {
+    #[inline(always)]
+    pub(crate) fn of<O: Ops>(ops: &O, peer: u32, channel: u32, sends: bool) -> Self {
+        let line = if sends { Line::Free(channel) } else { Line::Ready(channel) };
+        End { state: ops.state(peer, channel), line: ops.line(peer, line) }
+    }
+
+    /// The same, worked out by now.
+    #[inline(always)]
+    pub(crate) fn now(self) -> Self {
+        End {
+            state: arch::late(self.state as u64) as *mut ChannelState,
+            line: arch::late(self.line as u64) as *const u64,
+        }
+    }
+}
+
 /// The sending end of a channel during one call.
 pub struct Sending<'k, O> {
     ops: &'k O,
     watch: &'k Watch,
     peer: u32,
     channel: u32,
+    line: *const u64,
     base: *mut u8,
     mask: u64,
     start: u64,
@@ -102,13 +129,30 @@ impl<'k, O: Ops> Sending<'k, O> {
     /// from byte 0 on, in order and without gaps, and stores reserved bytes alone.
     #[inline(always)]
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe { Self::begin_at(ops, watch, (peer, channel), End::of(ops, peer, channel, true), call) }
+    }
+
+    /// As [`Sending::begin`], at the end that the caller knows.
+    ///
+    /// # Safety
+    /// As for [`Sending::begin`]; `end` is that of a sender to `peer` on `channel`.
+    #[inline(always)]
+    pub(crate) unsafe fn begin_at(
+        ops: &'k O,
+        watch: &'k Watch,
+        (peer, channel): (u32, u32),
+        end: End,
+        call: Call,
+    ) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
-        let start = unsafe { (&raw const (*ops.state(peer, channel)).sent).read_volatile() };
+        let start = unsafe { (&raw const (*end.state).sent).read_volatile() };
         Sending {
             ops,
             watch,
             peer,
             channel,
+            line: end.line,
             base: ops.outgoing(peer, channel),
             mask: ops.window() - 1,
             start,
@@ -119,8 +163,9 @@ impl<'k, O: Ops> Sending<'k, O> {
     /// Waits until stream bytes up to `to` (relative to this call) fit in the ring. Writes the header with the first chunk.
     #[inline(always)]
     pub fn reserve<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
-        let line = Line::Free(self.channel);
-        self.watch.until_line(group, self.ops, self.peer, line, self.floor(to), operation::SEND)?;
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::SEND };
+        // SAFETY: a live line of this rank.
+        unsafe { self.watch.until(group, self.ops, self.line, self.floor(to), about) }?;
         if from == 0 && group.leads() {
             // SAFETY: the header's place in the ring, reserved above, aligned since streams are multiples of 128.
             unsafe { arch::store_16(self.at(0), self.call.header(self.start)) };
@@ -133,7 +178,7 @@ impl<'k, O: Ops> Sending<'k, O> {
     #[inline(always)]
     pub(crate) fn await_room(&self, to: u64) -> u32 {
         // SAFETY: a live line of this rank.
-        unsafe { self.watch.poll_ahead(self.free_line(), self.floor(to)) }
+        unsafe { self.watch.poll_ahead(self.line, self.floor(to)) }
     }
 
     /// Syncs the group, and ends the kernel if its leader found a fault when it waited for `to`.
@@ -141,12 +186,7 @@ impl<'k, O: Ops> Sending<'k, O> {
     pub(crate) fn settle<G: Group>(&self, group: &G, found: u32, to: u64) -> Flow {
         let about = About { peer: self.peer, channel: self.channel, operation: operation::SEND };
         // SAFETY: a live line of this rank.
-        unsafe { self.watch.settle_late(group, self.ops, about, found, self.free_line(), self.floor(to)) }
-    }
-
-    #[inline(always)]
-    fn free_line(&self) -> *const u64 {
-        self.ops.line(self.peer, Line::Free(self.channel))
+        unsafe { self.watch.settle_late(group, self.ops, about, found, self.line, self.floor(to)) }
     }
 
     /// Up to where the peer has freed its ring when stream bytes up to `to` fit.
@@ -191,8 +231,9 @@ impl<'k, O: Ops> Sending<'k, O> {
     /// Waits until the peer has freed stream bytes up to `to`.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn await_freed<G: Group>(&self, group: &G, to: u64) -> Flow {
-        let (line, end) = (Line::Free(self.channel), self.start.wrapping_add(to));
-        self.watch.until_line(group, self.ops, self.peer, line, end, operation::SEND)
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::SEND };
+        // SAFETY: a live line of this rank.
+        unsafe { self.watch.until(group, self.ops, self.line, self.start.wrapping_add(to), about) }
     }
 
     /// Leaves the position for the next call, which may be one of this kernel: its threads must not look before a sync of the group
@@ -220,6 +261,7 @@ pub struct Receiving<'k, O> {
     watch: &'k Watch,
     peer: u32,
     channel: u32,
+    line: *const u64,
     base: *const u8,
     mask: u64,
     start: u64,
@@ -234,21 +276,37 @@ impl<'k, O: Ops> Receiving<'k, O> {
     /// byte 0 on, in order and without gaps, and reads bytes that were awaited and not freed alone.
     #[inline(always)]
     pub unsafe fn begin(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe { Self::begin_at(ops, watch, (peer, channel), End::of(ops, peer, channel, false), call) }
+    }
+
+    /// As [`Receiving::begin`], at the end that the caller knows.
+    ///
+    /// # Safety
+    /// As for [`Receiving::begin`]; `end` is that of a receiver from `peer` on `channel`.
+    #[inline(always)]
+    pub(crate) unsafe fn begin_at(
+        ops: &'k O,
+        watch: &'k Watch,
+        (peer, channel): (u32, u32),
+        end: End,
+        call: Call,
+    ) -> Self {
         // SAFETY: live state; written last by the previous kernel on this channel.
-        let start = unsafe { (&raw const (*ops.state(peer, channel)).received).read_volatile() };
+        let start = unsafe { (&raw const (*end.state).received).read_volatile() };
         let (base, mask) = (ops.incoming(peer, channel), ops.window() - 1);
-        Receiving { ops, watch, peer, channel, base, mask, start, call }
+        Receiving { ops, watch, peer, channel, line: end.line, base, mask, start, call }
     }
 
     /// Waits until stream bytes up to `to` have arrived. With the first chunk, compares the header.
     #[inline(always)]
     pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
-        let line = Line::Ready(self.channel);
+        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
         if from > 0 {
             let target = self.start.wrapping_add(to);
-            return self.watch.until_line(group, self.ops, self.peer, line, target, operation::RECEIVE);
+            // SAFETY: a live line of this rank.
+            return unsafe { self.watch.until(group, self.ops, self.line, target, about) };
         }
-        let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
         let mut fault = Fault::NONE;
         if group.leads() {
             fault = self.await_first(to);
@@ -260,7 +318,7 @@ impl<'k, O: Ops> Receiving<'k, O> {
     #[inline(always)]
     pub(crate) fn await_more(&self, to: u64) -> u32 {
         // SAFETY: a live line of this rank.
-        unsafe { self.watch.poll_ahead(self.ready_line(), self.start.wrapping_add(to)) }
+        unsafe { self.watch.poll_ahead(self.line, self.start.wrapping_add(to)) }
     }
 
     /// As [`Sending::settle`].
@@ -269,19 +327,14 @@ impl<'k, O: Ops> Receiving<'k, O> {
         let about = About { peer: self.peer, channel: self.channel, operation: operation::RECEIVE };
         let target = self.start.wrapping_add(to);
         // SAFETY: a live line of this rank.
-        unsafe { self.watch.settle_late(group, self.ops, about, found, self.ready_line(), target) }
-    }
-
-    #[inline(always)]
-    fn ready_line(&self) -> *const u64 {
-        self.ops.line(self.peer, Line::Ready(self.channel))
+        unsafe { self.watch.settle_late(group, self.ops, about, found, self.line, target) }
     }
 
     /// The leader's wait for the first chunk. The header comes first, alone if need be: a sender with a shorter call never reaches
     /// `to`.
     #[inline(always)]
     fn await_first(&self, to: u64) -> Fault {
-        let at = self.ready_line();
+        let at = self.line;
         let target = self.start.wrapping_add(to);
         // SAFETY: a live line of this rank.
         let (seen, fault) =

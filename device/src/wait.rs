@@ -219,13 +219,8 @@ impl Watch {
     /// `control` names live words; called by all threads of the block, once, before any access to memory.
     #[inline(always)]
     pub unsafe fn begin<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
-        let mut watch = Watch { control, rank, block, poison: 0 };
-        arch::arm_panic(group, &watch.control, rank, block);
-        arch::follow();
-        if group.leads() {
-            watch.poison = watch.abort_word() as u32;
-        }
-        watch
+        // SAFETY: the caller's contract.
+        unsafe { Self::armed(group, control, rank, block).led(group) }
     }
 
     /// As [`Watch::begin`]; every thread looks at the abort word for itself.
@@ -238,8 +233,8 @@ impl Watch {
         unsafe { Self::armed(group, control, rank, block).looked() }
     }
 
-    /// The part of [`Watch::begin_all`] that needs no memory: what does not either may be worked out between the two, while the kernel
-    /// before this one on the stream still runs.
+    /// The part of [`Watch::begin`] and [`Watch::begin_all`] that needs no memory: what does not either may be worked out before the other
+    /// part, while the kernel before this one on the stream still runs.
     #[inline(always)]
     pub fn armed<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
         let watch = Watch { control, rank, block, poison: 0 };
@@ -247,14 +242,47 @@ impl Watch {
         watch
     }
 
-    /// The other part.
+    /// The other part of [`Watch::begin_all`].
     ///
     /// # Safety
     /// As for [`Watch::begin`]; all that was accessed before stood behind [`arch::follow`].
     #[inline(always)]
     pub unsafe fn looked(self) -> Self {
-        arch::follow();
+        // SAFETY: the caller's contract.
+        unsafe { self.looked_in::<0>() }
+    }
+
+    /// As [`Watch::looked`], in a branch that has this number: see [`arch::follow_in`].
+    ///
+    /// # Safety
+    /// As for [`Watch::looked`].
+    #[inline(always)]
+    pub(crate) unsafe fn looked_in<const BRANCH: u32>(self) -> Self {
+        arch::follow_in::<BRANCH>();
         Watch { poison: self.abort_word() as u32, ..self }
+    }
+
+    /// The other part of [`Watch::begin`].
+    ///
+    /// # Safety
+    /// As for [`Watch::looked`].
+    #[inline(always)]
+    pub unsafe fn led<G: Group>(self, group: &G) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe { self.led_in::<0, G>(group) }
+    }
+
+    /// As [`Watch::led`], in a branch that has this number: see [`arch::follow_in`].
+    ///
+    /// # Safety
+    /// As for [`Watch::looked`].
+    #[inline(always)]
+    pub(crate) unsafe fn led_in<const BRANCH: u32, G: Group>(mut self, group: &G) -> Self {
+        arch::follow_in::<BRANCH>();
+        if group.leads() {
+            self.poison = self.abort_word() as u32;
+        }
+        self
     }
 
     /// `Err` if the transport was poisoned when the block began.
@@ -335,7 +363,8 @@ impl Watch {
     #[inline(always)]
     pub(crate) fn poll_by(&self, mut load: impl FnMut() -> u64, target: u64, operation: u32) -> (u64, Fault) {
         let mut seen = load();
-        if self.poison != 0 {
+        // Not before, or the compiler asks for it where the look at the abort word is still under way.
+        if arch::late(u64::from(self.poison)) != 0 {
             return (seen, Fault { kind: ABORTED, operation, expected: target, seen, age_ns: 0 });
         }
         if seen.wrapping_sub(target) as i64 >= 0 {

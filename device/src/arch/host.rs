@@ -79,6 +79,10 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
 #[inline(always)]
 pub fn follow() {}
 
+/// Nothing; see the other target.
+#[inline(always)]
+pub fn follow_in<const BRANCH: u32>() {}
+
 /// The same number; see the other target.
 #[inline(always)]
 pub fn late(number: u64) -> u64 {

@@ -55,8 +55,15 @@ pub fn lead() {
 /// A comment like [`lead`].
 #[inline(always)]
 pub fn follow() {
+    follow_in::<0>();
+}
+
+/// As [`follow`], in a branch of its own: what is worked out before the branch stays before it, while the assembler moves what stands in the
+/// same block behind it. Two branches name themselves, or the compiler makes one block of them.
+#[inline(always)]
+pub fn follow_in<const BRANCH: u32>() {
     // SAFETY: orders this kernel behind another; no effect in a plain launch.
-    unsafe { asm!("// sm_90: griddepcontrol.wait;", options(nostack)) };
+    unsafe { asm!("// sm_90: griddepcontrol.wait; // {0}", const BRANCH, options(nostack)) };
 }
 
 /// Nanoseconds of a clock that all blocks of this GPU share (`%globaltimer`).

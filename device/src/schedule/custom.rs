@@ -172,7 +172,8 @@ impl<O: Ops> Kernel<O> {
         let packs = packs_in::<W>(Tile { start: 0, len: elements }) as u32;
         let kernel = Call::ended(self.shape.kernel ^ u64::from(W::CODE), (elements % lanes) as u32);
         let call = Call { kernel, payload: 16 * u64::from(packs) };
-        Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk: self.shape.chunk, call }
+        let chunk = self.shape.chunk;
+        Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk, call, end: None }
     }
 
     /// Receives a tile from `peer`: `hook` takes each element as it arrives.

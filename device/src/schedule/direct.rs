@@ -53,13 +53,12 @@ impl Part {
     #[inline(always)]
     fn of<H: Hooks>(shape: &Shape, channel: u32) -> Self {
         let (team, share) = work::<H>(shape.elements, shape.share, channel, shape.channels);
-        let [first, packs] = [share.first as u64, u64::from(share.packs)].map(arch::late);
         let behind = if H::TRANSPOSED {
             tiles::of_chunk::<H::Wire>(shape.rows, shape.cols) % (team.lanes / WARP) * WARP
         } else {
             0
         };
-        Part { team, share: Share { first: first as usize, packs: packs as u32 }, behind }
+        Part { team, share: share.now(), behind }
     }
 
     /// Goes on to the next chunk.

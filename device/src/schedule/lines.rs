@@ -227,9 +227,9 @@ pub(super) unsafe fn first<O: Direct, H: Unpack>(
 #[inline(always)]
 pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
+    let armed = Watch::armed(&Block, params.control, ops.rank(), grid.block);
     // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin_all(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let args = unsafe { H::unpack(&params.raw) };
     let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
     let sends = grid.block < senders;
     let (part, peer) =
@@ -238,31 +238,37 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
     let state = ops.line_state(peer, channel);
     // SAFETY: live state of this end.
     let count = unsafe { if sends { &raw mut (*state).sent } else { &raw mut (*state).received } };
-    // SAFETY: written last by the previous kernel on this channel.
-    let calls = unsafe { count.read_volatile() };
+    let count = arch::late(count as u64) as *mut u64;
     let place = place(ops, grid, shape, peer, part, 0);
     let (load, call) = carried::<H>(shape, part);
     let team = Team::all(&Block);
-    let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
-    // SAFETY: each block works its own end of its own channel, of those for `sendrecv`.
+    let line = |watch, calls| Line { ops, watch, team, place, load, channel, calls, call };
+    // SAFETY: the caller's contract; each block works its own end of its own channel, of those for `sendrecv`; the count was written last by
+    // the previous kernel on this channel.
     unsafe {
-        if sends {
+        let calls = if sends {
+            let (watch, calls) = (&armed.looked_in::<1>(), count.read_volatile());
+            let line = line(watch, calls);
             let free = line.credit();
             if free {
                 line.send::<H>(&args);
             }
-            leave(ops, &watch, free)?;
+            leave(ops, watch, free)?;
+            calls
         } else {
+            let (watch, calls) = (&armed.looked_in::<2>(), count.read_volatile());
+            let line = line(watch, calls);
             // A sender's wait for credit sees it too.
             if watch.poisoned() {
                 return Err(Stopped);
             }
             let whole = line.receive::<H>(&args);
-            leave(ops, &watch, whole)?;
+            leave(ops, watch, whole)?;
             if Block.leads() {
                 line.give_credit();
             }
-        }
+            calls
+        };
         if Block.leads() {
             count.write_volatile(calls + 1);
         }

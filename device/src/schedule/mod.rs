@@ -39,6 +39,7 @@ pub use direct::{
 pub use lines::{all_to_all_lines, sendrecv_lines};
 pub use staged::{all_to_all, sendrecv};
 
+use crate::arch;
 use crate::channel::Call;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
@@ -166,6 +167,13 @@ impl Share {
     #[inline(always)]
     fn of<H: Hooks>(elements: u64, each: u64, part: u32) -> Self {
         let (first, packs) = cut(packs_of::<H>(elements), each, part);
+        Share { first: first as usize, packs: packs as u32 }
+    }
+
+    /// The same, worked out here and now: the time before a wait is over is free.
+    #[inline(always)]
+    fn now(self) -> Self {
+        let [first, packs] = [self.first as u64, u64::from(self.packs)].map(arch::late);
         Share { first: first as usize, packs: packs as u32 }
     }
 

@@ -3,7 +3,7 @@
 use super::span::{self, Sink, Source, Team, Unroll};
 use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place};
 use crate::arch;
-use crate::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use crate::channel::{Call, End, HEADER, Receiving, Sending, stream_bytes};
 use crate::ctx::Ctx;
 use crate::element::Element;
 use crate::group::{Block, Group};
@@ -25,6 +25,8 @@ pub(super) struct Stream<'k, O> {
     pub packs: u32,
     pub chunk: u64,
     pub call: Call,
+    /// This end of the channel, where it was worked out before memory could be looked at.
+    pub end: Option<End>,
 }
 
 impl<O: Ops> Stream<'_, O> {
@@ -41,8 +43,9 @@ impl<O: Ops> Stream<'_, O> {
     #[inline(always)]
     pub unsafe fn send<U: Unroll, W: Element, S: Source<W>, G: Group>(&self, group: &G, source: &S) -> Flow {
         let (peer, channel) = (self.place.peer as u32, self.place.channel as u32);
+        let end = self.end.unwrap_or_else(|| End::of(self.ops, peer, channel, true));
         // SAFETY: the caller's contract.
-        let out = unsafe { Sending::begin(self.ops, self.watch, peer, channel, self.call) };
+        let out = unsafe { Sending::begin_at(self.ops, self.watch, (peer, channel), end, self.call) };
         let (mut before, mut from, mut to) = (0, 0, self.end(0));
         out.reserve(group, from, to)?;
         loop {
@@ -83,8 +86,9 @@ impl<O: Ops> Stream<'_, O> {
     #[inline(always)]
     pub unsafe fn receive<U: Unroll, W: Element, G: Group>(&self, group: &G, sink: &impl Sink<W>) -> Flow {
         let (peer, channel) = (self.place.peer as u32, self.place.channel as u32);
+        let end = self.end.unwrap_or_else(|| End::of(self.ops, peer, channel, false));
         // SAFETY: the caller's contract.
-        let input = unsafe { Receiving::begin(self.ops, self.watch, peer, channel, self.call) };
+        let input = unsafe { Receiving::begin_at(self.ops, self.watch, (peer, channel), end, self.call) };
         let (mut from, mut to) = (0, self.end(0));
         input.await_bytes(group, from, to)?;
         loop {
@@ -120,23 +124,22 @@ impl<O: Ops> Stream<'_, O> {
 /// Whether a receiver's leader waits for the next chunk while the others are at this one: on the host there are no others.
 const AHEAD: bool = cfg!(target_arch = "nvptx64");
 
-/// One end of a block's share of the chunk at `place`.
+/// One end of `share`, a block's of the chunk at `place`.
 #[inline(always)]
 fn stream<H: Hooks, O: Ops>(
     ops: &O,
     watch: &Watch,
     shape: &Shape,
-    place: &Ctx,
+    (place, share, end): (&Ctx, Share, Option<End>),
     args: &H::Args<'_>,
     sends: bool,
 ) -> Flow {
-    let share = Share::of::<H>(shape.elements, shape.share, place.channel as u32);
     if share.packs == 0 {
         return Ok(());
     }
     let call = share.call(shape.kernel);
     let Share { first, packs } = share;
-    let stream = Stream { ops, watch, place, first, packs, chunk: shape.chunk, call };
+    let stream = Stream { ops, watch, place, first, packs, chunk: shape.chunk, call, end };
     let hooks = span::Module::<H>(args);
     // SAFETY: schedules give each block its own channel end.
     unsafe {
@@ -155,16 +158,24 @@ fn stream<H: Hooks, O: Ops>(
 #[inline(always)]
 pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
+    let watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
     // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let args = unsafe { H::unpack(&params.raw) };
     let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
-    if grid.block < senders {
-        let place = place(ops, grid, shape, shape.send_peer, grid.block, 0);
-        stream::<H, O>(ops, &watch, shape, &place, &args, true)
+    let sends = grid.block < senders;
+    let (peer, channel) =
+        if sends { (shape.send_peer, grid.block) } else { (shape.recv_peer, grid.block - senders) };
+    let share = Share::of::<H>(shape.elements, shape.share, channel).now();
+    let end = Some(End::of(ops, peer, channel, sends).now());
+    let place = place(ops, grid, shape, peer, channel, 0);
+    if sends {
+        // SAFETY: the caller's contract.
+        let watch = unsafe { watch.led_in::<1, _>(&Block) };
+        stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, true)
     } else {
-        let place = place(ops, grid, shape, shape.recv_peer, grid.block - senders, 0);
-        stream::<H, O>(ops, &watch, shape, &place, &args, false)
+        // SAFETY: as above.
+        let watch = unsafe { watch.led_in::<2, _>(&Block) };
+        stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, false)
     }
 }
 
@@ -193,6 +204,12 @@ impl Turn {
         Turn(channel << 20 | stride << 16 | step)
     }
 
+    /// The same, worked out by now.
+    #[inline(always)]
+    fn now(self) -> Self {
+        Turn(arch::late(u64::from(self.0)) as u32)
+    }
+
     #[inline(always)]
     fn channel(self) -> u32 {
         self.0 >> 20
@@ -219,28 +236,45 @@ impl Turn {
 #[inline(always)]
 pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
+    let mut watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
     // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin(&Block, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+    let args = unsafe { H::unpack(&params.raw) };
     let ring = Ring::of(ops);
     let ends = if ring.world == 1 { 0 } else { (grid.blocks - shape.diagonal) / 2 };
     let at = |peer: u32, channel| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     if grid.block >= 2 * ends {
+        // SAFETY: the caller's contract.
+        let watch = unsafe { watch.led(&Block) };
         return own_share::<O, H>(ops, &watch, shape, &at(ring.rank, 0), grid.block - 2 * ends, &args);
     }
+    let sends = grid.block < ends;
+    let mut turn =
+        Turn::first(if sends { grid.block } else { grid.block - ends }, ends, shape.channels).now();
+    let share = Share::of::<H>(shape.elements, shape.share, turn.channel()).now();
+    let peer = if sends { ring.to(turn.step()) } else { ring.from(turn.step()) };
+    let mut first = Some(End::of(ops, peer, turn.channel(), sends).now());
+    // Not before the loops: what they work out once they work out while the kernel before this one on the stream still runs.
+    let begin = |watch: &mut Watch, first: &mut Option<End>| {
+        let end = first.take();
+        if end.is_some() {
+            // SAFETY: the caller's contract.
+            *watch = unsafe { watch.led(&Block) };
+        }
+        end
+    };
     // One loop for each end: a hook in both would make each block as large as the larger one.
-    if grid.block < ends {
-        let mut turn = Turn::first(grid.block, ends, shape.channels);
+    if sends {
         while turn.step() < ring.world {
-            let peer = ring.to(turn.step());
-            stream::<H, O>(ops, &watch, shape, &at(peer, turn.channel()), &args, true)?;
+            let end = begin(&mut watch, &mut first);
+            let place = at(ring.to(turn.step()), turn.channel());
+            stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, true)?;
             turn.next();
         }
     } else {
-        let mut turn = Turn::first(grid.block - ends, ends, shape.channels);
         while turn.step() < ring.world {
-            let peer = ring.from(turn.step());
-            stream::<H, O>(ops, &watch, shape, &at(peer, turn.channel()), &args, false)?;
+            let end = begin(&mut watch, &mut first);
+            let place = at(ring.from(turn.step()), turn.channel());
+            stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, false)?;
             turn.next();
         }
     }
