@@ -105,6 +105,22 @@ fn splits_of_the_same_members_are_apart() {
 }
 
 #[test]
+fn splits_go_on_after_one_that_some_ranks_did_not_ask_for() {
+    World::threads(3, |world| {
+        let refused = match world.rank() {
+            0 => world.split(0, 0).map(drop),
+            1 => world.barrier(),
+            _ => world.all_gather_as(&(0u64, 0u64)).map(drop),
+        };
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("rank 0 has `split`"), "{text}");
+        let group = world.split(0, 0).unwrap();
+        assert_eq!(group.all_gather_as(&group.rank()).unwrap(), [0, 1, 2]);
+    })
+    .unwrap();
+}
+
+#[test]
 fn groups_that_cannot_be_are_refused() {
     World::threads(3, |world| {
         for (ranks, why) in

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use super::{World, next};
 use crate::error::{DifferingField, Disagreement, PeerError};
 use crate::fds::{Carrier, Exchange};
+use crate::sync::lock;
 use crate::{Error, Rank, Result, wire};
 
 impl World {
@@ -97,11 +98,19 @@ impl World {
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
     pub fn split(&self, color: u64, key: u64) -> Result<Self> {
-        let context = self.group.split(next(&self.core.splits, self.group.id));
-        let all = self.all_gather_as(&(color, key))?;
-        let mut members: Vec<Rank> = (0..all.len()).filter(|&rank| all[rank].0 == color).collect();
-        members.sort_by_key(|&rank| all[rank].1);
-        self.subgroup_in(context, &members)
+        let done = || lock(&self.core.splits);
+        // Each rank counts for itself, and one may have counted a split that the others refused: the largest number is everybody's.
+        let number = done().get(&self.group.id).map_or(1, |done| done + 1);
+        let parts = self.gather("split", &wire::encode(&(number, color, key))?)?;
+        let decode = |(rank, part): (Rank, &Vec<u8>)| {
+            wire::decode::<(u64, u64, u64)>(self.group.members[rank], "a split", part)
+        };
+        let all: Vec<_> = parts.iter().enumerate().map(decode).collect::<Result<_>>()?;
+        let number = all.iter().fold(number, |most, part| most.max(part.0));
+        done().insert(self.group.id, number);
+        let mut members: Vec<Rank> = (0..all.len()).filter(|&rank| all[rank].1 == color).collect();
+        members.sort_by_key(|&rank| all[rank].2);
+        self.subgroup_in(self.group.split(number), &members)
     }
 
     /// Collective over the ranks of **this host**: gives `fds`, returns every rank's as descriptors of this process, by
