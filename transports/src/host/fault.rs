@@ -330,6 +330,11 @@ fn reaches(what: &str) -> bool {
     what.starts_with("put") || what == "get"
 }
 
+/// Whether a number that is out of range is that of the peer: a record has 32 bits for it, `rank - 1` of rank 0 is more.
+fn is_peer(given: u64, peer: usize) -> bool {
+    given == peer as u64 || (given as i64) < 0 && given as u32 == peer as u32
+}
+
 /// The size of a call as its stream, or the flags of its lines, name it.
 fn size_text(name: u64) -> String {
     match (untiled(name), unnamed(name)) {
@@ -438,9 +443,9 @@ impl Operation {
                     rest_text(expected >> 60)
                 )
             }
-            // A tile's wire type stands in the lowest bits: see `Kernel::send_tile`.
+            // A tile's wire type stands in the lowest bits: see `Kernel::send_tile`. (All-to-alls in lines have 16 bits of a digest here.)
             Operation::Mismatch { peer, channel, expected, seen, .. }
-                if (seen ^ expected) << 4 >> 12 == 0 =>
+                if (seen ^ expected) << 4 >> 12 == 0 && expected >> 16 != 0 =>
             {
                 write!(
                     f,
@@ -466,7 +471,7 @@ impl Operation {
             ),
             // A range, by its end and by one more than that may be; or the peer.
             Operation::OutOfRange { what, block, peer, given, limit }
-                if reaches(what) && *given != *peer as u64 =>
+                if reaches(what) && !is_peer(*given, *peer) =>
             {
                 write!(
                     f,
@@ -481,7 +486,7 @@ impl Operation {
             ),
             // The block's number, or that of a peer.
             Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, limit, given }
-                if *given != *peer as u64 =>
+                if *given == *block as u64 && !is_peer(*given, *peer) =>
             {
                 write!(
                     f,
@@ -523,10 +528,21 @@ mod tests {
             assert!(text.contains("a tile of another type on channel 2"), "{text}");
         }
         assert!(mismatch(0x100 | 6).contains("another kernel"));
+        // Of lines, which name kernels by 16 bits.
+        let (expected, seen) = (0x4a01, 0x4a7f);
+        let text = told(Operation::Mismatch { peer: 1, channel: 2, bytes: false, expected, seen });
+        assert!(text.contains("another kernel"), "{text}");
         let text =
             |peer| told(Operation::OutOfRange { what: "recv_tile", block: 4, peer, given: 4, limit: 4 });
         assert!(text(2).contains("in block 4") && text(2).contains("4 blocks at most"), "{}", text(2));
         assert!(text(4).contains("must be below 4"), "{}", text(4));
+        // `rank - 1` of rank 0.
+        let below = |what| {
+            told(Operation::OutOfRange { what, block: 4, peer: u32::MAX as usize, given: u64::MAX, limit: 4 })
+        };
+        for text in ["send_tile", "put", "get"].map(below) {
+            assert!(text.contains("was given 18446744073709551615, which must be below 4"), "{text}");
+        }
         let (given, limit) = (MOST_PACKS + 1, MOST_PACKS);
         let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
         assert!(text.contains("a tile of 4294967297 packs") && text.contains("at most 4294967295"), "{text}");
