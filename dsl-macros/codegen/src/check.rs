@@ -1,5 +1,6 @@
 //! Every rule, all errors at once. Each message gives the rule and the accepted form, at the token that breaks it.
 
+use crate::configured;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model, ScheduleFn};
 use crate::tables::{ELEMENTS, SCHEDULES};
@@ -14,6 +15,7 @@ pub fn check(model: &Model, errors: &mut Errors) {
     if !model.ident().to_string().is_ascii() {
         errors.at(model.ident(), "a kernel's name becomes a symbol in PTX: ASCII letters, digits and `_`");
     }
+    configured::alike(&model.tokens, errors);
     match &model.item {
         Item::Hooks(module) => {
             hooks(model, module, errors);

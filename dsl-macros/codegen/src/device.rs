@@ -110,6 +110,11 @@ pub fn compile(
     finish(model, entries, &text, result)
 }
 
+/// What a text is compiled with, as the host's twin is; one that does not ask has one image for all features.
+fn cfgs(text: &str) -> Vec<&'static str> {
+    if text.contains("cfg") { host::told().cfgs.iter().map(String::as_str).collect() } else { Vec::new() }
+}
+
 /// Compiles a text, of a file or of none. Without the model, whose spans belong to one thread.
 fn assemble(
     toolchain: &Toolchain,
@@ -122,9 +127,8 @@ fn assemble(
     let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
     let mut unit = Unit::new(name, text, target);
     unit.externs = &externs;
-    // As the host's twin is configured; a text that does not ask has one image for all features.
-    let cfgs: Vec<&str> = host::told().cfgs.iter().map(String::as_str).collect();
-    unit.cfgs = if text.contains("cfg") { &cfgs } else { &[] };
+    let cfgs = cfgs(text);
+    unit.cfgs = &cfgs;
     unit.file = file;
     toolchain.kernel(&unit)
 }
@@ -270,6 +274,8 @@ pub fn cached(model: &Model) -> Vec<Image> {
         let name = unit_name(model);
         let mut unit = Unit::new(&name, &text.text, &target);
         unit.externs = &externs;
+        let cfgs = cfgs(&text.text);
+        unit.cfgs = &cfgs;
         unit.file = text.file.as_deref();
         if let Some(ptx) = toolchain.cached_kernel(&unit) {
             images.push(Image { arch, element, text: bound_threads(model, &ptx.text) });

@@ -11,6 +11,7 @@
 //! `expand` is what the macro calls. The command line uses [`compile`] to print PTX for any target.
 
 mod check;
+mod configured;
 mod device;
 mod diagnose;
 mod errors;

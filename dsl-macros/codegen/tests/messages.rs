@@ -63,6 +63,7 @@ fn every_message() {
         "mod m { pub struct Args<'a, const N: usize> { pub input: &'a [f32], pub output: Out<'a, f32> } }",
         "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } struct Launch; }",
         "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } fn produce(); }",
+        "mod m { #[cfg_attr(x, y)] pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } }",
     ];
     let fields = [
         "",
@@ -87,6 +88,8 @@ fn every_message() {
         "(&self, args: &Args) -> f32 { 0.0 }",
         "(ctx: &Produce, args: &Args) -> impl Element { 0.0 }",
         "(ctx: &Produce, args: &Args) -> usize { 0 }",
+        "(ctx: &Produce, args: &Args) -> f32 { if cfg!(any(fast, unix)) { 0.0 } else { 1.0 } }",
+        "(ctx: &Produce, args: &Args) -> f32 { #[cfg_attr(target_os = \"linux\", cold)] fn f() {} 0.0 }",
     ];
     let qualifiers = ["async", "const", "unsafe", "extern \"C\""];
     let consume = [
@@ -177,6 +180,12 @@ fn what_is_right_is_taken() {
             "",
             "/// Doc.\n#[allow(x)] mod m { #![allow(y)] use core::cmp; const N: usize = 3; struct Args {} \
               fn produce(_: &Produce, _: &Args) -> u8 { 0 } fn consume(_: &Consume, _: &Args, _: u8) {} }",
+        ),
+        (
+            "",
+            "mod m { pub struct Args<'a> { pub input: &'a [u8], pub output: Out<'a, u8> }
+              fn produce(_: &Produce, _: &Args) -> u8 { let unix = 0; cfg!(feature = \"unix\") as u8
+                  + cfg!(target_arch = \"nvptx64\") as u8 + unix } #[cfg_attr(fast, unix)] fn f() {} }",
         ),
     ] {
         assert!(messages(attribute, item).is_empty(), "#[comm_kernel({attribute})] {item}");

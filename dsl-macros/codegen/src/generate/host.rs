@@ -350,10 +350,14 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
     out
 }
 
-/// A number that differs when the hooks' text or options do: compared over ranks before a launch.
+/// A number that differs when the hooks' text or options do, or what they were configured with: compared over ranks before a launch.
 fn fingerprint(model: &Model) -> u64 {
     let mut hash = Sha256::new();
-    hash.update(plain(&model.tokens));
+    let text = plain(&model.tokens);
+    hash.update(&text);
+    if text.contains("cfg") {
+        hash.update(crate::host::told().cfgs.join("\n"));
+    }
     hash.update(model.options.unroll.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     u64::from_le_bytes(hash.finalize()[..8].try_into().unwrap_or_default())
 }

@@ -1,5 +1,6 @@
 //! A hook module, or a schedule function.
 
+use crate::configured::always;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
 use proc_macro2::{Span, TokenStream, TokenTree};
@@ -261,19 +262,6 @@ pub fn kind(ty: &Type) -> Kind {
         return Kind::Handle;
     }
     Kind::Plain
-}
-
-/// Whatever the macro itself reads must be there whatever `cfg` says: that is decided behind it.
-fn always(attrs: &[Attribute], what: &str, errors: &mut Errors) {
-    if let Some(cfg) = attrs.iter().find(|a| a.path().is_ident("cfg")) {
-        errors.at(
-            cfg,
-            format!(
-                "`cfg` is decided after `#[comm_kernel]` has read {what}: put it inside bodies, or write it above `#[comm_kernel]` on one of two \
-                 modules or functions of the same name"
-            ),
-        );
-    }
 }
 
 fn docs(attrs: &[Attribute]) -> Vec<TokenStream> {
