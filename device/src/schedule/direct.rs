@@ -18,7 +18,8 @@ pub use engine::{all_to_all_copy, sendrecv_copy};
 pub use handshake::unnamed;
 
 use super::span::{self, Team, WARP};
-use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place, tiles, work};
+use super::tiles::{self, Walk};
+use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place, work};
 use crate::arch;
 use crate::args::store_pack;
 use crate::ctx::Ctx;
@@ -44,6 +45,8 @@ unsafe fn base(shape: &Shape, peer: u32) -> u64 {
 struct Part {
     team: Team,
     share: Share,
+    /// Of tiles.
+    walk: Option<Walk>,
     /// Threads that have a tile more of each chunk than others: of the next one they take the last.
     behind: u32,
 }
@@ -54,19 +57,22 @@ impl Part {
     fn of<H: Hooks>(shape: &Shape, channel: u32) -> Self {
         let (team, share) = work::<H>(shape.elements, shape.share, channel, shape.channels);
         let behind = if H::TRANSPOSED {
-            tiles::of_chunk::<H::Wire>(shape.rows, shape.cols) % (team.lanes / WARP) * WARP
+            let behind = tiles::of_chunk::<H::Wire>(shape.rows, shape.cols) % (team.lanes / WARP) * WARP;
+            arch::late(u64::from(behind)) as u32
         } else {
             0
         };
-        Part { team, share: share.now(), behind }
+        let walk = H::TRANSPOSED.then(|| Walk::of_chunk(team, shape.rows).now());
+        Part { team, share: share.now(), walk, behind }
     }
 
     /// Goes on to the next chunk.
     #[inline(always)]
-    fn next<H: Hooks>(&mut self) {
+    fn next<H: Hooks>(&mut self, shape: &Shape) {
         if H::TRANSPOSED {
             let Team { lane, lanes } = self.team;
             self.team.lane = if lane >= self.behind { lane } else { lane + lanes } - self.behind;
+            self.walk = Some(Walk::of_chunk(self.team, shape.rows));
         }
     }
 }
@@ -77,7 +83,7 @@ impl Part {
 /// The peer said *go*; its output holds the chunk there; outputs' table and offset are those of the launch.
 #[inline(always)]
 unsafe fn store<H: Hooks>(
-    Part { team, share, .. }: Part,
+    Part { team, share, walk, .. }: Part,
     shape: &Shape,
     place: &Ctx,
     base: u64,
@@ -88,21 +94,25 @@ unsafe fn store<H: Hooks>(
     let start = base + shape.output_offset + to * size;
     let (aligned, lanes) = (start.is_multiple_of(16), Pack::<H::Wire>::LANES);
     let (hooks, at) = (span::Module::<H>(args), |ctx: &Ctx| (start + ctx.pos as u64 * size) as *mut H::Wire);
+    let put = |ctx: &Ctx, pack: Pack<H::Wire>, aligned: bool| {
+        if aligned && ctx.valid == lanes {
+            // SAFETY: inside the peer's output by the caller's contract, aligned by the test; each pack is one thread's.
+            unsafe { arch::store_16(at(ctx).cast(), pack.words()) };
+        } else {
+            // SAFETY: as above, element by element.
+            unsafe { store_pack(at(ctx), ctx.valid, pack) };
+        }
+    };
     // Asked once for all packs, but of tiles, which are too long to stand here twice.
-    if H::TRANSPOSED || aligned {
+    if let Some(walk) = walk {
+        tiles::produce_chunk(walk, place, &hooks, |_, ctx, pack| put(ctx, pack, aligned));
+    } else if aligned {
         span::produce::<span::By<H>, _, _>(team, place, share.first, share.packs, &hooks, |_, ctx, pack| {
-            if (!H::TRANSPOSED || aligned) && ctx.valid == lanes {
-                // SAFETY: inside the peer's output by the caller's contract, aligned by the test; each pack is one thread's.
-                unsafe { arch::store_16(at(ctx).cast(), pack.words()) };
-            } else {
-                // SAFETY: as above, element by element.
-                unsafe { store_pack(at(ctx), ctx.valid, pack) };
-            }
+            put(ctx, pack, true);
         });
     } else {
         span::produce::<span::One, _, _>(team, place, share.first, share.packs, &hooks, |_, ctx, pack| {
-            // SAFETY: as above.
-            unsafe { store_pack(at(ctx), ctx.valid, pack) };
+            put(ctx, pack, false);
         });
     }
 }
@@ -140,7 +150,7 @@ pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Param
         let base = if step == 1 { first } else { base(step) };
         // SAFETY: every peer said go, with this call's size and place.
         unsafe { store::<H>(part, shape, &at(peer, grid.block), base, to, &args) };
-        part.next::<H>();
+        part.next::<H>(shape);
     }
     Block.sync();
     watch.check_panic(ops)?;

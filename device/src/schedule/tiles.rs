@@ -43,6 +43,8 @@ struct Part<'k> {
     /// Its elements, as if the last pack were whole.
     begin: usize,
     end: usize,
+    /// Whether these are all of the chunk.
+    all: bool,
     /// Elements of a pack.
     lanes: usize,
 }
@@ -80,8 +82,7 @@ impl Part<'_> {
         cols.is_multiple_of(self.lanes)
             & (row + ROWS as usize <= rows)
             & (col + self.wide() <= cols)
-            & (self.begin <= top)
-            & (bottom + self.wide() <= self.end)
+            & (self.all || (self.begin <= top) & (bottom + self.wide() <= self.end))
     }
 
     /// Lays down the rows of the tile at `row` and `col` that are this lane's. `whole`: as [`Part::holds`] says.
@@ -289,7 +290,7 @@ pub(crate) struct Corner {
 impl<'k> Tiling<'k> {
     #[inline(always)]
     pub(crate) fn of<W: Element>(place: &'k Ctx) -> Self {
-        let part = Part { place, begin: 0, end: place.chunk_len, lanes: Pack::<W>::LANES };
+        let part = Part { place, begin: 0, end: place.chunk_len, all: true, lanes: Pack::<W>::LANES };
         Tiling { part, down: (place.rows as u32).div_ceil(ROWS).max(1) }
     }
 
@@ -303,8 +304,8 @@ impl<'k> Tiling<'k> {
     /// Lays down the rows of a tile that are this lane's.
     #[inline(always)]
     pub(crate) fn fill<W: Element>(&self, at: Corner, lane: u32, source: &impl Source<W>, scratch: &Scratch) {
-        let at = (at.row, at.col);
-        self.part.fill(lane, at, self.part.holds(at.0, at.1), source, scratch);
+        let whole = self.part.holds(at.row, at.col);
+        self.part.fill(lane, (at.row, at.col), whole, source, scratch);
     }
 
     /// Where pack `k` of a tile's [`ROWS`] times [`ACROSS`] is, if the chunk has it; it is whole.
@@ -330,6 +331,48 @@ pub(crate) unsafe fn laid_down(scratch: &Scratch, k: u32) -> [u32; 4] {
     unsafe { scratch.load_16(k / ACROSS * PITCH + 16 * (k % ACROSS)) }
 }
 
+/// How the warps of a team go through tiles, `down` of which lie below each other: these are neighbours in what `produce` reads, so warps
+/// take them at the same time.
+#[derive(Clone, Copy)]
+pub(crate) struct Walk {
+    y: u32,
+    x: u32,
+    /// From a warp's tile to its next.
+    below: u32,
+    beside: u32,
+    down: u32,
+}
+
+impl Walk {
+    #[inline(always)]
+    fn of(team: Team, down: u32) -> Self {
+        let (warp, warps) = (team.lane / WARP, team.lanes / WARP);
+        Walk { y: warp % down, x: warp / down, below: warps % down, beside: warps / down, down }
+    }
+
+    /// Of a whole chunk of `rows` rows.
+    #[inline(always)]
+    pub(crate) fn of_chunk(team: Team, rows: u64) -> Self {
+        Self::of(team, (rows as u32).div_ceil(ROWS).max(1))
+    }
+
+    /// The same, worked out by now.
+    #[inline(always)]
+    pub(crate) fn now(self) -> Self {
+        let now = |n: u32| arch::late(u64::from(n)) as u32;
+        let Walk { y, x, below, beside, down } = self;
+        Walk { y: now(y), x: now(x), below: now(below), beside: now(beside), down: now(down) }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) {
+        (self.y, self.x) = (self.y + self.below, self.x + self.beside);
+        if self.y >= self.down {
+            (self.y, self.x) = (self.y - self.down, self.x + 1);
+        }
+    }
+}
+
 /// As `span::produce`, by tiles. Whole warps, of a block of at most [`WARPS`].
 #[inline(always)]
 pub fn produce<W: Element>(
@@ -345,26 +388,44 @@ pub fn produce<W: Element>(
     }
     let lanes = Pack::<W>::LANES;
     let (begin, end) = (first * lanes, (first + count as usize) * lanes);
-    let part = Part { place, begin, end, lanes };
     let cols = place.cols.max(1);
     let top = begin / cols;
     let down = ((end.min(place.chunk_len).div_ceil(cols) - top) as u32).div_ceil(ROWS);
-    let (warp, warps) = (team.lane / WARP, team.lanes / WARP);
-    // Tiles below each other are neighbours in what `produce` reads: warps take them at the same time.
-    let (mut y, mut x) = (warp % down, warp / down);
-    let (below, beside) = (warps % down, warps / down);
+    each(Part { place, begin, end, all: false, lanes }, top, Walk::of(team, down), source, &put);
+}
+
+/// [`produce`] of a whole chunk, by warps of which each knows its way.
+#[inline(always)]
+pub(crate) fn produce_chunk<W: Element>(
+    walk: Walk,
+    place: &Ctx,
+    source: &impl Source<W>,
+    put: impl Fn(u32, &Ctx, Pack<W>),
+) {
+    let lanes = Pack::<W>::LANES;
+    if place.chunk_len > 0 {
+        let part = Part { place, begin: 0, end: place.chunk_len.next_multiple_of(lanes), all: true, lanes };
+        each(part, 0, walk, source, &put);
+    }
+}
+
+#[inline(always)]
+fn each<W: Element>(
+    part: Part<'_>,
+    top: usize,
+    mut walk: Walk,
+    source: &impl Source<W>,
+    put: &impl Fn(u32, &Ctx, Pack<W>),
+) {
     let (scratch, lane) = (Scratch::of_warp(), Warp.lane());
-    while (x as usize) * part.wide() < cols {
-        let at = (top + (y * ROWS) as usize, x as usize * part.wide());
+    while (walk.x as usize) * part.wide() < part.place.cols {
+        let at = (top + (walk.y * ROWS) as usize, walk.x as usize * part.wide());
         let whole = part.holds(at.0, at.1);
         part.fill(lane, at, whole, source, &scratch);
         Warp.sync();
-        part.drain(lane, at, whole, &scratch, &put);
+        part.drain(lane, at, whole, &scratch, put);
         Warp.sync();
-        (y, x) = (y + below, x + beside);
-        if y >= down {
-            (y, x) = (y - down, x + 1);
-        }
+        walk.next();
     }
 }
 
@@ -383,74 +444,4 @@ pub fn gather<W: Element>(ctx: &Ctx, source: &impl Source<W>) -> Pack<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::produce;
-    use crate::ctx::{Ctx, Produce};
-    use crate::element::{Bf16, Element};
-    use crate::pack::Pack;
-    use crate::schedule::span::{Each, Team};
-    use proptest::prelude::*;
-    use std::cell::RefCell;
-
-    /// A matrix of `cols` rows of `rows` columns, `before` elements into a buffer, and some packs of its transpose.
-    #[derive(Clone, Copy, Debug)]
-    struct Case {
-        rows: usize,
-        cols: usize,
-        before: usize,
-        /// The part of the packs, in hundredths.
-        part: (usize, usize),
-        warps: u32,
-    }
-
-    fn cases() -> impl Strategy<Value = Case> {
-        let sides =
-            prop_oneof![(1..80usize, 1..300usize), (1..300usize, 1..20usize), (64..66usize, 127..130usize)];
-        (sides, 0..40usize, (0..100usize, 0..101usize), 1..9u32)
-            .prop_map(|((rows, cols), before, part, warps)| Case { rows, cols, before, part, warps })
-    }
-
-    fn number<T: Element>(index: usize) -> T {
-        T::from_bits64((index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7)
-    }
-
-    fn transposes<T: Element>(case: Case) {
-        let Case { rows, cols, before, part, warps } = case;
-        let (lanes, n) = (Pack::<T>::LANES, rows * cols);
-        let packs = n.div_ceil(lanes);
-        let first = packs * part.0 / 100;
-        let count = (packs - first) * part.1 / 100;
-        let place = Ctx::of_chunk(before, n, rows, cols);
-        let seen = RefCell::new(vec![0; count]);
-        let source = Each(|ctx: &Produce| {
-            assert_eq!((ctx.valid, ctx.row_col()), (1, (ctx.pos / cols, ctx.pos % cols)));
-            number::<T>(ctx.transposed_index())
-        });
-        for lane in 0..warps {
-            let team = Team { lane, lanes: warps };
-            produce(team, &place, first, count as u32, &source, |s, ctx, pack: Pack<T>| {
-                seen.borrow_mut()[s as usize] += 1;
-                assert_eq!(ctx.pos, (first + s as usize) * lanes);
-                assert_eq!(ctx.valid, lanes.min(n - ctx.pos));
-                assert_eq!(ctx.whole, ctx.valid == lanes && before.is_multiple_of(lanes));
-                pack.for_each(|k, value| {
-                    // The element of the input that the transpose has there, or nothing behind the chunk's end.
-                    let (row, col) = ((ctx.pos + k) / cols, (ctx.pos + k) % cols);
-                    let want = if k < ctx.valid { number(before + col * rows + row) } else { T::default() };
-                    assert_eq!(value.to_bits64(), want.to_bits64(), "element {k} of pack {s}: {case:?}");
-                });
-            });
-        }
-        assert!(seen.borrow().iter().all(|&times| times == 1), "{:?}: {case:?}", seen.borrow());
-    }
-
-    proptest! {
-        #[test]
-        fn every_pack_once_and_transposed(case in cases()) {
-            transposes::<u8>(case);
-            transposes::<Bf16>(case);
-            transposes::<f32>(case);
-            transposes::<u64>(case);
-        }
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ const DONE: u64 = 256;
 /// cut them differently would take each other's lines for their own. Such calls are of fewer than 2^32 packs, shares are multiples of eight.
 #[inline(always)]
 const fn named(bytes: u64, first: u64, share: u64) -> u64 {
-    if first == 0 { bytes } else { first << 48 | share / 8 << 37 | bytes }
+    if first == 0 { bytes } else { first << 48 | (share / 8) << 37 | bytes }
 }
 
 /// The bytes of what a stream names as its size, the packs of them that go another way, and those of a block.
