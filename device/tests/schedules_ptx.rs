@@ -209,6 +209,43 @@ fn packs_of_a_bundle_load_together() {
     assert!(!scale.iter().any(|line| line.starts_with("cvt.rn.bf16.f32")), "one by one");
 }
 
+/// What hooks that update load and store of a bundle is a constant from one place: or the assembler, which cannot tell that a store does not
+/// change what the next pack loads, would have one pack's load wait for the store of the one before.
+#[test]
+fn places_of_a_bundle_are_constants_apart() {
+    let modules = modules();
+    let ptx = compile("schedules", &source(&modules), ARCHS[0]);
+    for (name, packs) in [("accumulate", 4), ("bf16", 4)] {
+        for schedule in ["sendrecv", "all_to_all"] {
+            let body = body(&ptx, &format!("{name}_{schedule}"));
+            let base = |address: &str| {
+                let sum = body.iter().find_map(|line| line.strip_prefix(&format!("add.s64 {address}, ")));
+                let parts = sum.and_then(|sum| sum.strip_suffix(';')?.split_once(", "));
+                match parts {
+                    Some((base, number)) if number.parse::<i64>().is_ok() => base.to_owned(),
+                    _ => address.to_owned(),
+                }
+            };
+            let straight =
+                body.split(|line| line.starts_with('@') || line.starts_with("bra") || line.ends_with(':'));
+            let mut bundles = 0;
+            for part in straight {
+                let stores = part.iter().filter(|line| line.contains(" st.global.v4.b32 [g]"));
+                let places: Vec<&str> = stores
+                    .filter_map(|line| Some(line.split_once("u64 g, ")?.1.split_once(';')?.0))
+                    .collect();
+                // Bundles that store to staging wrap around it.
+                if places.len() == packs && part.iter().any(|line| line.contains(" ld.global.v4.b32 ")) {
+                    let bases: std::collections::HashSet<String> = places.iter().map(|at| base(at)).collect();
+                    assert_eq!(bases.len(), 1, "{name}_{schedule}: {bases:?}");
+                    bundles += 1;
+                }
+            }
+            assert!(bundles > 0, "{name}_{schedule}");
+        }
+    }
+}
+
 #[test]
 fn narrow_floats_convert_in_hardware() {
     let source = "
