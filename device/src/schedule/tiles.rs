@@ -305,7 +305,7 @@ impl<'k> Tiling<'k> {
     #[inline(always)]
     pub(crate) fn fill<W: Element>(&self, at: Corner, lane: u32, source: &impl Source<W>, scratch: &Scratch) {
         let whole = self.part.holds(at.row, at.col);
-        self.part.fill(lane, (at.row, at.col), whole, source, scratch);
+        self.part.fill(lane, (at.row, at.col), whole, &ForLines(source), scratch);
     }
 
     /// Where pack `k` of a tile's [`ROWS`] times [`ACROSS`] is, if the chunk has it; it is whole.
@@ -318,6 +318,18 @@ impl<'k> Tiling<'k> {
         }
         let aligned = place.chunk_start.is_multiple_of(lanes);
         Some(Ctx { shaped: Some((row, col)), ..place.at(row * place.cols + col, lanes, aligned) })
+    }
+}
+
+/// A source whose tiles go in lines: with where these stand in registers, 64 elements of 8 bits are more than are left on some GPUs.
+struct ForLines<'k, S>(&'k S);
+
+impl<W: Element, S: Source<W>> Source<W> for ForLines<'_, S> {
+    const TRANSPOSED: bool = S::TRANSPOSED;
+    const IN_FLIGHT: usize = if W::SIZE == 1 { 32 } else { S::IN_FLIGHT };
+    #[inline(always)]
+    fn pack(&self, ctx: &Produce) -> Pack<W> {
+        self.0.pack(ctx)
     }
 }
 

@@ -6,11 +6,11 @@ mod kernel {
         pub input: &'a [f32],
         pub output: Out<'a, f32>,
     }
-    #[cfg(target_os = "cuda")]
+    #[cfg(target_arch = "nvptx64")]
     pub fn twice(x: f64) -> f64 {
         2.0 * x
     }
-    #[cfg(not(target_os = "cuda"))]
+    #[cfg(not(target_arch = "nvptx64"))]
     pub fn twice(x: f32) -> f32 {
         2.0 * x
     }
