@@ -3,7 +3,7 @@
 use crate::kernel::Place;
 use crate::machine::{bytes_of, bytes_of_mut};
 use crate::stream::Kind;
-use crate::uses::{Access, Uses};
+use crate::uses::{Access, Claims, Uses};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_driver::{self as cuda, DevicePtr, memory::DeviceRegion};
@@ -42,7 +42,8 @@ enum At {
     Cuda(DevicePtr),
 }
 
-// SAFETY: the bytes are reached only by operations of one stream at a time that writes, or of some that read (`Uses`).
+// SAFETY: the bytes are reached only by operations of one stream at a time that writes, or of some that read, or by the host, each behind
+// a claim (`Claims`).
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -94,7 +95,11 @@ impl Memory {
 
     /// Waits for the streams that use the memory.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        self.uses.wait_idle(|_| Ok(()))
+        self.uses.wait_idle()
+    }
+
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.uses
     }
 
     /// Queues setting `bytes` bytes at `offset` to `value` on `stream`.
@@ -106,7 +111,7 @@ impl Memory {
         bytes: usize,
     ) -> Result<()> {
         stream.device().check_same(self.machine(), "a buffer")?;
-        self.use_on(stream, Access::Write)?;
+        let _claim = Claims::of(stream, [(self, Access::Write)])?;
         match (&stream.0.kind, self.at()) {
             // SAFETY: the callers' ranges lie within the memory, which drops only after the stream is idle.
             (Kind::Cuda(s), At::Cuda(start)) => unsafe {
@@ -153,13 +158,6 @@ impl Memory {
 
     pub(crate) fn machine(&self) -> &Machine {
         &self.device.0
-    }
-
-    /// Hands the memory to `stream` for what it queues next: see [`Uses::enter`]. A capture keeps it.
-    pub(crate) fn use_on(self: &Arc<Self>, stream: &Stream, access: Access) -> Result<()> {
-        self.uses.enter(stream, access)?;
-        stream.captured(|c| c.memory.push((Arc::clone(self), access)));
-        Ok(())
     }
 }
 
@@ -242,7 +240,8 @@ impl<T: Element> Buffer<T> {
         ViewMut { memory: &self.memory, start: 0, len: self.len, life: PhantomData }
     }
 
-    /// Copies all elements out, after everything queued on `stream` before. Waits for it.
+    /// Copies all elements out, after everything queued on `stream` before. Waits for it, and launches of other threads that write the
+    /// buffer (a graph borrows none) wait until the elements are copied.
     ///
     /// # Errors
     /// Those of [`Stream::synchronize`]. A fault is reported once: after that, a read gives what the launch has left.
@@ -266,10 +265,15 @@ impl<T: Element> Buffer<T> {
         }
         self.memory.device.check_same(&stream.device().0, "the stream")?;
         stream.not_capturing("Buffer::read")?;
-        self.memory.use_on(stream, Access::Look)?;
-        stream.synchronize()?;
+        // Dropped behind the claim: the last end of a link waits until its peers are done, with whatever they do.
+        let _links;
+        let _claim = Claims::of(stream, [(&self.memory, Access::Look)])?;
+        stream.queue().wait_idle()?;
+        let verdict;
+        (verdict, _links) = stream.verdict();
+        verdict?;
         match (self.memory.at(), self.memory.machine()) {
-            // SAFETY: `len` elements; no stream writes the memory: the last that did is idle.
+            // SAFETY: `len` elements; no stream writes the memory: the last that did is idle, and under the claim none is given such work.
             (At::Host(start), _) => unsafe {
                 std::ptr::copy_nonoverlapping(start, values.as_mut_ptr().cast(), self.len * T::SIZE);
             },
@@ -282,10 +286,11 @@ impl<T: Element> Buffer<T> {
         Ok(())
     }
 
-    /// Copies `values` in, after everything queued on the streams that use the buffer. Waits for that.
+    /// Copies `values` in, after everything queued on the streams that used the buffer and were not waited for since. Waits for that, and
+    /// launches of other threads that use the buffer (a graph borrows none) wait until the values are copied.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the lengths differ, or while one of those streams is capturing.
+    /// [`Error::Misuse`] if the lengths differ, while one of those streams is capturing, or while a capture uses the buffer.
     pub fn fill_from(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
             return Err(Error::misuse(format!(
@@ -294,9 +299,9 @@ impl<T: Element> Buffer<T> {
                 self.len
             )));
         }
-        self.memory.uses.wait_idle(|stream| stream.not_capturing("Buffer::fill_from"))?;
+        let _claim = Claims::to_fill(&self.memory, "Buffer::fill_from")?;
         match (self.memory.at(), self.memory.machine()) {
-            // SAFETY: `len` elements; no stream uses the memory.
+            // SAFETY: `len` elements; no stream uses the memory, and under the claim none is given work that does.
             (At::Host(start), _) => unsafe {
                 std::ptr::copy_nonoverlapping(values.as_ptr().cast(), start, self.len * T::SIZE);
             },
@@ -317,10 +322,9 @@ impl<T: Element> Buffer<T> {
         if from.len != self.len {
             return Err(Error::misuse(format!("{} elements into a buffer of {}", from.len, self.len)));
         }
-        for (memory, access) in [(&self.memory, Access::Write), (&from.memory, Access::Read)] {
-            stream.device().check_same(memory.machine(), "a buffer")?;
-            memory.use_on(stream, access)?;
-        }
+        let both = [(&self.memory, Access::Write), (&from.memory, Access::Read)];
+        both.iter().try_for_each(|(memory, _)| stream.device().check_same(memory.machine(), "a buffer"))?;
+        let _claims = Claims::of(stream, both)?;
         let bytes = self.len * T::SIZE;
         match (&stream.0.kind, from.memory.at(), self.memory.at()) {
             (Kind::Cuda(s), At::Cuda(a), At::Cuda(b)) => {

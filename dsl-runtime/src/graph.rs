@@ -4,7 +4,7 @@ use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::Op;
 use crate::stream::{Captured, Kind};
-use crate::uses::Access;
+use crate::uses::{Access, Claims};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
 use fusewire_transports::host::Link;
@@ -25,7 +25,12 @@ pub struct Graph {
 impl Graph {
     pub(crate) fn new(device: &Device, graph: Option<cuda::Graph>, captured: Captured) -> Result<Self> {
         let exec = graph.map(|g| g.instantiate()).transpose()?;
-        let Captured { ops, links, memory, held, modules } = captured;
+        let Captured { ops, mut links, memory, held, modules, .. } = captured;
+        // In which they are to be claimed by every launch.
+        links.sort_by_key(|link| link.id());
+        let mut memory: Vec<_> = memory;
+        memory.sort_by_key(|(memory, access)| (Arc::as_ptr(memory), std::cmp::Reverse(*access)));
+        memory.dedup_by(|(a, _), (b, _)| Arc::ptr_eq(a, b));
         Ok(Graph { device: device.clone(), exec, ops, links, memory, _held: held, _functions: modules })
     }
 
@@ -34,22 +39,20 @@ impl Graph {
         self.exec.as_ref().map_or(self.ops.len(), cuda::GraphExec::node_count)
     }
 
-    /// Queues one replay.
+    /// Queues one replay. Other streams that use its buffers or transports are waited for as by a launch, and a host's copy to or from
+    /// one of the buffers.
     ///
     /// # Errors
-    /// [`crate::Error::Misuse`] on a stream of another device or while it captures.
+    /// [`crate::Error::Misuse`] on a stream of another device or while it captures, or if a stream that is to be waited for captures.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.device.check_same(&stream.device().0, "the stream")?;
         stream.not_capturing("Graph::launch")?;
-        for (memory, access) in &self.memory {
-            memory.use_on(stream, *access)?;
-        }
-        for link in &self.links {
-            stream.touch(link)?;
-            link.note("", ["a replay of a graph", ""], None, 0);
-        }
+        let _claims = Claims::of(stream, self.memory.iter().map(|(memory, access)| (memory, *access)))?;
+        let _turns = self.links.iter().map(|link| stream.touch(link)).collect::<Result<Vec<_>>>()?;
+        self.links.iter().for_each(|link| link.note("", ["a replay of a graph", ""], None, 0));
         match (&stream.0.kind, &self.exec) {
-            // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for.
+            // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and
+            // others wait until the claims end.
             (Kind::Cuda(s), Some(exec)) => unsafe { exec.launch(s)? },
             _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
         }

@@ -2,7 +2,7 @@
 
 use crate::buffer::Memory;
 use crate::schedule::Protocol;
-use crate::uses::Access;
+use crate::uses::{Access, Claims};
 use crate::{Device, Error, Result, Stream, Transport, View, ViewMut};
 use fusewire_device::args::RawSlice;
 use fusewire_device::element::Element;
@@ -206,17 +206,17 @@ impl Binder {
         Ok(RawSlice { address, len: len as u64 })
     }
 
-    /// Hands the buffers to a stream.
-    pub(crate) fn use_on(&self, stream: &Stream) -> Result<()> {
-        for b in &self.bound {
-            b.memory.use_on(stream, if b.written { Access::Write } else { Access::Read })?;
-        }
+    /// Claims the buffers for what is queued on the stream next.
+    pub(crate) fn claim<'a>(&'a self, stream: &'a Stream) -> Result<Claims<'a>> {
+        let access = |b: &Bound| if b.written { Access::Write } else { Access::Read };
+        let claims = Claims::of(stream, self.bound.iter().map(|b| (&b.memory, access(b))))?;
         stream.captured(|c| c.held.extend(self.held.iter().cloned()));
-        Ok(())
+        Ok(claims)
     }
 
-    pub(crate) fn keep(self) -> (Vec<Arc<Memory>>, Vec<Held>) {
-        (self.bound.into_iter().map(|b| b.memory).collect(), self.held)
+    /// What the launch keeps alive.
+    pub(crate) fn kept(&self) -> (Vec<Arc<Memory>>, Vec<Held>) {
+        (self.bound.iter().map(|b| Arc::clone(&b.memory)).collect(), self.held.clone())
     }
 }
 

@@ -3,13 +3,14 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::{Op, Worker};
-use crate::uses::Access;
+use crate::uses::{Access, Capture};
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for what is queued, but not in a panic.
@@ -22,9 +23,14 @@ pub(crate) struct Handle(Arc<Queue>);
 pub(crate) struct Queue {
     device: Device,
     pub(crate) kind: Kind,
-    /// Links whose kernels were queued since the last synchronisation, or are still to be reported.
-    links: Mutex<Vec<Arc<Link>>>,
+    /// Links whose kernels were queued since the last synchronisation, or are still to be reported; and the first use of memory that
+    /// such a fault can have spoilt.
+    links: Mutex<Vec<(Arc<Link>, u64)>>,
     capture: Mutex<Option<Captured>>,
+    /// Uses of memory that were queued: the number of the last.
+    used: AtomicU64,
+    /// The last of them that was waited for.
+    past: AtomicU64,
 }
 
 pub(crate) enum Kind {
@@ -40,6 +46,7 @@ pub(crate) struct Captured {
     pub(crate) memory: Vec<(Arc<Memory>, Access)>,
     pub(crate) held: Vec<Held>,
     pub(crate) modules: Vec<cuda::Function>,
+    under_way: Arc<Capture>,
 }
 
 impl Stream {
@@ -51,8 +58,14 @@ impl Stream {
             ),
             Machine::Cuda(context) => Kind::Cuda(cuda::Stream::new(context)?),
         };
-        let queue =
-            Queue { device: device.clone(), kind, links: Mutex::default(), capture: Mutex::default() };
+        let queue = Queue {
+            device: device.clone(),
+            kind,
+            links: Mutex::default(),
+            capture: Mutex::default(),
+            used: AtomicU64::new(0),
+            past: AtomicU64::new(0),
+        };
         Ok(Stream(Arc::new(Handle(Arc::new(queue)))))
     }
 
@@ -78,6 +91,7 @@ impl Stream {
     /// As for [`Stream::synchronize`], and [`Error::Misuse`] when `limit` has passed.
     pub fn synchronize_within(&self, limit: Duration) -> Result<()> {
         self.not_capturing("synchronize")?;
+        let used = self.0.used.load(Ordering::Acquire);
         match &self.0.kind {
             Kind::Host(worker) if !worker.wait(Some(limit)) => {
                 return Err(Error::misuse(format!(
@@ -87,6 +101,7 @@ impl Stream {
             Kind::Host(_) => {}
             Kind::Cuda(stream) => stream.synchronize_deadline(limit)?,
         }
+        self.0.past.fetch_max(used, Ordering::AcqRel);
         self.check_links()
     }
 
@@ -112,7 +127,7 @@ impl Stream {
             *capture = Some(Captured::default());
         }
         let recording = Recording(&self.0);
-        // Relaxed: other streams, of a buffer or of a transport, are waited for inside.
+        // Relaxed: what is queued inside on other streams may wait.
         let graph = match &self.0.kind {
             Kind::Host(_) => body().map(|()| None),
             Kind::Cuda(stream) => stream.capture(cuda::CaptureMode::Relaxed, |_| body()).map(Some),
@@ -127,15 +142,17 @@ impl Stream {
     }
 
     fn check_links(&self) -> Result<()> {
+        self.verdict().0
+    }
+
+    /// The first fault of what was waited for, and the links that were asked: the last end of a link waits for peers.
+    pub(crate) fn verdict(&self) -> (Result<()>, Vec<(Arc<Link>, u64)>) {
         let links = std::mem::take(&mut *lock(&self.0.links));
         let mut first = Ok(());
-        for link in links {
-            let verdict = link.check();
-            if first.is_ok() {
-                first = verdict;
-            }
+        for (link, _) in &links {
+            first = first.and(link.check());
         }
-        Ok(first?)
+        (first.map_err(Error::from), links)
     }
 
     pub(crate) fn not_capturing(&self, what: &str) -> Result<()> {
@@ -163,39 +180,37 @@ impl Stream {
         }
     }
 
-    /// Notes that a kernel on `link` is queued: two streams' kernels on one link would break its channels, so the other stream is
-    /// waited for.
-    pub(crate) fn touch(&self, link: &Arc<Link>) -> Result<()> {
+    /// Before a kernel on `link` is queued: two streams' kernels on one link would break its channels, so the other stream is waited for.
+    /// The guard is for the time until the kernel is queued; a capture needs none.
+    pub(crate) fn touch<'l>(&self, link: &'l Arc<Link>) -> Result<Option<MutexGuard<'l, ()>>> {
         if self.is_capturing() {
             self.captured(|c| {
                 if !c.links.iter().any(|l| Arc::ptr_eq(l, link)) {
                     c.links.push(Arc::clone(link));
                 }
             });
-            return Ok(());
+            return Ok(None);
         }
-        let before = link.swap_stream(Arc::downgrade(self.queue()) as _);
-        if let Some(other) = before
+        let turn = link.launching();
+        if let Some(other) = link.last_stream()
             && !std::ptr::addr_eq(Arc::as_ptr(&other), Arc::as_ptr(self.queue()))
         {
             other.wait_idle()?;
         }
-        let mut links = lock(&self.0.links);
-        if !links.iter().any(|l| Arc::ptr_eq(l, link)) {
-            links.push(Arc::clone(link));
-        }
-        Ok(())
+        // Not before the other was waited for: who is refused that and tries again has to find it here.
+        link.set_last_stream(Arc::downgrade(self.queue()) as _);
+        self.0.answer(link);
+        Ok(Some(turn))
     }
 
-    /// Takes over what `other`, which is idle, has not reported yet: results of its kernels are used here. `other` reports it as well.
-    pub(crate) fn answer_for(&self, other: &Queue) {
-        let theirs = lock(&other.links).clone();
-        let mut own = lock(&self.0.links);
-        for link in theirs {
-            if !own.iter().any(|l| Arc::ptr_eq(l, &link)) {
-                own.push(link);
-            }
-        }
+    /// Takes over what `other` has not reported yet of kernels that can have spoilt its use of memory with this number: the results are
+    /// used here. `other` reports it as well.
+    pub(crate) fn answer_for(&self, other: &Queue, number: u64) {
+        let theirs: Vec<_> = {
+            let links = lock(&other.links);
+            links.iter().filter(|(_, first)| *first <= number).map(|(link, _)| Arc::clone(link)).collect()
+        };
+        theirs.iter().for_each(|link| self.0.answer(link));
     }
 }
 
@@ -224,6 +239,30 @@ impl Queue {
         Ok(fusewire_transports::host::Queue::wait_idle(self)?)
     }
 
+    /// Numbers a use of memory that has been queued.
+    pub(crate) fn next_use(&self) -> u64 {
+        self.used.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Whether the queue was waited for behind the use of this number.
+    pub(crate) fn is_past(&self, number: u64) -> bool {
+        self.past.load(Ordering::Acquire) >= number
+    }
+
+    /// Has faults of `link` reported, from the next use of memory on.
+    fn answer(&self, link: &Arc<Link>) {
+        let first = self.used.load(Ordering::Acquire) + 1;
+        let mut links = lock(&self.links);
+        if !links.iter().any(|(l, _)| Arc::ptr_eq(l, link)) {
+            links.push((Arc::clone(link), first));
+        }
+    }
+
+    /// The capture that is under way.
+    pub(crate) fn capture(&self) -> Option<Weak<Capture>> {
+        lock(&self.capture).as_ref().map(|captured| Arc::downgrade(&captured.under_way))
+    }
+
     pub(crate) fn is_capturing(&self) -> bool {
         lock(&self.capture).is_some()
     }
@@ -240,13 +279,16 @@ impl Queue {
 
 impl fusewire_transports::host::Queue for Queue {
     fn wait_idle(&self) -> fusewire_transports::host::Result<()> {
+        // Numbered once they were queued: those up to here are before what is waited for.
+        let used = self.used.load(Ordering::Acquire);
         match &self.kind {
             Kind::Host(worker) => {
                 worker.wait(None);
-                Ok(())
             }
-            Kind::Cuda(stream) => Ok(stream.synchronize()?),
+            Kind::Cuda(stream) => stream.synchronize()?,
         }
+        self.past.fetch_max(used, Ordering::AcqRel);
+        Ok(())
     }
 }
 
@@ -267,7 +309,7 @@ impl Drop for Handle {
         let _ = self.wait_idle();
         // Results may outlive the stream: whoever uses them is told of a fault. No link goes under the lock: its last end waits for peers.
         let links = std::mem::take(&mut *lock(&self.links));
-        let (faulty, _done): (Vec<_>, Vec<_>) = links.into_iter().partition(|link| link.is_aborted());
+        let (faulty, _done): (Vec<_>, Vec<_>) = links.into_iter().partition(|(link, _)| link.is_aborted());
         *lock(&self.links) = faulty;
     }
 }
@@ -280,4 +322,41 @@ impl fmt::Debug for Stream {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Transport;
+    use fusewire_transports::Shm;
+    use fusewire_transports::host::{Error, Queue as AnyQueue, Result};
+    use fusewire_world::World;
+    use std::sync::atomic::AtomicU32;
+
+    /// Cannot be waited for at first, as a GPU's stream that captures; counts how often that was tried.
+    struct Refuses(AtomicU32);
+
+    impl AnyQueue for Refuses {
+        fn wait_idle(&self) -> Result<()> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(Error::Misuse { what: "capturing".into() }),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_launch_knows_the_last_stream_the_next_time() {
+        let world = World::single().unwrap();
+        let shm = Shm::rendezvous(&world, 1 << 16).unwrap();
+        let (link, stream) = (shm.link(), Device::host().stream().unwrap());
+        let before = Arc::new(Refuses(AtomicU32::new(0)));
+        let weak: Weak<Refuses> = Arc::downgrade(&before);
+        link.set_last_stream(weak);
+        assert!(stream.touch(link).is_err());
+        for _ in 0..2 {
+            assert!(stream.touch(link).is_ok());
+            assert_eq!(before.0.load(Ordering::Relaxed), 2);
+        }
+    }
 }

@@ -1,106 +1,303 @@
 //! Which streams use the memory of a buffer: one that writes it, or any number that read.
+//!
+//! Work enters in an order: whoever uses memory claims it ([`Claims`]), waits for the streams whose work comes first, queues its own (or
+//! copies, on the host) and lets go. Nobody is between the waiting and the queueing of somebody whose work must not overlap.
 
+use crate::buffer::Memory;
 use crate::stream::Queue;
 use crate::{Error, Result, Stream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::cmp::Reverse;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What a stream's work does with memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What work does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
-    /// Nothing: the host reads it once the stream is idle.
+    /// Nothing on the stream: the host reads it once the stream is idle.
     Look,
     Read,
     /// Perhaps reading as well.
     Write,
 }
 
-/// The streams whose queued work uses a buffer's memory.
+/// Who uses a buffer's memory.
 #[derive(Default)]
-pub(crate) struct Uses(Mutex<State>);
+pub(crate) struct Uses {
+    state: Mutex<State>,
+    turn: Condvar,
+}
 
 #[derive(Default)]
 struct State {
-    /// Whose work wrote it last. Kept: a fault of that work is a matter of all who read the results.
-    wrote: Option<Arc<Queue>>,
-    /// Whether that work has been waited for.
-    written: bool,
-    /// Who has read it since, and whether that was queued work, which may not have ended. One whose stream is gone was waited for then.
-    read: Vec<(Weak<Queue>, bool)>,
+    turns: Turns,
+    /// Whose work wrote it last, and the number of that use on its stream. Kept: a fault of that work is a matter of all who read the
+    /// results.
+    wrote: Option<(Arc<Queue>, u64)>,
+    /// Who has read it since, and the number of the last such use; 0 if it was the host that read. One whose stream is gone was waited
+    /// for then.
+    read: Vec<(Weak<Queue>, u64)>,
+    /// Uses that captures recorded, of which nothing runs, and whether they write. Gone with the capture.
+    recorded: Vec<(Weak<Capture>, bool)>,
+}
+
+/// What a capture holds while it is under way.
+#[derive(Default)]
+pub(crate) struct Capture;
+
+/// Turns in the order in which they were asked for, so that nobody is passed by for ever: one that writes alone, others together.
+#[derive(Default)]
+struct Turns {
+    next: u64,
+    now: u64,
+    sharing: u32,
+    waiting: u32,
+}
+
+/// The right to use memory, until the work is queued or the host has copied.
+///
+/// Nothing of it waits for somebody who waits for this claim: memory is claimed in the order of its addresses, all of it before a stream
+/// is waited for, and what streams hold was queued before.
+pub(crate) struct Claims<'m> {
+    held: Vec<(&'m Uses, Access)>,
+    /// Whose uses these are once everybody else was waited for.
+    entered: Option<&'m Arc<Queue>>,
+    /// Queues of which this may be the last end, which can wait for peers: let go of when nothing is held any more.
+    known: Vec<(Arc<Queue>, u64)>,
+}
+
+impl<'m> Claims<'m> {
+    /// For work that is queued on `stream` next: waits for the other streams whose work must come first. Faults of kernels that wrote
+    /// what is there, which their stream has not reported yet, are then `stream`'s to report, too. A capture notes the uses and keeps the
+    /// memory; its replays claim it.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if a capture on another stream uses the memory, or a stream that must come first is capturing.
+    pub(crate) fn of(
+        stream: &'m Stream,
+        memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
+    ) -> Result<Self> {
+        let queue = stream.queue();
+        let mut claims = Claims { held: Vec::new(), entered: None, known: Vec::new() };
+        if let Some(capture) = queue.capture() {
+            for (memory, access) in memory {
+                memory.uses().record(&capture, access)?;
+                stream.captured(|c| c.memory.push((Arc::clone(memory), access)));
+            }
+            return Ok(claims);
+        }
+        let mut all: Vec<_> = memory.into_iter().map(|(memory, access)| (memory.uses(), access)).collect();
+        all.sort_unstable_by_key(|(uses, access)| (std::ptr::from_ref(*uses), Reverse(*access)));
+        all.dedup_by_key(|(uses, _)| std::ptr::from_ref(*uses));
+        for (uses, access) in all {
+            uses.take_turn(access);
+            claims.held.push((uses, access));
+        }
+        for k in 0..claims.held.len() {
+            let (uses, access) = claims.held[k];
+            if uses.state().is_recorded(access) {
+                return Err(Error::misuse(
+                    "a buffer is used on a stream while a capture on another uses it; end the capture first",
+                ));
+            }
+            let before = uses.state().before(queue, access);
+            claims.wait(before)?;
+        }
+        for (uses, access) in &claims.held {
+            let answers = uses.state().answers(queue, *access);
+            answers.iter().for_each(|(writer, number)| stream.answer_for(writer, *number));
+        }
+        claims.entered = Some(queue);
+        Ok(claims)
+    }
+
+    /// For the host, which writes all of the memory: waits for every stream that uses it, and forgets them. `what` is refused while a
+    /// capture uses it.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] while one of the streams is capturing; the driver's.
+    pub(crate) fn to_fill(memory: &'m Memory, what: &str) -> Result<Self> {
+        let uses = memory.uses();
+        let mut claims = Claims::alone(uses);
+        if uses.state().is_recorded(Access::Write) {
+            return Err(Error::misuse(format!(
+                "`{what}` of a buffer that a stream is capturing work with: it would not be part of the graph; end the capture first"
+            )));
+        }
+        let all = uses.state().others(std::ptr::null());
+        claims.wait(all)?;
+        let mut state = uses.state();
+        state.read.clear();
+        claims.known.extend(state.wrote.take());
+        drop(state);
+        Ok(claims)
+    }
+
+    fn alone(uses: &'m Uses) -> Self {
+        uses.take_turn(Access::Write);
+        Claims { held: vec![(uses, Access::Write)], entered: None, known: Vec::new() }
+    }
+
+    /// Waits for these uses, whatever comes of one.
+    fn wait(&mut self, uses: Vec<(Arc<Queue>, u64)>) -> Result<()> {
+        let mut outcome = Ok(());
+        for used in &uses {
+            outcome = outcome.and(wait(used));
+        }
+        self.known.extend(uses);
+        outcome
+    }
+}
+
+impl Drop for Claims<'_> {
+    fn drop(&mut self) {
+        // Behind the queueing: whoever sees this number and waits for the stream then has waited for the work.
+        let by = self.entered.map(|queue| (queue, queue.next_use()));
+        for (uses, access) in self.held.drain(..) {
+            let mut state = uses.state();
+            self.known.extend(by.and_then(|(queue, number)| state.enter(queue, number, access)));
+            state.turns.end(access);
+            if state.turns.waiting > 0 {
+                uses.turn.notify_all();
+            }
+        }
+    }
 }
 
 impl Uses {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before work on `stream` uses the memory: waits for the other streams whose work must come first. Faults of kernels that wrote what
-    /// is there, which their stream has not reported yet, are then `stream`'s to report, too.
+    fn take_turn(&self, access: Access) {
+        let mut state = self.state();
+        let ticket = state.turns.next;
+        state.turns.next += 1;
+        while !state.turns.begin(ticket, access) {
+            state.turns.waiting += 1;
+            state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.turns.waiting -= 1;
+        }
+        // Whoever comes next may share.
+        if access != Access::Write && state.turns.waiting > 0 {
+            self.turn.notify_all();
+        }
+    }
+
+    /// Waits for all streams that use the memory, whatever comes of one.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if another stream that must come first is capturing.
-    pub(crate) fn enter(&self, stream: &Stream, access: Access) -> Result<()> {
-        let state = &mut *self.state();
-        let own = Arc::as_ptr(stream.queue());
-        let before = state.read.iter_mut().find(|(q, _)| q.as_ptr() == own);
-        match (access, before) {
-            (Access::Write, _) => {
-                state.readers().filter(|q| Arc::as_ptr(q) != own).try_for_each(|q| wait(&q, stream))?;
-            }
-            (_, Some((_, queued))) => {
-                *queued |= access == Access::Read;
-                return Ok(());
-            }
-            (_, None) => {}
-        }
-        if let Some(writer) = state.wrote.as_ref().filter(|q| Arc::as_ptr(q) != own) {
-            if !state.written {
-                wait(writer, stream)?;
-                state.written = true;
-            }
-            stream.answer_for(writer);
-        }
-        match access {
-            Access::Look | Access::Read => {
-                state.read.retain(|(q, _)| q.strong_count() > 0);
-                state.read.push((Arc::downgrade(stream.queue()), access == Access::Read));
-            }
-            Access::Write => {
-                (state.wrote, state.written) = (Some(Arc::clone(stream.queue())), false);
-                state.read.clear();
-            }
-        }
-        Ok(())
+    /// [`Error::Misuse`] if one is capturing; the driver's.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        let mut claims = Claims::alone(self);
+        let all = self.state().others(std::ptr::null());
+        claims.wait(all)
     }
 
-    /// Waits for all of them, whatever comes of one; `look` may refuse one before it is waited for.
-    pub(crate) fn wait_idle(&self, look: impl Fn(&Queue) -> Result<()>) -> Result<()> {
-        let state = self.state();
-        let mut first = Ok(());
-        for queue in state.readers().chain(state.wrote.clone()) {
-            look(&queue)?;
-            // What a capture recorded has not begun.
-            if !queue.is_capturing() {
-                first = first.and(queue.wait_idle());
-            }
+    /// Notes a use by a capture.
+    fn record(&self, capture: &Weak<Capture>, access: Access) -> Result<()> {
+        let mut state = self.state();
+        let written = access == Access::Write;
+        state.recorded.retain(|(other, _)| other.strong_count() > 0);
+        if state.recorded.iter().any(|(other, writes)| (*writes || written) && !other.ptr_eq(capture)) {
+            return Err(Error::misuse("a buffer is used by two captures at once, and one of them writes it"));
         }
-        first
+        match state.recorded.iter_mut().find(|(other, _)| other.ptr_eq(capture)) {
+            Some((_, writes)) => *writes |= written,
+            None => state.recorded.push((Weak::clone(capture), written)),
+        }
+        Ok(())
     }
 }
 
 impl State {
-    /// The streams whose queued work reads.
-    fn readers(&self) -> impl Iterator<Item = Arc<Queue>> {
-        self.read.iter().filter(|(_, queued)| *queued).filter_map(|(q, _)| q.upgrade())
+    /// What streams but `own` use the memory for, as far as there may be a need to wait for it.
+    fn others(&self, own: *const Queue) -> Vec<(Arc<Queue>, u64)> {
+        let readers = self.read.iter().filter(|(queue, number)| queue.as_ptr() != own && *number > 0);
+        let readers = readers.filter_map(|(queue, number)| Some((queue.upgrade()?, *number)));
+        readers.chain(self.wrote.clone().filter(|(queue, _)| Arc::as_ptr(queue) != own)).collect()
+    }
+
+    /// What must come before a use by `own`.
+    fn before(&self, own: &Arc<Queue>, access: Access) -> Vec<(Arc<Queue>, u64)> {
+        match access {
+            Access::Write => self.others(Arc::as_ptr(own)),
+            // Whoever has read behind the writer has waited for it.
+            _ if self.reads(own) => Vec::new(),
+            _ => {
+                let writer = self.wrote.iter().filter(|(queue, _)| !Arc::ptr_eq(queue, own));
+                writer.filter(|(queue, number)| !queue.is_past(*number)).cloned().collect()
+            }
+        }
+    }
+
+    /// Whose faults are to be reported by `own` as well, and up to which of its uses.
+    fn answers(&self, own: &Arc<Queue>, access: Access) -> Option<(Arc<Queue>, u64)> {
+        let known = access != Access::Write && self.reads(own);
+        self.wrote.clone().filter(|(writer, _)| !known && !Arc::ptr_eq(writer, own))
+    }
+
+    fn reads(&self, own: &Arc<Queue>) -> bool {
+        self.read.iter().any(|(queue, _)| queue.as_ptr() == Arc::as_ptr(own))
+    }
+
+    /// Notes a use; returns the writer before, if that was another.
+    fn enter(&mut self, queue: &Arc<Queue>, number: u64, access: Access) -> Option<(Arc<Queue>, u64)> {
+        if access == Access::Write {
+            self.read.clear();
+            return match &mut self.wrote {
+                Some((writer, last)) if Arc::ptr_eq(writer, queue) => {
+                    *last = number;
+                    None
+                }
+                writer => writer.replace((Arc::clone(queue), number)),
+            };
+        }
+        let number = if access == Access::Read { number } else { 0 };
+        match self.read.iter_mut().find(|(q, _)| q.as_ptr() == Arc::as_ptr(queue)) {
+            Some((_, last)) => *last = number.max(*last),
+            None => {
+                self.read.retain(|(q, _)| q.strong_count() > 0);
+                self.read.push((Arc::downgrade(queue), number));
+            }
+        }
+        None
+    }
+
+    /// Whether a capture that is under way uses the memory, such that one of the two writes.
+    fn is_recorded(&self, access: Access) -> bool {
+        let written = access == Access::Write;
+        self.recorded.iter().any(|(capture, writes)| (*writes || written) && capture.strong_count() > 0)
     }
 }
 
-/// Waits for `other`, whose work `stream`'s is to follow.
-fn wait(other: &Queue, stream: &Stream) -> Result<()> {
-    if other.is_capturing() {
-        return Err(Error::misuse(match stream.is_capturing() {
-            true => "a buffer is used by two captures at once, and one of them writes it",
-            false => "a buffer is used on a stream while a capture on another uses it; end the capture first",
-        }));
+impl Turns {
+    /// Begins the turn of a ticket, if it is that one's.
+    fn begin(&mut self, ticket: u64, access: Access) -> bool {
+        let alone = access == Access::Write;
+        if self.now != ticket || alone && self.sharing > 0 {
+            return false;
+        }
+        if !alone {
+            self.now += 1;
+            self.sharing += 1;
+        }
+        true
     }
-    other.wait_idle()
+
+    fn end(&mut self, access: Access) {
+        match access {
+            Access::Write => self.now += 1,
+            _ => self.sharing -= 1,
+        }
+    }
+}
+
+/// Waits for a stream's use, unless somebody has, by waiting for the stream.
+fn wait((queue, number): &(Arc<Queue>, u64)) -> Result<()> {
+    match queue.is_past(*number) {
+        true => Ok(()),
+        false if queue.is_capturing() => Err(Error::misuse(
+            "a stream that used this buffer before is capturing, so that it cannot be waited for: end the capture first, or synchronize the stream before it begins",
+        )),
+        false => queue.wait_idle(),
+    }
 }

@@ -57,7 +57,10 @@ impl<X: Transport> Prepared<X> {
             Some(aside) => aside,
             none => none.insert(Aside::new(main.context())?),
         };
-        self.launch(stream, args, plan, shape, options)?;
+        let (binder, raw) = self.bind(stream, args)?;
+        // For all of it: other streams are not to come between.
+        let _claims = (binder.claim(stream)?, stream.touch(&self.link)?);
+        self.queue(stream, &binder, raw, plan, shape, options)?;
         let own = chunks.iter().any(|c| c.peer == rank);
         if own {
             aside.fork.record(main)?;
@@ -76,6 +79,6 @@ impl<X: Transport> Prepared<X> {
             aside.join.record(&aside.stream)?;
             main.wait_event(&aside.join)?;
         }
-        self.launch(stream, args, plan, Shape { phase: 1, ..shape }, options)
+        self.queue(stream, &binder, raw, plan, Shape { phase: 1, ..shape }, options)
     }
 }

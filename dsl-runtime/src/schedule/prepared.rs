@@ -315,12 +315,30 @@ impl<X: Transport> Prepared<X> {
         shape: Shape,
         options: &LaunchOptions,
     ) -> Result<()> {
+        let (binder, raw) = self.bind(stream, args)?;
+        let _claims = (binder.claim(stream)?, stream.touch(&self.link)?);
+        self.queue(stream, &binder, raw, plan, shape, options)
+    }
+
+    /// Checks the arguments of a launch.
+    pub(crate) fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Binder, A::Raw)> {
         let device = self.device();
         device.check_same(&stream.device().0, "the stream")?;
         let mut binder = Binder::new(device, &self.link);
         let raw = args.bind(&mut binder)?;
-        binder.use_on(stream)?;
-        stream.touch(&self.link)?;
+        Ok((binder, raw))
+    }
+
+    /// Queues a kernel whose buffers are claimed.
+    pub(crate) fn queue<R: Copy + Send + Sync + 'static>(
+        &self,
+        stream: &Stream,
+        binder: &Binder,
+        raw: R,
+        plan: &Plan,
+        shape: Shape,
+        options: &LaunchOptions,
+    ) -> Result<()> {
         self.note(stream, plan, &shape);
         let mut params = Params { ops: self.ops, control: self.link.control(options.deadline), shape, raw };
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
@@ -338,7 +356,7 @@ impl<X: Transport> Prepared<X> {
             }
             (Kind::Host(_), _, Some(entry)) => {
                 let (blocks, held, link, ops) =
-                    (plan.blocks, binder.keep(), Arc::clone(&self.link), self.ops);
+                    (plan.blocks, binder.kept(), Arc::clone(&self.link), self.ops);
                 stream.push(Arc::new(move |crew: &mut Crew| {
                     let _held = (&held, &link);
                     let at = Address((&raw const params).cast());

@@ -6,7 +6,7 @@ use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_c
 use fusewire_world::World;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Where kernels on a transport run.
@@ -107,6 +107,7 @@ pub struct Link {
     id: u64,
     /// Not kept by the link: a stream keeps the links of what is queued on it.
     last_stream: Mutex<Option<Weak<dyn Queue>>>,
+    launching: Mutex<()>,
     joined: Mutex<Vec<Joined>>,
     /// The fault, from when it was first read on: launches go on meanwhile.
     told: Mutex<Option<Fault>>,
@@ -142,6 +143,7 @@ impl Link {
             allocations: AtomicU32::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_stream: Mutex::new(None),
+            launching: Mutex::default(),
             joined: Mutex::default(),
             told: Mutex::default(),
         });
@@ -265,10 +267,20 @@ impl Link {
         }
     }
 
-    /// Exchanges the stream that the last launch went to: launches on a transport must not overlap. `None` if there was none, or nothing of
-    /// it is left.
-    pub fn swap_stream(&self, stream: Weak<dyn Queue>) -> Option<Arc<dyn Queue>> {
-        self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).replace(stream)?.upgrade()
+    /// For whoever launches, from before the last stream is waited for until the kernel is queued: launches on a transport must not
+    /// overlap. Of several links the one with the lowest [`Link::id`] goes first.
+    pub fn launching(&self) -> MutexGuard<'_, ()> {
+        self.launching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stream that the last launch went to. `None` if there was none, or nothing of it is left.
+    pub fn last_stream(&self) -> Option<Arc<dyn Queue>> {
+        self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.upgrade()
+    }
+
+    /// Notes the stream that a launch goes to.
+    pub fn set_last_stream(&self, stream: Weak<dyn Queue>) {
+        *self.last_stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
 
     /// Whether a kernel was aborted since the last [`super::Transport::renew`], or that cannot be known.
@@ -322,8 +334,7 @@ impl Link {
     /// If a rank is lost or does not come.
     pub fn renew(&self) -> Result<()> {
         // Positions must not be cleared under a kernel. Not under the lock: whoever ends there may launch.
-        let stream = self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(stream) = stream.and_then(|stream| stream.upgrade()) {
+        if let Some(stream) = self.last_stream() {
             stream.wait_idle()?;
         }
         self.region.quiesce()?;
