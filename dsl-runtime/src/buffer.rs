@@ -264,10 +264,9 @@ impl<T: Element> Buffer<T> {
             )));
         }
         self.memory.device.check_same(&stream.device().0, "the stream")?;
-        stream.not_capturing("Buffer::read")?;
         // Dropped behind the claim: the last end of a link waits until its peers are done, with whatever they do.
         let _links;
-        let _claim = Claims::of(stream, [(&self.memory, Access::Look)])?;
+        let _claim = Claims::uncaptured(stream, "Buffer::read", [(&self.memory, Access::Look)])?;
         stream.queue().wait_idle()?;
         let verdict;
         (verdict, _links) = stream.verdict();

@@ -46,8 +46,11 @@ impl Graph {
     /// [`crate::Error::Misuse`] on a stream of another device or while it captures, or if a stream that is to be waited for captures.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.device.check_same(&stream.device().0, "the stream")?;
-        stream.not_capturing("Graph::launch")?;
-        let _claims = Claims::of(stream, self.memory.iter().map(|(memory, access)| (memory, *access)))?;
+        let _claims = Claims::uncaptured(
+            stream,
+            "Graph::launch",
+            self.memory.iter().map(|(memory, access)| (memory, *access)),
+        )?;
         let _turns = self.links.iter().map(|link| stream.touch(link)).collect::<Result<Vec<_>>>()?;
         self.links.iter().for_each(|link| link.note("", ["a replay of a graph", ""], None, 0));
         match (&stream.0.kind, &self.exec) {

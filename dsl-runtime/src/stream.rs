@@ -10,7 +10,7 @@ use fusewire_transports::host::{Link, Machine};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 /// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for what is queued, but not in a panic.
@@ -27,6 +27,8 @@ pub(crate) struct Queue {
     /// such a fault can have spoilt.
     links: Mutex<Vec<(Arc<Link>, u64)>>,
     capture: Mutex<Option<Captured>>,
+    /// Shared by whoever queues, for as long as it matters whether the stream is capturing; alone for who begins or ends a capture.
+    mode: RwLock<()>,
     /// Uses of memory that were queued: the number of the last.
     used: AtomicU64,
     /// The last of them that was waited for.
@@ -63,6 +65,7 @@ impl Stream {
             kind,
             links: Mutex::default(),
             capture: Mutex::default(),
+            mode: RwLock::default(),
             used: AtomicU64::new(0),
             past: AtomicU64::new(0),
         };
@@ -119,21 +122,10 @@ impl Stream {
     /// # Errors
     /// Those of `body`; the stream is usable again in any case, also behind a panic of `body`.
     pub fn capture(&self, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        {
-            let mut capture = lock(&self.0.capture);
-            if capture.is_some() {
-                return Err(Error::misuse("the stream is capturing already"));
-            }
-            *capture = Some(Captured::default());
-        }
-        let recording = Recording(&self.0);
-        // Relaxed: what is queued inside on other streams may wait.
-        let graph = match &self.0.kind {
-            Kind::Host(_) => body().map(|()| None),
-            Kind::Cuda(stream) => stream.capture(cuda::CaptureMode::Relaxed, |_| body()).map(Some),
-        };
-        let captured = recording.end();
-        Graph::new(self.device(), graph?, captured)
+        let recording = Recording::begin(&self.0)?;
+        body()?;
+        let (graph, captured) = recording.end()?;
+        Graph::new(self.device(), graph, captured)
     }
 
     /// Whether the stream is recording a graph.
@@ -215,21 +207,45 @@ impl Stream {
 }
 
 /// A capture that is under way; it ends with this, also in a panic.
-struct Recording<'q>(&'q Queue);
+struct Recording<'q> {
+    queue: &'q Queue,
+    driver: Option<cuda::Capture>,
+}
 
-impl Recording<'_> {
-    fn end(self) -> Captured {
-        let captured = lock(&self.0.capture).take().unwrap_or_default();
+impl<'q> Recording<'q> {
+    fn begin(queue: &'q Queue) -> Result<Self> {
+        let _mode = queue.mode.write().unwrap_or_else(PoisonError::into_inner);
+        if queue.is_capturing() {
+            return Err(Error::misuse("the stream is capturing already"));
+        }
+        let driver = match &queue.kind {
+            Kind::Host(_) => None,
+            // Relaxed: what is queued inside on other streams may wait.
+            Kind::Cuda(stream) => Some(stream.begin_capture(cuda::CaptureMode::Relaxed)?),
+        };
+        *lock(&queue.capture) = Some(Captured::default());
+        Ok(Recording { queue, driver })
+    }
+
+    fn end(mut self) -> Result<(Option<cuda::Graph>, Captured)> {
+        let (graph, captured) = self.stop();
         std::mem::forget(self);
-        captured
+        Ok((graph?, captured))
+    }
+
+    /// Ends what the driver records and what is kept for it in one: nobody queues between.
+    fn stop(&mut self) -> (Result<Option<cuda::Graph>>, Captured) {
+        let _mode = self.queue.mode.write().unwrap_or_else(PoisonError::into_inner);
+        let graph = self.driver.take().map(cuda::Capture::end).transpose();
+        let captured = lock(&self.queue.capture).take().unwrap_or_default();
+        (graph.map_err(Error::from), captured)
     }
 }
 
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
-        // What it kept may wait for the stream: not under the lock.
-        let captured = lock(&self.0.capture).take();
-        drop(captured);
+        // What it kept may wait for the stream: dropped behind the lock.
+        let _stopped = self.stop();
     }
 }
 
@@ -256,6 +272,11 @@ impl Queue {
         if !links.iter().any(|(l, _)| Arc::ptr_eq(l, link)) {
             links.push((Arc::clone(link), first));
         }
+    }
+
+    /// Keeps captures of the stream from beginning and from ending.
+    pub(crate) fn mode(&self) -> RwLockReadGuard<'_, ()> {
+        self.mode.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The capture that is under way.

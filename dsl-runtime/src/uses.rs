@@ -7,7 +7,7 @@ use crate::buffer::Memory;
 use crate::stream::Queue;
 use crate::{Error, Result, Stream};
 use std::cmp::Reverse;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLockReadGuard, Weak};
 
 /// What work does with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +60,8 @@ pub(crate) struct Claims<'m> {
     held: Vec<(&'m Uses, Access)>,
     /// Whose uses these are once everybody else was waited for.
     entered: Option<&'m Arc<Queue>>,
+    /// What is queued on the stream is recorded, or is not, as it was when this was made.
+    _mode: Option<RwLockReadGuard<'m, ()>>,
     /// Queues of which this may be the last end, which can wait for peers: let go of when nothing is held any more.
     known: Vec<(Arc<Queue>, u64)>,
 }
@@ -75,15 +77,36 @@ impl<'m> Claims<'m> {
         stream: &'m Stream,
         memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
     ) -> Result<Self> {
-        let queue = stream.queue();
-        let mut claims = Claims { held: Vec::new(), entered: None, known: Vec::new() };
-        if let Some(capture) = queue.capture() {
-            for (memory, access) in memory {
-                memory.uses().record(&capture, access)?;
-                stream.captured(|c| c.memory.push((Arc::clone(memory), access)));
-            }
-            return Ok(claims);
+        let mode = stream.queue().mode();
+        let Some(capture) = stream.queue().capture() else { return Self::enter(stream, mode, memory) };
+        for (memory, access) in memory {
+            memory.uses().record(&capture, access)?;
+            stream.captured(|c| c.memory.push((Arc::clone(memory), access)));
         }
+        Ok(Claims { held: Vec::new(), entered: None, known: Vec::new(), _mode: Some(mode) })
+    }
+
+    /// As [`Claims::of`], for `what` cannot be captured.
+    ///
+    /// # Errors
+    /// As for [`Claims::of`], and [`Error::Misuse`] if `stream` is capturing.
+    pub(crate) fn uncaptured(
+        stream: &'m Stream,
+        what: &str,
+        memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
+    ) -> Result<Self> {
+        let mode = stream.queue().mode();
+        stream.not_capturing(what)?;
+        Self::enter(stream, mode, memory)
+    }
+
+    fn enter(
+        stream: &'m Stream,
+        mode: RwLockReadGuard<'m, ()>,
+        memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
+    ) -> Result<Self> {
+        let queue = stream.queue();
+        let mut claims = Claims { held: Vec::new(), entered: None, known: Vec::new(), _mode: Some(mode) };
         let mut all: Vec<_> = memory.into_iter().map(|(memory, access)| (memory.uses(), access)).collect();
         all.sort_unstable_by_key(|(uses, access)| (std::ptr::from_ref(*uses), Reverse(*access)));
         all.dedup_by_key(|(uses, _)| std::ptr::from_ref(*uses));
@@ -133,7 +156,7 @@ impl<'m> Claims<'m> {
 
     fn alone(uses: &'m Uses) -> Self {
         uses.take_turn(Access::Write);
-        Claims { held: vec![(uses, Access::Write)], entered: None, known: Vec::new() }
+        Claims { held: vec![(uses, Access::Write)], entered: None, known: Vec::new(), _mode: None }
     }
 
     /// Waits for these uses, whatever comes of one.

@@ -3,7 +3,7 @@
 use fusewire::prelude::*;
 use fusewire::world::World;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Copies.
 #[comm_kernel(transports(Shm), schedules(all_to_all))]
@@ -171,13 +171,23 @@ fn beside_replays(other: impl FnOnce(&Device, &mut Buffer<u8>)) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                graphs.iter().try_for_each(|graph| graph.launch(&stream)).unwrap();
+                if let Err(refused) = graphs.iter().try_for_each(|graph| graph.launch(&stream)) {
+                    assert!(refused.to_string().contains("end the capture first"), "{refused}");
+                }
             }
         });
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| other(&device, &mut shared)));
-        done.store(true, Ordering::Relaxed);
-        outcome.unwrap();
+        let _done = Sets(&done);
+        other(&device, &mut shared);
     });
+}
+
+/// Ends another thread's loop, also in a panic.
+struct Sets<'a>(&'a AtomicBool);
+
+impl Drop for Sets<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The value that all have.
@@ -229,6 +239,34 @@ fn launches_beside_replays_are_whole() {
             }
             shared.fill_bytes(&streams[0], 3).unwrap();
         }
+    });
+}
+
+#[test]
+fn captures_of_another_thread_begin_and_end_between_launches() {
+    beside_replays(|device, shared| {
+        let (stream, reader) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut copied = device.buffer::<u8>(shared.len()).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // With whatever the other thread queues meanwhile.
+                    stream.capture(|| Ok(())).unwrap();
+                }
+            });
+            let _done = Sets(&done);
+            let (mut eager, start) = (0, Instant::now());
+            while eager < 50 && start.elapsed() < Duration::from_secs(10) {
+                // Refused where the capture uses the buffer, or keeps the stream from being waited for.
+                if copied.copy_from(&stream, shared).is_ok()
+                    && let Ok(values) = copied.read(&reader)
+                {
+                    whole(&values);
+                    eager += 1;
+                }
+            }
+        });
     });
 }
 
