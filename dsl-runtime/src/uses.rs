@@ -54,8 +54,8 @@ struct Turns {
 
 /// The right to use memory, until the work is queued or the host has copied.
 ///
-/// Nothing of it waits for somebody who waits for this claim: memory is claimed in the order of its addresses, all of it before a stream
-/// is waited for, and what streams hold was queued before.
+/// Nobody waits in a circle: memory is claimed in the order of its addresses, all of it before a stream is waited for, and what is waited
+/// for on streams was queued before. Kernels among it may wait for peers; who wants the memory meanwhile comes behind.
 pub(crate) struct Claims<'m> {
     held: Vec<(&'m Uses, Access)>,
     /// Whose uses these are once everybody else was waited for.
