@@ -110,24 +110,21 @@ impl<'m> Claims<'m> {
         let mut all: Vec<_> = memory.into_iter().map(|(memory, access)| (memory.uses(), access)).collect();
         all.sort_unstable_by_key(|(uses, access)| (std::ptr::from_ref(*uses), Reverse(*access)));
         all.dedup_by_key(|(uses, _)| std::ptr::from_ref(*uses));
+        let (mut before, mut answers, mut recorded) = (Vec::new(), Vec::new(), false);
         for (uses, access) in all {
-            uses.take_turn(access);
+            let state = uses.take_turn(access);
             claims.held.push((uses, access));
+            recorded |= state.is_recorded(access);
+            before.extend(state.before(queue, access));
+            answers.extend(state.answers(queue, access));
         }
-        for k in 0..claims.held.len() {
-            let (uses, access) = claims.held[k];
-            if uses.state().is_recorded(access) {
-                return Err(Error::misuse(
-                    "a buffer is used on a stream while a capture on another uses it; end the capture first",
-                ));
-            }
-            let before = uses.state().before(queue, access);
-            claims.wait(before)?;
+        if recorded {
+            return Err(Error::misuse(
+                "a buffer is used on a stream while a capture on another uses it; end the capture first",
+            ));
         }
-        for (uses, access) in &claims.held {
-            let answers = uses.state().answers(queue, *access);
-            answers.iter().for_each(|(writer, number)| stream.answer_for(writer, *number));
-        }
+        claims.wait(before)?;
+        answers.iter().for_each(|(writer, number)| stream.answer_for(writer, *number));
         claims.entered = Some(queue);
         Ok(claims)
     }
@@ -155,7 +152,7 @@ impl<'m> Claims<'m> {
     }
 
     fn alone(uses: &'m Uses) -> Self {
-        uses.take_turn(Access::Write);
+        drop(uses.take_turn(Access::Write));
         Claims { held: vec![(uses, Access::Write)], entered: None, known: Vec::new(), _mode: None }
     }
 
@@ -190,7 +187,8 @@ impl Uses {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_turn(&self, access: Access) {
+    /// Waits for the turn of a use.
+    fn take_turn(&self, access: Access) -> MutexGuard<'_, State> {
         let mut state = self.state();
         let ticket = state.turns.next;
         state.turns.next += 1;
@@ -203,6 +201,7 @@ impl Uses {
         if access != Access::Write && state.turns.waiting > 0 {
             self.turn.notify_all();
         }
+        state
     }
 
     /// Waits for all streams that use the memory, whatever comes of one.
