@@ -8,11 +8,10 @@ use fusewire_device::{
     ctx::{Consume, Produce},
     element::{Bf16, Element, F8E4M3, Float},
     hooks::{Hooks, consume_each, produce_each},
-    ops::{Line, Ops},
     pack::Pack,
     schedule::{
-        Grid, Kernel, NOBODY, Params, Shape, Tile, Unpack, all_to_all, all_to_all_bulk, all_to_all_direct,
-        all_to_all_lines, custom, direct::unnamed, sendrecv, share_packs, tiles,
+        Grid, NOBODY, Params, Shape, Unpack, all_to_all, all_to_all_bulk, all_to_all_direct,
+        all_to_all_lines, direct::unnamed, sendrecv, share_packs, tiles,
     },
     wait::{Flow, kind},
 };
@@ -510,98 +509,6 @@ fn sendrecv_goes_round_the_ring_and_to_nobody() {
             }
         }
     }
-}
-
-/// Runs a schedule of one's own on every rank with one block.
-fn schedule(world: &World, body: impl Fn(&Kernel<Peers>) -> Flow + Sync) -> Vec<Vec<Flow>> {
-    let launch = Launch { channels: 1, diagonal: 0, chunk: 256, rows: 1 };
-    world.run(1, |rank, grid| {
-        let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
-        // SAFETY: the world's words; every block runs it.
-        unsafe { custom(grid, ops, control, shape(0, 16, launch), &body) }
-    })
-}
-
-#[test]
-fn tiles_signals_and_puts() {
-    let world = World::new(3, 1, 1024);
-    let flows = schedule(&world, |kernel| {
-        let (rank, next, previous) = (kernel.rank(), kernel.next(1), kernel.previous(1));
-        for round in 0..20usize {
-            let tile = Tile { start: 5, len: 37 };
-            kernel.send_tile(next, tile, |ctx| (1000 * rank + 10 * round + ctx.index()) as f32)?;
-            let sum = std::cell::Cell::new(0.0);
-            // SAFETY: nothing is written.
-            unsafe {
-                kernel.recv_tile(previous, tile, |ctx, v: f32| sum.set(sum.get() + v - ctx.index() as f32))?
-            };
-            assert_eq!(sum.get(), 37.0 * (1000 * previous + 10 * round) as f32);
-            // SAFETY: the peer reads it after the signal, and writes again after ours.
-            unsafe { kernel.put(next, 8, &[rank as u32, round as u32])? };
-            kernel.signal(next, 1)?;
-            kernel.wait(previous, 1)?;
-            // SAFETY: signalled, not signalled back.
-            let got = unsafe { (kernel.heap_get::<u32>(8), kernel.heap_get::<u32>(9)) };
-            assert_eq!(got, (previous as u32, round as u32));
-            kernel.signal(previous, 0)?;
-            kernel.wait(next, 0)?;
-        }
-        Ok(())
-    });
-    assert!(flows.iter().flatten().all(|flow| flow.is_ok()));
-}
-
-#[test]
-fn raw_operations_out_of_range_end_the_kernel() {
-    use fusewire_device::wait::{kind, operation};
-    let far = usize::MAX - 1;
-    type Body = Box<dyn Fn(&Kernel<Peers>) -> Flow + Sync>;
-    // SAFETY: nothing is written.
-    let receive = |k: &Kernel<Peers>, len| unsafe { k.recv_tile(0, Tile { start: 8, len }, |_, _: f64| {}) };
-    let cases: [(u32, Body); 8] = [
-        (operation::SEND, Box::new(|k| k.send_tile(9, Tile { start: 0, len: 1 }, |_| 1u8))),
-        (operation::SEND, Box::new(|k| k.send_tile(0, Tile { start: 0, len: (1 << 36) - 15 }, |_| 1u8))),
-        (operation::RECEIVE, Box::new(move |k| receive(k, far))),
-        (operation::SIGNAL, Box::new(|k| k.signal(0, 2))),
-        (operation::WAIT, Box::new(|k| k.wait(7, 0))),
-        // SAFETY: out of range, so nothing is accessed.
-        (operation::PUT, Box::new(|k| unsafe { k.put(0, 1024, &[1u32]) })),
-        // SAFETY: as above; the sum overflows.
-        (operation::PUT, Box::new(move |k| unsafe { k.put(0, far, &[1u8; 8]) })),
-        // SAFETY: as above.
-        (operation::GET, Box::new(move |k| unsafe { k.get::<u8>(0, 0, far, 8) })),
-    ];
-    for (operation, body) in cases {
-        let world = World::new(1, 1, 1024);
-        let flows = schedule(&world, |kernel| {
-            assert!(body(kernel).is_err());
-            // Whoever goes on regardless gets no further.
-            assert!(kernel.signal(0, 0).is_err());
-            kernel.send_tile(0, Tile { start: 0, len: 1 }, |_| 1u8)
-        });
-        assert!(flows[0][0].is_err());
-        // SAFETY: a live line, nobody runs.
-        assert_eq!(unsafe { world.ops(0).line(0, Line::User(0)).read() }, 0);
-        let record = world.record(0);
-        assert_eq!((record.kind, record.operation), (kind::RANGE, operation));
-    }
-}
-
-#[test]
-#[should_panic(expected = "a tile's hook may neither send nor receive")]
-fn a_hook_cannot_send_on_the_channel_it_is_sent_on() {
-    let world = World::new(1, 1, 1024);
-    let launch = Launch { channels: 1, diagonal: 0, chunk: 256, rows: 1 };
-    let grid = Grid { block: 0, blocks: 1 };
-    let tile = Tile { start: 0, len: 4 };
-    let nested = |kernel: &Kernel<Peers>| {
-        kernel.send_tile(0, tile, |_| {
-            let _ = kernel.send_tile(0, tile, |_| 1u8);
-            2u8
-        })
-    };
-    // SAFETY: the world's words; the one block runs it.
-    let _ = unsafe { custom(grid, world.ops(0), world.control(0, 100), shape(0, 16, launch), nested) };
 }
 
 /// A hook that asks for eight bytes' worth of witnesses with an element's context gets one.
