@@ -79,10 +79,17 @@ impl<'m> Claims<'m> {
     ) -> Result<Self> {
         let mode = stream.queue().mode();
         let Some(capture) = stream.queue().capture() else { return Self::enter(stream, mode, memory) };
-        for (memory, access) in memory {
-            memory.uses().record(&capture, access)?;
-            stream.captured(|c| c.memory.push((Arc::clone(memory), access)));
+        let all = in_order(memory);
+        // All or none: who is refused has recorded nothing.
+        let mut states: Vec<_> =
+            all.iter().map(|(memory, access)| (memory.uses().state(), *access)).collect();
+        if states.iter().any(|(state, access)| state.is_recorded(&capture, *access)) {
+            return Err(Error::misuse("a buffer is used by two captures at once, and one of them writes it"));
         }
+        states.iter_mut().for_each(|(state, access)| state.record(&capture, *access));
+        drop(states);
+        stream
+            .captured(|c| c.memory.extend(all.iter().map(|(memory, access)| (Arc::clone(memory), *access))));
         Ok(Claims { held: Vec::new(), entered: None, known: Vec::new(), _mode: Some(mode) })
     }
 
@@ -107,14 +114,12 @@ impl<'m> Claims<'m> {
     ) -> Result<Self> {
         let queue = stream.queue();
         let mut claims = Claims { held: Vec::new(), entered: None, known: Vec::new(), _mode: Some(mode) };
-        let mut all: Vec<_> = memory.into_iter().map(|(memory, access)| (memory.uses(), access)).collect();
-        all.sort_unstable_by_key(|(uses, access)| (std::ptr::from_ref(*uses), Reverse(*access)));
-        all.dedup_by_key(|(uses, _)| std::ptr::from_ref(*uses));
         let (mut before, mut answers, mut recorded) = (Vec::new(), Vec::new(), false);
-        for (uses, access) in all {
+        for (memory, access) in in_order(memory) {
+            let uses = memory.uses();
             let state = uses.take_turn(access);
             claims.held.push((uses, access));
-            recorded |= state.is_recorded(access);
+            recorded |= state.is_recorded(&Weak::new(), access);
             before.extend(state.before(queue, access));
             answers.extend(state.answers(queue, access));
         }
@@ -137,7 +142,7 @@ impl<'m> Claims<'m> {
     pub(crate) fn to_fill(memory: &'m Memory, what: &str) -> Result<Self> {
         let uses = memory.uses();
         let mut claims = Claims::alone(uses);
-        if uses.state().is_recorded(Access::Write) {
+        if uses.state().is_recorded(&Weak::new(), Access::Write) {
             return Err(Error::misuse(format!(
                 "`{what}` of a buffer that a stream is capturing work with: it would not be part of the graph; end the capture first"
             )));
@@ -213,21 +218,16 @@ impl Uses {
         let all = self.state().others(std::ptr::null());
         claims.wait(all)
     }
+}
 
-    /// Notes a use by a capture.
-    fn record(&self, capture: &Weak<Capture>, access: Access) -> Result<()> {
-        let mut state = self.state();
-        let written = access == Access::Write;
-        state.recorded.retain(|(other, _)| other.strong_count() > 0);
-        if state.recorded.iter().any(|(other, writes)| (*writes || written) && !other.ptr_eq(capture)) {
-            return Err(Error::misuse("a buffer is used by two captures at once, and one of them writes it"));
-        }
-        match state.recorded.iter_mut().find(|(other, _)| other.ptr_eq(capture)) {
-            Some((_, writes)) => *writes |= written,
-            None => state.recorded.push((Weak::clone(capture), written)),
-        }
-        Ok(())
-    }
+/// Each memory once, with the most that is done with it, in the order of their addresses.
+fn in_order<'m>(
+    memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
+) -> Vec<(&'m Arc<Memory>, Access)> {
+    let mut all: Vec<_> = memory.into_iter().collect();
+    all.sort_unstable_by_key(|(memory, access)| (Arc::as_ptr(memory), Reverse(*access)));
+    all.dedup_by_key(|(memory, _)| Arc::as_ptr(memory));
+    all
 }
 
 impl State {
@@ -284,10 +284,21 @@ impl State {
         None
     }
 
-    /// Whether a capture that is under way uses the memory, such that one of the two writes.
-    fn is_recorded(&self, access: Access) -> bool {
+    /// Whether a capture that is under way, other than `own`, uses the memory, such that one of the two writes.
+    fn is_recorded(&self, own: &Weak<Capture>, access: Access) -> bool {
         let written = access == Access::Write;
-        self.recorded.iter().any(|(capture, writes)| (*writes || written) && capture.strong_count() > 0)
+        let mut others = self.recorded.iter().filter(|(capture, _)| !capture.ptr_eq(own));
+        others.any(|(capture, writes)| (*writes || written) && capture.strong_count() > 0)
+    }
+
+    /// Notes a use by a capture.
+    fn record(&mut self, capture: &Weak<Capture>, access: Access) {
+        let written = access == Access::Write;
+        self.recorded.retain(|(other, _)| other.strong_count() > 0);
+        match self.recorded.iter_mut().find(|(other, _)| other.ptr_eq(capture)) {
+            Some((_, writes)) => *writes |= written,
+            None => self.recorded.push((Weak::clone(capture), written)),
+        }
     }
 }
 

@@ -131,6 +131,27 @@ fn captures_of_other_things_are_in_nobodys_way() {
 }
 
 #[test]
+fn who_is_refused_in_a_capture_has_recorded_nothing() {
+    let device = Device::host();
+    let [writer, refused, third] = [(); 3].map(|()| device.stream().unwrap());
+    let (mut x, mut y) = (device.buffer::<u32>(CHUNK).unwrap(), device.buffer::<u32>(CHUNK).unwrap());
+    let captured = writer.capture(|| {
+        y.fill_bytes(&writer, 1)?;
+        let empty = refused.capture(|| {
+            let text = x.copy_from(&refused, &y).unwrap_err().to_string();
+            assert!(text.contains("two captures at once"), "{text}");
+            // Whichever of the two is looked at first.
+            let text = y.copy_from(&refused, &x).unwrap_err().to_string();
+            assert!(text.contains("two captures at once"), "{text}");
+            x.fill_bytes(&third, 2)
+        })?;
+        assert_eq!(empty.node_count(), 0);
+        Ok(())
+    });
+    captured.unwrap();
+}
+
+#[test]
 fn faults_of_later_work_are_not_those_of_a_buffer() {
     two(|world| {
         let [first] = transports(&world, Duration::from_secs(30))?;
