@@ -23,9 +23,7 @@ pub(crate) struct Handle(Arc<Queue>);
 pub(crate) struct Queue {
     device: Device,
     pub(crate) kind: Kind,
-    /// Links whose kernels were queued since the last synchronisation, or are still to be reported; and the first use of memory that
-    /// such a fault can have spoilt.
-    links: Mutex<Vec<(Arc<Link>, u64)>>,
+    links: Mutex<Vec<Due>>,
     capture: Mutex<Option<Captured>>,
     /// Shared by whoever queues, for as long as it matters whether the stream is capturing; alone for who begins or ends a capture.
     mode: RwLock<()>,
@@ -33,6 +31,16 @@ pub(crate) struct Queue {
     used: AtomicU64,
     /// The last of them that was waited for.
     past: AtomicU64,
+}
+
+/// A link whose kernels were queued since the last synchronisation, or whose fault is still to be reported.
+#[derive(Clone)]
+pub(crate) struct Due {
+    link: Arc<Link>,
+    /// The first use of memory that a fault can have spoilt.
+    first: u64,
+    /// Whoever waits for the stream behind this use has waited for the kernels.
+    last: u64,
 }
 
 pub(crate) enum Kind {
@@ -138,13 +146,22 @@ impl Stream {
     }
 
     /// The first fault of what was waited for, and the links that were asked: the last end of a link waits for peers.
-    pub(crate) fn verdict(&self) -> (Result<()>, Vec<(Arc<Link>, u64)>) {
-        let links = std::mem::take(&mut *lock(&self.0.links));
-        let mut first = Ok(());
-        for (link, _) in &links {
-            first = first.and(link.check());
+    pub(crate) fn verdict(&self) -> (Result<()>, Vec<Due>) {
+        let mut asked = lock(&self.0.links).clone();
+        let (mut first, mut told) = (Ok(()), Vec::new());
+        for Due { link, last, .. } in &asked {
+            // In this order: a kernel that ends between the two is asked about again.
+            let past = self.0.is_past(*last);
+            let verdict = link.check();
+            if verdict.is_err() || past {
+                told.push((link.id(), *last));
+            }
+            first = first.and(verdict);
         }
-        (first.map_err(Error::from), links)
+        // What another thread has queued meanwhile is still to be reported.
+        let done = |due: &mut Due| told.contains(&(due.link.id(), due.last));
+        asked.extend(lock(&self.0.links).extract_if(.., done));
+        (first.map_err(Error::from), asked)
     }
 
     pub(crate) fn not_capturing(&self, what: &str) -> Result<()> {
@@ -174,7 +191,7 @@ impl Stream {
 
     /// Before a kernel on `link` is queued: two streams' kernels on one link would break its channels, so the other stream is waited for.
     /// The guard is for the time until the kernel is queued; a capture needs none.
-    pub(crate) fn touch<'l>(&self, link: &'l Arc<Link>) -> Result<Option<MutexGuard<'l, ()>>> {
+    pub(crate) fn touch<'t>(&'t self, link: &'t Arc<Link>) -> Result<Option<Turn<'t>>> {
         if self.is_capturing() {
             self.captured(|c| {
                 if !c.links.iter().any(|l| Arc::ptr_eq(l, link)) {
@@ -183,7 +200,7 @@ impl Stream {
             });
             return Ok(None);
         }
-        let turn = link.launching();
+        let alone = link.launching();
         if let Some(other) = link.last_stream()
             && !std::ptr::addr_eq(Arc::as_ptr(&other), Arc::as_ptr(self.queue()))
         {
@@ -191,8 +208,7 @@ impl Stream {
         }
         // Not before the other was waited for: who is refused that and tries again has to find it here.
         link.set_last_stream(Arc::downgrade(self.queue()) as _);
-        self.0.answer(link);
-        Ok(Some(turn))
+        Ok(Some(Turn { queue: self.queue(), link, _alone: alone }))
     }
 
     /// Takes over what `other` has not reported yet of kernels that can have spoilt its use of memory with this number: the results are
@@ -200,9 +216,24 @@ impl Stream {
     pub(crate) fn answer_for(&self, other: &Queue, number: u64) {
         let theirs: Vec<_> = {
             let links = lock(&other.links);
-            links.iter().filter(|(_, first)| *first <= number).map(|(link, _)| Arc::clone(link)).collect()
+            links.iter().filter(|due| due.first <= number).map(|due| Arc::clone(&due.link)).collect()
         };
-        theirs.iter().for_each(|link| self.0.answer(link));
+        // Those kernels were waited for.
+        theirs.iter().for_each(|link| self.0.answer(link, 0));
+    }
+}
+
+/// The right to queue kernels on a link. It ends before the claims of the launch; from then on their faults are the stream's to report:
+/// whoever synchronizes it before has not waited for them.
+pub(crate) struct Turn<'t> {
+    queue: &'t Queue,
+    link: &'t Arc<Link>,
+    _alone: MutexGuard<'t, ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.answer(self.link, self.queue.used.load(Ordering::Acquire) + 1);
     }
 }
 
@@ -265,12 +296,13 @@ impl Queue {
         self.past.load(Ordering::Acquire) >= number
     }
 
-    /// Has faults of `link` reported, from the next use of memory on.
-    fn answer(&self, link: &Arc<Link>) {
+    /// Has faults of `link` reported, from the next use of memory on, until the stream is waited for behind use `last`.
+    fn answer(&self, link: &Arc<Link>, last: u64) {
         let first = self.used.load(Ordering::Acquire) + 1;
         let mut links = lock(&self.links);
-        if !links.iter().any(|(l, _)| Arc::ptr_eq(l, link)) {
-            links.push((Arc::clone(link), first));
+        match links.iter_mut().find(|due| Arc::ptr_eq(&due.link, link)) {
+            Some(due) => due.last = last.max(due.last),
+            None => links.push(Due { link: Arc::clone(link), first, last }),
         }
     }
 
@@ -329,9 +361,7 @@ impl Drop for Handle {
         }
         let _ = self.wait_idle();
         // Results may outlive the stream: whoever uses them is told of a fault. No link goes under the lock: its last end waits for peers.
-        let links = std::mem::take(&mut *lock(&self.links));
-        let (faulty, _done): (Vec<_>, Vec<_>) = links.into_iter().partition(|(link, _)| link.is_aborted());
-        *lock(&self.links) = faulty;
+        let _done: Vec<_> = lock(&self.links).extract_if(.., |due| !due.link.is_aborted()).collect();
     }
 }
 

@@ -182,6 +182,71 @@ fn faults_of_later_work_are_not_those_of_a_buffer() {
     });
 }
 
+#[test]
+fn faults_of_what_is_queued_meanwhile_are_told() {
+    two(|world| {
+        let [shm] = transports(&world, Duration::from_millis(5))?;
+        let (device, launcher) = (Device::of(&shm), copy::all_to_all(&shm)?);
+        let (stream, input) = (device.stream()?, device.buffer_from(&vec![7; 2 * CHUNK])?);
+        let mut output = device.buffer::<u32>(2 * CHUNK)?;
+        for _ in 0..10 {
+            if world.rank() == 0 {
+                let done = AtomicBool::new(false);
+                let told = std::thread::scope(|scope| {
+                    let other = scope.spawn(|| {
+                        let mut told = false;
+                        while !done.load(Ordering::Relaxed) {
+                            told |= stream.synchronize().is_err();
+                        }
+                        told
+                    });
+                    let ended = Sets(&done);
+                    std::thread::sleep(Duration::from_millis(1));
+                    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                    launcher.launch(&stream, args).unwrap();
+                    let told = output.read(&stream).is_err();
+                    drop(ended);
+                    other.join().unwrap() || told
+                });
+                assert!(told, "neither who launched nor who synchronized was told");
+            }
+            shm.renew()?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn faults_of_a_stream_that_goes_are_told() {
+    two(|world| {
+        let [shm] = transports(&world, Duration::from_millis(2))?;
+        let (device, launcher) = (Device::of(&shm), copy::all_to_all(&shm)?);
+        let (reader, input) = (device.stream()?, device.buffer_from(&vec![7; 2 * CHUNK])?);
+        let mut output = device.buffer::<u32>(2 * CHUNK)?;
+        // So that the stream has much to look through.
+        let alone = World::single()?;
+        let others: [Shm; 64] = transports(&alone, Duration::from_secs(30))?;
+        let others = others.iter().map(copy::all_to_all).collect::<fusewire::Result<Vec<_>>>()?;
+        let (few, mut copied) = (device.buffer::<u32>(4)?, device.buffer::<u32>(4)?);
+        for _ in 0..150 {
+            if world.rank() == 0 {
+                let stream = device.stream()?;
+                for other in &others {
+                    other.launch(&stream, copy::Launch { input: few.view(), output: copied.view_mut() })?;
+                }
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch(&stream, args)?;
+                std::thread::scope(|scope| {
+                    scope.spawn(|| drop(stream));
+                    assert!(matches!(output.read(&reader), Err(fusewire::Error::Fault(_))));
+                });
+            }
+            shm.renew()?;
+        }
+        Ok(())
+    });
+}
+
 /// A thread replays graphs that set all of a buffer to one value or another, while `other` uses the buffer.
 fn beside_replays(other: impl FnOnce(&Device, &mut Buffer<u8>)) {
     let device = Device::host();

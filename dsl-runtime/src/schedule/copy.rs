@@ -59,7 +59,8 @@ impl<X: Transport> Prepared<X> {
         };
         let (binder, raw) = self.bind(stream, args)?;
         // For all of it: other streams are not to come between.
-        let _claims = (binder.claim(stream)?, stream.touch(&self.link)?);
+        let _claims = binder.claim(stream)?;
+        let _turn = stream.touch(&self.link)?;
         self.queue(stream, &binder, raw, plan, shape, options)?;
         let own = chunks.iter().any(|c| c.peer == rank);
         if own {

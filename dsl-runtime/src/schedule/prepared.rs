@@ -316,7 +316,8 @@ impl<X: Transport> Prepared<X> {
         options: &LaunchOptions,
     ) -> Result<()> {
         let (binder, raw) = self.bind(stream, args)?;
-        let _claims = (binder.claim(stream)?, stream.touch(&self.link)?);
+        let _claims = binder.claim(stream)?;
+        let _turn = stream.touch(&self.link)?;
         self.queue(stream, &binder, raw, plan, shape, options)
     }
 
