@@ -121,6 +121,7 @@ impl Stream {
     /// # Errors
     /// [`Error::Misuse`] while capturing.
     pub fn record(&self) -> Result<Event> {
+        let _mode = self.0.mode();
         self.not_capturing("Stream::record")?;
         Event::record(self)
     }

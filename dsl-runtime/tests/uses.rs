@@ -379,3 +379,26 @@ fn threads_with_several_buffers_do_not_wait_for_each_other() {
         }
     });
 }
+
+#[test]
+fn events_of_another_thread_are_in_no_capture() {
+    let device = Device::host();
+    let (stream, done) = (device.stream().unwrap(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                stream.capture(|| Ok(())).unwrap();
+            }
+        });
+        let _done = Sets(&done);
+        let (mut recorded, start) = (0, Instant::now());
+        while recorded < 1000 && start.elapsed() < Duration::from_secs(10) {
+            // Refused during a capture.
+            if let Ok(event) = stream.record() {
+                while stream.synchronize().is_err() {}
+                event.since(&event).unwrap();
+                recorded += 1;
+            }
+        }
+    });
+}
