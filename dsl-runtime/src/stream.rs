@@ -202,14 +202,15 @@ impl Stream {
             return Ok(None);
         }
         let alone = link.launching();
-        if let Some(other) = link.last_stream()
-            && !std::ptr::addr_eq(Arc::as_ptr(&other), Arc::as_ptr(self.queue()))
+        let before = link.last_stream();
+        if let Some(other) = &before
+            && !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(self.queue()))
         {
             other.wait_idle()?;
         }
         // Not before the other was waited for: who is refused that and tries again has to find it here.
         link.set_last_stream(Arc::downgrade(self.queue()) as _);
-        Ok(Some(Turn { queue: self.queue(), link, _alone: alone }))
+        Ok(Some(Turn { queue: self.queue(), link, _alone: alone, _before: before }))
     }
 
     /// Takes over what `other` has not reported yet of kernels that can have spoilt its use of memory with this number: the results are
@@ -230,6 +231,8 @@ pub(crate) struct Turn<'t> {
     queue: &'t Queue,
     link: &'t Arc<Link>,
     _alone: MutexGuard<'t, ()>,
+    /// The last stream, of which this may be the last end, which can wait for peers: they may wait for what is queued here.
+    _before: Option<Arc<dyn fusewire_transports::host::Queue>>,
 }
 
 impl Drop for Turn<'_> {

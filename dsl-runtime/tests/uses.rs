@@ -247,6 +247,44 @@ fn faults_of_a_stream_that_goes_are_told() {
     });
 }
 
+#[test]
+fn what_goes_with_the_stream_before_waits_behind_the_launch() {
+    two(|world| {
+        let [shm] = transports(&world, Duration::from_secs(3))?;
+        let (device, launcher) = (Device::of(&shm), copy::all_to_all(&shm)?);
+        let input = device.buffer_from(&vec![7; 2 * CHUNK])?;
+        let new = || device.buffer::<u32>(2 * CHUNK);
+        for _ in 0..3 {
+            let [faulty] = transports(&world, Duration::from_millis(20))?;
+            let faults = copy::all_to_all(&faulty)?;
+            let (before, behind, mut output) = (device.stream()?, device.stream()?, new()?);
+            if world.rank() == 0 {
+                for launcher in [&faults, &launcher] {
+                    // Nothing but the stream keeps the faulty transport, and the launch below the stream.
+                    launcher
+                        .launch(&before, copy::Launch { input: input.view(), output: new()?.view_mut() })?;
+                }
+                drop((faults, faulty));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| drop(before));
+                    std::thread::sleep(Duration::from_millis(10));
+                    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                    launcher.launch(&behind, args)
+                })?;
+                behind.synchronize()?;
+            } else {
+                std::thread::sleep(Duration::from_millis(60));
+                for _ in 0..2 {
+                    let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                    launcher.launch(&behind, args)?;
+                }
+                behind.synchronize()?;
+            }
+        }
+        Ok(())
+    });
+}
+
 /// A thread replays graphs that set all of a buffer to one value or another, while `other` uses the buffer.
 fn beside_replays(other: impl FnOnce(&Device, &mut Buffer<u8>)) {
     let device = Device::host();
