@@ -170,14 +170,17 @@ impl Drop for Memory {
             // As above; and the last of them may be dropping it here, on the stream's own thread, which is not to wait for itself.
             _ if matches!(self.device.0, Machine::Host) => {}
             Store::Cuda(_) | Store::Symmetric(_) | Store::Shared(_) => {
-                // Launches do not hold the memory: wait for them.
-                let _ = self.wait_idle();
+                // Launches do not hold the memory: wait for them. If that is refused they may be running, so the memory stays.
+                if self.wait_idle().is_err_and(|error| error.is_misuse()) {
+                    std::mem::forget(std::mem::replace(&mut self.store, Store::Empty));
+                }
             }
         }
     }
 }
 
-/// Elements in the memory of a device.
+/// Elements in the memory of a device. On a GPU, dropping one waits for the launches that use it; if one of their streams is capturing, which
+/// nobody can wait for, its memory is not given back.
 pub struct Buffer<T> {
     memory: Arc<Memory>,
     len: usize,

@@ -55,6 +55,11 @@ impl Error {
         Error::Misuse { what: what.into() }
     }
 
+    /// Whether it was refused, and nothing was done: by this crate or below it.
+    pub(crate) fn is_misuse(&self) -> bool {
+        matches!(self, Error::Misuse { .. } | Error::Device(fusewire_driver::Error::Misuse { .. }))
+    }
+
     /// The fault, if a kernel was aborted.
     pub fn fault(&self) -> Option<&Fault> {
         match self {

@@ -3,6 +3,7 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::{Op, Worker};
+use crate::schedule::copy::Aside;
 use crate::uses::{Access, Capture};
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
@@ -56,6 +57,7 @@ pub(crate) struct Captured {
     pub(crate) memory: Vec<(Arc<Memory>, Access)>,
     pub(crate) held: Vec<Held>,
     pub(crate) modules: Vec<cuda::Function>,
+    aside: Option<Arc<Aside>>,
     under_way: Arc<Capture>,
 }
 
@@ -187,6 +189,18 @@ impl Stream {
     pub(crate) fn captured(&self, keep: impl FnOnce(&mut Captured)) {
         if let Some(captured) = &mut *lock(&self.0.capture) {
             keep(captured);
+        }
+    }
+
+    /// The second stream of the capture, or `own` where none is under way.
+    pub(crate) fn aside(
+        &self,
+        own: &Mutex<Option<Arc<Aside>>>,
+        context: &cuda::Context,
+    ) -> Result<Arc<Aside>> {
+        match &mut *lock(&self.0.capture) {
+            Some(captured) => Aside::at(&mut captured.aside, context),
+            None => Aside::at(&mut lock(own), context),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::{Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_device::schedule::Shape;
 use fusewire_driver::{self as cuda, DevicePtr};
+use std::sync::Arc;
 
 /// What the copy engine copies: chunk `from` of the input to chunk `to` of the output of `peer`, which may be this rank.
 pub(crate) struct Chunk {
@@ -18,7 +19,7 @@ pub(crate) struct Chunk {
     pub(crate) to: usize,
 }
 
-/// The second stream of a launcher, and the events that tie it to the first.
+/// A second stream, and the events that tie it to the first: of a launcher, or of a capture, which the stream is in until that ends.
 pub(crate) struct Aside {
     stream: cuda::Stream,
     fork: cuda::Event,
@@ -26,6 +27,14 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
+    /// The one that is there, or a new one.
+    pub(crate) fn at(place: &mut Option<Arc<Self>>, context: &cuda::Context) -> Result<Arc<Self>> {
+        Ok(match place {
+            Some(aside) => Arc::clone(aside),
+            none => Arc::clone(none.insert(Arc::new(Self::new(context)?))),
+        })
+    }
+
     fn new(context: &cuda::Context) -> Result<Self> {
         let (fork, join) = (cuda::Event::new(context)?, cuda::Event::new(context)?);
         Ok(Aside { stream: cuda::Stream::new(context)?, fork, join })
@@ -52,15 +61,11 @@ impl<X: Transport> Prepared<X> {
         };
         let (rank, bytes) = (self.rank(), plan.elements * H::Wire::SIZE);
         let input = input(args)?;
-        let mut aside = self.aside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let aside = match &mut *aside {
-            Some(aside) => aside,
-            none => none.insert(Aside::new(main.context())?),
-        };
         let (binder, raw) = self.bind(stream, args)?;
         // For all of it: other streams are not to come between.
         let _claims = binder.claim(stream)?;
         let _turn = stream.touch(&self.link)?;
+        let aside = stream.aside(&self.aside, main.context())?;
         self.queue(stream, &binder, raw, plan, shape, options)?;
         let own = chunks.iter().any(|c| c.peer == rank);
         if own {

@@ -1,7 +1,7 @@
 //! Launchers: a schedule, a hook set and a transport, ready to launch.
 
 mod all_to_all;
-mod copy;
+pub(crate) mod copy;
 mod custom;
 mod default;
 mod parts;

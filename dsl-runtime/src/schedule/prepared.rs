@@ -35,7 +35,7 @@ pub(crate) struct Prepared<X: Transport> {
     /// Whether launches may be set up while the kernel before them still runs.
     follows: bool,
     /// For the copy engine; made when it is first used.
-    pub(crate) aside: Mutex<Option<Aside>>,
+    pub(crate) aside: Mutex<Option<Arc<Aside>>>,
 }
 
 struct Variant {

@@ -233,7 +233,7 @@ impl HostWindow {
     /// Takes [`HostWindow::register`] back, for launches from now on; waits for those that run.
     ///
     /// # Errors
-    /// [`PeersError::NotRegistered`].
+    /// [`PeersError::NotRegistered`]; [`Error::Misuse`] while a stream that used the window is capturing.
     pub fn deregister<T: Element>(&self, buffer: &Buffer<T>) -> Result<()> {
         self.memory.deregister(buffer.memory())
     }
@@ -256,7 +256,7 @@ impl HostWindow {
     /// Starts the window anew after a fault: everything but the data is zero again. Collective, with no kernel running on any rank.
     ///
     /// # Errors
-    /// If a rank is lost or does not come.
+    /// If a rank is lost or does not come; [`Error::Misuse`] while a stream that used the window is capturing.
     pub fn renew(&self) -> Result<()> {
         let WindowMemory { peers, inbox, adapter_inbox, epochs, .. } = &**self.memory;
         inbox.wait_idle()?;
@@ -357,8 +357,11 @@ impl Sources {
 
 impl WindowMemory {
     /// First this rank's kernels end, then every rank's: nobody unmaps or deregisters before.
-    fn tear_down(&self) {
-        let _ = self.inbox.wait_idle();
+    fn tear_down(self: Arc<Self>) {
+        // If that is refused, they may be running: the memory stays, as that of buffers does.
+        if self.inbox.wait_idle().is_err_and(|error| error.is_misuse()) {
+            std::mem::forget(Arc::clone(&self));
+        }
         let _ = self.peers.quiesce();
         self.peers.world().teardown();
     }
