@@ -51,7 +51,10 @@ impl Graph {
             "Graph::launch",
             self.memory.iter().map(|(memory, access)| (memory, *access)),
         )?;
-        let _turns = self.links.iter().map(|link| stream.touch(link)).collect::<Result<Vec<_>>>()?;
+        let mut turns = self.links.iter().map(|link| stream.touch(link));
+        // Mostly there is one: no allocation for it.
+        let _first = turns.next().transpose()?;
+        let _others = turns.collect::<Result<Vec<_>>>()?;
         self.links.iter().for_each(|link| link.note("", ["a replay of a graph", ""], None, 0));
         match (&stream.0.kind, &self.exec) {
             // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and

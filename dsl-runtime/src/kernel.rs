@@ -109,10 +109,10 @@ struct Bound {
 
 /// Checks the buffers of one launch.
 pub struct Binder {
-    device: Device,
-    link: Arc<Link>,
     bound: Vec<Bound>,
     held: Vec<Held>,
+    link: Arc<Link>,
+    device: Device,
 }
 
 /// What a launch keeps alive beside its buffers.
@@ -141,7 +141,7 @@ impl Binder {
 
     /// Keeps `what` alive with the launch, after checking that its peers are those of the kernel's transport.
     pub(crate) fn hold(&mut self, name: &'static str, peers: &PeersRef, what: Held) -> Result<()> {
-        self.device.check_same(peers.machine(), &format!("`{name}`"))?;
+        self.device.check_same(peers.machine(), format_args!("`{name}`"))?;
         let (own, theirs) = (self.link.world(), peers.world());
         if (own.rank(), own.size()) != (theirs.rank(), theirs.size()) {
             return Err(Error::misuse(format!(
@@ -186,7 +186,7 @@ impl Binder {
         len: usize,
         written: bool,
     ) -> Result<RawSlice> {
-        self.device.check_same(memory.machine(), &format!("buffer `{name}`"))?;
+        self.device.check_same(memory.machine(), format_args!("buffer `{name}`"))?;
         if len > 0 && !address.is_multiple_of(16) {
             let off = address % 16;
             return Err(Error::misuse(format!(
@@ -212,11 +212,6 @@ impl Binder {
         let claims = Claims::of(stream, self.bound.iter().map(|b| (&b.memory, access(b))))?;
         stream.captured(|c| c.held.extend(self.held.iter().cloned()));
         Ok(claims)
-    }
-
-    /// What the launch keeps alive.
-    pub(crate) fn kept(&self) -> (Vec<Arc<Memory>>, Vec<Held>) {
-        (self.bound.iter().map(|b| Arc::clone(&b.memory)).collect(), self.held.clone())
     }
 }
 

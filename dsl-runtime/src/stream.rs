@@ -10,7 +10,7 @@ use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) struct Queue {
     pub(crate) kind: Kind,
     links: Mutex<Vec<Due>>,
     capture: Mutex<Option<Captured>>,
+    /// Whether there is one: most launches need no more than that.
+    capturing: AtomicBool,
     /// Shared by whoever queues, for as long as it matters whether the stream is capturing; alone for who begins or ends a capture.
     mode: RwLock<()>,
     /// Uses of memory that were queued: the number of the last.
@@ -75,6 +77,7 @@ impl Stream {
             kind,
             links: Mutex::default(),
             capture: Mutex::default(),
+            capturing: AtomicBool::new(false),
             mode: RwLock::default(),
             used: AtomicU64::new(0),
             past: AtomicU64::new(0),
@@ -178,7 +181,9 @@ impl Stream {
 
     /// Queues a host operation, or records it.
     pub(crate) fn push(&self, op: Op) {
-        if let Some(captured) = &mut *lock(&self.0.capture) {
+        if self.is_capturing()
+            && let Some(captured) = &mut *lock(&self.0.capture)
+        {
             captured.ops.push(op);
         } else if let Kind::Host(worker) = &self.0.kind {
             worker.push(op);
@@ -187,7 +192,9 @@ impl Stream {
 
     /// Runs `keep` on the capture, if there is one.
     pub(crate) fn captured(&self, keep: impl FnOnce(&mut Captured)) {
-        if let Some(captured) = &mut *lock(&self.0.capture) {
+        if self.is_capturing()
+            && let Some(captured) = &mut *lock(&self.0.capture)
+        {
             keep(captured);
         }
     }
@@ -216,14 +223,14 @@ impl Stream {
             return Ok(None);
         }
         let alone = link.launching();
-        let before = link.last_stream();
-        if let Some(other) = &before
-            && !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(self.queue()))
-        {
-            other.wait_idle()?;
+        let own: *const Queue = Arc::as_ptr(self.queue());
+        let mut before = None;
+        if !link.was_last(own.cast()) {
+            before = link.last_stream();
+            before.as_ref().map_or(Ok(()), |other| other.wait_idle())?;
+            // Not before the other was waited for: who is refused that and tries again has to find it here.
+            link.set_last_stream(Arc::downgrade(self.queue()) as _);
         }
-        // Not before the other was waited for: who is refused that and tries again has to find it here.
-        link.set_last_stream(Arc::downgrade(self.queue()) as _);
         Ok(Some(Turn { queue: self.queue(), link, _alone: alone, _before: before }))
     }
 
@@ -273,6 +280,7 @@ impl<'q> Recording<'q> {
             Kind::Cuda(stream) => Some(stream.begin_capture(cuda::CaptureMode::Relaxed)?),
         };
         *lock(&queue.capture) = Some(Captured::default());
+        queue.capturing.store(true, Ordering::Release);
         Ok(Recording { queue, driver })
     }
 
@@ -287,6 +295,7 @@ impl<'q> Recording<'q> {
         let _mode = self.queue.mode.write().unwrap_or_else(PoisonError::into_inner);
         let graph = self.driver.take().map(cuda::Capture::end).transpose();
         let captured = lock(&self.queue.capture).take().unwrap_or_default();
+        self.queue.capturing.store(false, Ordering::Release);
         (graph.map_err(Error::from), captured)
     }
 }
@@ -331,11 +340,14 @@ impl Queue {
 
     /// The capture that is under way.
     pub(crate) fn capture(&self) -> Option<Weak<Capture>> {
+        if !self.is_capturing() {
+            return None;
+        }
         lock(&self.capture).as_ref().map(|captured| Arc::downgrade(&captured.under_way))
     }
 
     pub(crate) fn is_capturing(&self) -> bool {
-        lock(&self.capture).is_some()
+        self.capturing.load(Ordering::Acquire)
     }
 
     pub(crate) fn not_capturing(&self, what: &str) -> Result<()> {

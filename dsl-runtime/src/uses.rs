@@ -57,7 +57,9 @@ struct Turns {
 /// Nobody waits in a circle: memory is claimed in the order of its addresses, all of it before a stream is waited for, and what is waited
 /// for on streams was queued before. Kernels among it may wait for peers; who wants the memory meanwhile comes behind.
 pub(crate) struct Claims<'m> {
-    held: Vec<(&'m Uses, Access)>,
+    all: Vec<(&'m Uses, Access)>,
+    /// Of how many the turns were taken.
+    held: usize,
     /// Whose uses these are once everybody else was waited for.
     entered: Option<&'m Arc<Queue>>,
     /// What is queued on the stream is recorded, or is not, as it was when this was made.
@@ -79,7 +81,7 @@ impl<'m> Claims<'m> {
     ) -> Result<Self> {
         let mode = stream.queue().mode();
         let Some(capture) = stream.queue().capture() else { return Self::enter(stream, mode, memory) };
-        let all = in_order(memory);
+        let all = in_order(memory.into_iter().collect(), |memory| Arc::as_ptr(memory));
         // All or none: who is refused has recorded nothing.
         let mut states: Vec<_> =
             all.iter().map(|(memory, access)| (memory.uses().state(), *access)).collect();
@@ -90,7 +92,7 @@ impl<'m> Claims<'m> {
         drop(states);
         stream
             .captured(|c| c.memory.extend(all.iter().map(|(memory, access)| (Arc::clone(memory), *access))));
-        Ok(Claims { held: Vec::new(), entered: None, known: Vec::new(), _mode: Some(mode) })
+        Ok(Claims { all: Vec::new(), held: 0, entered: None, known: Vec::new(), _mode: Some(mode) })
     }
 
     /// As [`Claims::of`], for `what` cannot be captured.
@@ -113,12 +115,13 @@ impl<'m> Claims<'m> {
         memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
     ) -> Result<Self> {
         let queue = stream.queue();
-        let mut claims = Claims { held: Vec::new(), entered: None, known: Vec::new(), _mode: Some(mode) };
+        let all = memory.into_iter().map(|(memory, access)| (memory.uses(), access)).collect();
+        let all = in_order(all, |uses| std::ptr::from_ref(*uses));
+        let mut claims = Claims { all, held: 0, entered: None, known: Vec::new(), _mode: Some(mode) };
         let (mut before, mut answers, mut recorded) = (Vec::new(), Vec::new(), false);
-        for (memory, access) in in_order(memory) {
-            let uses = memory.uses();
+        for &(uses, access) in &claims.all {
             let state = uses.take_turn(access);
-            claims.held.push((uses, access));
+            claims.held += 1;
             recorded |= state.is_recorded(&Weak::new(), access);
             before.extend(state.before(queue, access));
             answers.extend(state.answers(queue, access));
@@ -158,7 +161,7 @@ impl<'m> Claims<'m> {
 
     fn alone(uses: &'m Uses) -> Self {
         drop(uses.take_turn(Access::Write));
-        Claims { held: vec![(uses, Access::Write)], entered: None, known: Vec::new(), _mode: None }
+        Claims { all: vec![(uses, Access::Write)], held: 1, entered: None, known: Vec::new(), _mode: None }
     }
 
     /// Waits for these uses, whatever comes of one.
@@ -176,7 +179,7 @@ impl Drop for Claims<'_> {
     fn drop(&mut self) {
         // Behind the queueing: whoever sees this number and waits for the stream then has waited for the work.
         let by = self.entered.map(|queue| (queue, queue.next_use()));
-        for (uses, access) in self.held.drain(..) {
+        for &(uses, access) in &self.all[..self.held] {
             let mut state = uses.state();
             self.known.extend(by.and_then(|(queue, number)| state.enter(queue, number, access)));
             state.turns.end(access);
@@ -221,12 +224,9 @@ impl Uses {
 }
 
 /// Each memory once, with the most that is done with it, in the order of their addresses.
-fn in_order<'m>(
-    memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
-) -> Vec<(&'m Arc<Memory>, Access)> {
-    let mut all: Vec<_> = memory.into_iter().collect();
-    all.sort_unstable_by_key(|(memory, access)| (Arc::as_ptr(memory), Reverse(*access)));
-    all.dedup_by_key(|(memory, _)| Arc::as_ptr(memory));
+fn in_order<M, A>(mut all: Vec<(M, Access)>, at: impl Fn(&M) -> *const A) -> Vec<(M, Access)> {
+    all.sort_unstable_by_key(|(memory, access)| (at(memory), Reverse(*access)));
+    all.dedup_by_key(|(memory, _)| at(memory));
     all
 }
 
@@ -235,7 +235,7 @@ impl State {
     fn others(&self, own: *const Queue) -> Vec<(Arc<Queue>, u64)> {
         let readers = self.read.iter().filter(|(queue, number)| queue.as_ptr() != own && *number > 0);
         let readers = readers.filter_map(|(queue, number)| Some((queue.upgrade()?, *number)));
-        readers.chain(self.wrote.clone().filter(|(queue, _)| Arc::as_ptr(queue) != own)).collect()
+        readers.chain(self.wrote.iter().filter(|(queue, _)| Arc::as_ptr(queue) != own).cloned()).collect()
     }
 
     /// What must come before a use by `own`.
@@ -254,7 +254,7 @@ impl State {
     /// Whose faults are to be reported by `own` as well, and up to which of its uses.
     fn answers(&self, own: &Arc<Queue>, access: Access) -> Option<(Arc<Queue>, u64)> {
         let known = access != Access::Write && self.reads(own);
-        self.wrote.clone().filter(|(writer, _)| !known && !Arc::ptr_eq(writer, own))
+        self.wrote.as_ref().filter(|(writer, _)| !known && !Arc::ptr_eq(writer, own)).cloned()
     }
 
     fn reads(&self, own: &Arc<Queue>) -> bool {

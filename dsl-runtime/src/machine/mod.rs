@@ -9,6 +9,7 @@ pub(crate) use worker::{Op, Worker, on_stream};
 use crate::{Buffer, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_transports::host::Machine;
+use std::fmt;
 
 /// A place that holds buffers and runs streams: the host's threads, or one GPU.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ impl Device {
         }
     }
 
-    pub(crate) fn check_same(&self, other: &Machine, what: &str) -> Result<()> {
+    pub(crate) fn check_same(&self, other: &Machine, what: impl fmt::Display) -> Result<()> {
         match (&self.0, other) {
             (Machine::Host, Machine::Host) => Ok(()),
             (Machine::Cuda(a), Machine::Cuda(b)) if a == b => Ok(()),

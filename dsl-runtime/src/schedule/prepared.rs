@@ -322,19 +322,19 @@ impl<X: Transport> Prepared<X> {
     }
 
     /// Checks the arguments of a launch.
-    pub(crate) fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Binder, A::Raw)> {
+    pub(crate) fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Arc<Binder>, A::Raw)> {
         let device = self.device();
         device.check_same(&stream.device().0, "the stream")?;
         let mut binder = Binder::new(device, &self.link);
         let raw = args.bind(&mut binder)?;
-        Ok((binder, raw))
+        Ok((Arc::new(binder), raw))
     }
 
     /// Queues a kernel whose buffers are claimed.
     pub(crate) fn queue<R: Copy + Send + Sync + 'static>(
         &self,
         stream: &Stream,
-        binder: &Binder,
+        binder: &Arc<Binder>,
         raw: R,
         plan: &Plan,
         shape: Shape,
@@ -356,10 +356,9 @@ impl<X: Transport> Prepared<X> {
                 unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()])? };
             }
             (Kind::Host(_), _, Some(entry)) => {
-                let (blocks, held, link, ops) =
-                    (plan.blocks, binder.kept(), Arc::clone(&self.link), self.ops);
+                let (blocks, held, ops) = (plan.blocks, Arc::clone(binder), self.ops);
                 stream.push(Arc::new(move |crew: &mut Crew| {
-                    let _held = (&held, &link);
+                    let _held = &held;
                     let at = Address((&raw const params).cast());
                     // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
                     let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };

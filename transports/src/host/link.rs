@@ -278,6 +278,12 @@ impl Link {
         self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.upgrade()
     }
 
+    /// Whether the last launch went to the stream at that address.
+    pub fn was_last(&self, stream: *const ()) -> bool {
+        let last = self.last_stream.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().is_some_and(|last| std::ptr::addr_eq(last.as_ptr(), stream))
+    }
+
     /// Notes the stream that a launch goes to.
     pub fn set_last_stream(&self, stream: Weak<dyn Queue>) {
         *self.last_stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
