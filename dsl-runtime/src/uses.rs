@@ -127,14 +127,18 @@ impl<'m> Claims<'m> {
             answers.extend(state.answers(queue, access));
         }
         if recorded {
+            claims.known.extend(before.into_iter().chain(answers));
             return Err(Error::misuse(
                 "a buffer is used on a stream while a capture on another uses it; end the capture first",
             ));
         }
-        claims.wait(before)?;
-        answers.iter().for_each(|(writer, number)| stream.answer_for(writer, *number));
-        claims.entered = Some(queue);
-        Ok(claims)
+        let waited = claims.wait(before);
+        if waited.is_ok() {
+            answers.iter().for_each(|(writer, number)| stream.answer_for(writer, *number));
+            claims.entered = Some(queue);
+        }
+        claims.known.extend(answers);
+        waited.map(|()| claims)
     }
 
     /// For the host, which writes all of the memory: waits for every stream that uses it, and forgets them. `what` is refused while a
