@@ -63,6 +63,7 @@ macro_rules! for_each_case {
             symmetric {
                 of_every_size: 1..=8,
                 in_any_order: 1..=8,
+                beside_a_capture: 1..=8,
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
             }

@@ -10,7 +10,7 @@ use fusewire::device::element::Element;
 use fusewire::device::schedule::direct::bulk;
 use fusewire::kernel::HookSet;
 use fusewire::schedule::AllToAllLauncher;
-use fusewire::{Buffer, Error, LaunchOptions, Operation, Options, Protocol};
+use fusewire::{Buffer, Error, LaunchOptions, Operation, Options, Protocol, Stream};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -144,6 +144,49 @@ pub fn in_any_order<X: Subject>(rank: &Rank<X>) -> Outcome {
         same(format_args!("after {calls:?} of {ways:?}"), &output.read(stream)?, |i| {
             reference::all_to_all(me, chunk, i, |peer, at| data[*last].any(peer, at))
         });
+    }
+    Ok(())
+}
+
+/// Eager calls on another stream while the same launcher's are recorded: neither sees the other.
+pub fn beside_a_capture<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let (me, chunk, stream) = (rank.me(), 3000, ground.device.stream()?);
+    let n = chunk * rank.size();
+    for way in ways(rank, &ground)? {
+        let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+        let (options, data) = (LaunchOptions::default().protocol(way), [rank.data(0), rank.data(1)]);
+        let inputs = data.map(|d| ground.device.buffer_from(&d.all::<u32>(me, n)));
+        let [first, second] = inputs;
+        let (recorded, eager) = (first?, second?);
+        let [replayed, queued] = [(); 2].map(|()| Buffer::<u32>::symmetric(&ground.transport, n));
+        let (mut replayed, mut queued) = (replayed?, queued?);
+        replayed.fill_bytes(&stream, POISON)?;
+        let launch = |on: &Stream, input: &Buffer<u32>, output: &mut Buffer<u32>| {
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            launcher.launch_with(on, args, &options)
+        };
+        // So that the transport's last stream can be waited for.
+        launch(&stream, &eager, &mut queued)?;
+        queued.fill_bytes(&stream, POISON)?;
+        let graph = ground.stream.capture(|| {
+            launch(&ground.stream, &recorded, &mut replayed)?;
+            launch(&stream, &eager, &mut queued)?;
+            launch(&ground.stream, &recorded, &mut replayed)
+        })?;
+        launch(&stream, &eager, &mut queued)?;
+        let seen = |output: &Buffer<u32>, data: Data, how: &str| -> Outcome {
+            same(format_args!("{how}, {way:?}, at rank {me}"), &output.read(&stream)?, |i| {
+                reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at))
+            });
+            Ok(())
+        };
+        seen(&queued, data[1], "eager")?;
+        let poison = u32::from_ne_bytes([POISON; 4]);
+        same("not replayed yet", &replayed.read(&stream)?, |_| poison);
+        (0..3).try_for_each(|_| graph.launch(&ground.stream))?;
+        seen(&replayed, data[0], "replayed")?;
+        seen(&queued, data[1], "eager, behind replays")?;
     }
     Ok(())
 }
