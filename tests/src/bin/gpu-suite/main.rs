@@ -74,7 +74,8 @@ struct Arguments {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
-    /// Lets ranks share GPUs, where there are fewer; threads only.
+    /// Lets ranks share GPUs, where there are fewer; threads only. The driver frees memory once a GPU is idle: cases that free some
+    /// while a peer's kernel waits for them run into its deadline.
     #[arg(long)]
     share_gpus: bool,
     /// Repeats the random values of another run.
