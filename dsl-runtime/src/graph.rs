@@ -4,7 +4,7 @@ use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::Op;
 use crate::stream::{Captured, Kind};
-use crate::uses::{Access, Claims};
+use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
 use fusewire_transports::host::Link;
@@ -28,9 +28,7 @@ impl Graph {
         let Captured { ops, mut links, memory, held, modules, .. } = captured;
         // In which they are to be claimed by every launch.
         links.sort_by_key(|link| link.id());
-        let mut memory: Vec<_> = memory;
-        memory.sort_by_key(|(memory, access)| (Arc::as_ptr(memory), std::cmp::Reverse(*access)));
-        memory.dedup_by(|(a, _), (b, _)| Arc::ptr_eq(a, b));
+        let memory = in_order(memory, Arc::as_ptr);
         Ok(Graph { device: device.clone(), exec, ops, links, memory, _held: held, _functions: modules })
     }
 

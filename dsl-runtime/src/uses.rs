@@ -228,7 +228,7 @@ impl Uses {
 }
 
 /// Each memory once, with the most that is done with it, in the order of their addresses.
-fn in_order<M, A>(mut all: Vec<(M, Access)>, at: impl Fn(&M) -> *const A) -> Vec<(M, Access)> {
+pub(crate) fn in_order<M, A>(mut all: Vec<(M, Access)>, at: impl Fn(&M) -> *const A) -> Vec<(M, Access)> {
     all.sort_unstable_by_key(|(memory, access)| (at(memory), Reverse(*access)));
     all.dedup_by_key(|(memory, _)| at(memory));
     all
