@@ -246,6 +246,9 @@ pub struct Fabric {
     pub source: Arc<io::Error>,
 }
 
+/// Draws a token where there are coreutils.
+pub(crate) const DRAW_TOKEN: &str = "export FUSEWIRE_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')";
+
 /// The launcher's environment does not say who this rank is.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -268,6 +271,18 @@ pub enum EnvError {
         name: String,
         /// What to do.
         advice: String,
+    },
+    /// The ranks are to meet at an address that others reach too, and there is no secret to keep them out.
+    #[error(
+        "FUSEWIRE_TOKEN is not set, and the ranks are to meet at {address}, which is not a loopback address: whoever \
+         reaches it could join the job. Draw a secret once, and give the same one to every rank:\n  {DRAW_TOKEN}\n  \
+         torchrun ..                    (on several nodes: export the same value on each)\n  \
+         srun --export=ALL ..\n  \
+         mpirun -x FUSEWIRE_TOKEN .."
+    )]
+    NoToken {
+        /// Where the ranks were to meet.
+        address: String,
     },
     /// A variable does not parse or contradicts another.
     #[error("{name}=`{value}`: {why}")]

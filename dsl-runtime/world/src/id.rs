@@ -9,8 +9,9 @@ use std::sync::{LazyLock, Mutex};
 use sha2::{Digest, Sha256};
 
 use crate::sync::lock;
-use crate::tcp::auth::Token;
 use crate::tcp::client::Whereabouts;
+use crate::tcp::handshake::Failure;
+use crate::tcp::token::Token;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 4] = *b"FWu1";
@@ -138,7 +139,7 @@ impl UniqueId {
 }
 
 impl Whereabouts for UniqueId {
-    fn find(&mut self) -> Result<(Vec<SocketAddr>, Token), String> {
+    fn find(&mut self) -> Result<(Vec<SocketAddr>, Token), Failure> {
         Ok((self.addresses(), self.token()))
     }
 
@@ -202,7 +203,7 @@ pub(crate) fn listen_everywhere(port: u16) -> Result<TcpListener> {
 }
 
 /// The addresses that others may reach this host by, best first, loopback last.
-fn own_addresses() -> Vec<IpAddr> {
+pub(crate) fn own_addresses() -> Vec<IpAddr> {
     // Connecting a UDP socket sends nothing: it asks which of our addresses a route would use. The targets are
     // documentation addresses.
     let routed = |bind: &str, to: &str| {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
+use crate::env::private;
 use crate::error::EnvError;
+use crate::tcp::token::random;
 use crate::{Error, Rank, Result};
 
 /// Processes that are the ranks of one world. They are killed when this is dropped before [`Job::wait`].
@@ -19,19 +21,12 @@ impl Job {
     /// Starts `command(rank)` for each rank.
     ///
     /// # Errors
-    /// There is no random source, or a process cannot be started; those that were are killed.
+    /// There is no random source or no private directory, or a process cannot be started; those that were are killed.
     pub fn start(ranks: usize, command: impl Fn(Rank) -> Command) -> Result<Job> {
-        let mut secret = [0; 16];
-        getrandom::fill(&mut secret).map_err(|e| {
-            Error::fabric(
-                "making a job's secret",
-                std::io::Error::other(e),
-                "see why there is no random source",
-            )
-        })?;
-        let token: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut job =
-            Job { children: Vec::new(), meeting: std::env::temp_dir().join(format!("fusewire-{token}")) };
+        let name: [u8; 8] = random()?;
+        // The secret is in the file that rank 0 writes there.
+        let meeting = private::directory()?.join(format!("job-{:016x}", u64::from_le_bytes(name)));
+        let mut job = Job { children: Vec::new(), meeting };
         for rank in 0..ranks {
             let mut command = command(rank);
             command
@@ -39,7 +34,8 @@ impl Job {
                 .env("FUSEWIRE_WORLD_SIZE", ranks.to_string())
                 .env("FUSEWIRE_LOCAL_RANK", rank.to_string())
                 .env("FUSEWIRE_FILE", &job.meeting)
-                .env("FUSEWIRE_TOKEN", &token);
+                .env("FUSEWIRE_LISTEN", "127.0.0.1")
+                .env_remove("FUSEWIRE_ADDR");
             let child = command.spawn().map_err(|e| {
                 let what = format!("starting rank {rank}, `{}`", command.get_program().display());
                 Error::fabric(what, e, "see whether the program is there and may be run")
@@ -105,7 +101,7 @@ mod tests {
 
     #[test]
     fn ranks_know_who_they_are_and_their_ends_are_told() {
-        let script = "test $FUSEWIRE_WORLD_SIZE$FUSEWIRE_LOCAL_RANK = 3$FUSEWIRE_RANK && test -n $FUSEWIRE_TOKEN && exit $FUSEWIRE_RANK";
+        let script = "test $FUSEWIRE_WORLD_SIZE$FUSEWIRE_LOCAL_RANK = 3$FUSEWIRE_RANK && test -d ${FUSEWIRE_FILE%/*} && exit $FUSEWIRE_RANK";
         let failed = Job::start(3, |_| shell(script)).unwrap().wait().unwrap();
         let codes: Vec<_> = failed.iter().map(|(rank, status)| (*rank, status.code())).collect();
         assert_eq!(codes, [(1, Some(1)), (2, Some(2))]);

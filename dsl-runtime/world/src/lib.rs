@@ -33,11 +33,27 @@
 //! | `FUSEWIRE_LOCAL_RANK` | optional: the rank among those of its host |
 //! | `FUSEWIRE_ADDR` | `host:port` of rank 0's store; comes before what a launcher says |
 //! | `FUSEWIRE_PORT` | the port alone, where the launcher gives the host |
-//! | `FUSEWIRE_FILE` | a file that all ranks can reach (a shared directory), through which they meet |
-//! | `FUSEWIRE_TOKEN` | the job's secret; without it, it is made from the job's id, which is **not** secret |
+//! | `FUSEWIRE_FILE` | a file that all ranks can reach (a shared directory), through which they meet: rank 0 writes it, with a secret of its own, for its user alone |
+//! | `FUSEWIRE_LISTEN` | the address of its host on which rank 0 listens with `FUSEWIRE_FILE`; otherwise the one that the default route uses, and no other |
+//! | `FUSEWIRE_TOKEN` | the job's secret, 16 characters or more, the same on every rank |
 //! | `FUSEWIRE_HOST_ID` | overrides which ranks are taken to share memory |
 //!
 //! Under torchrun the store listens on `MASTER_PORT + 1`, since `MASTER_PORT` belongs to torch's own store.
+//!
+//! # Who may join
+//! Ranks and store show each other that they know the job's secret before anything else they say counts, and every frame
+//! between them is encrypted, authenticated and in order ([Noise](https://noiseprotocol.org), `NNpsk0`). The secret is in the
+//! [`UniqueId`] or the `FUSEWIRE_FILE`; where ranks meet at an address it is `FUSEWIRE_TOKEN`:
+//!
+//! ```text
+//! export FUSEWIRE_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+//! torchrun ..                    (on several nodes: export the same value on each)
+//! srun --export=ALL ..
+//! mpirun -x FUSEWIRE_TOKEN ..
+//! ```
+//! Without it only a loopback address will do (`localhost`, `127.0.0.1`, `::1`): then the secret is in a file that only this
+//! user can read, which the first rank makes in `$XDG_RUNTIME_DIR/fusewire` (or `fusewire-UID` in the temporary
+//! directory). Other users of the host cannot join; other processes of the same user can, as they could trace it.
 //!
 //! # When ranks die
 //! A rank whose connection closes without a goodbye is known to all the others within a moment: [`World::lost`],
@@ -47,8 +63,8 @@
 //! [`UniqueId`]) should outlive the others: end with [`World::teardown_barrier`].
 //!
 //! # What this does not do
-//! The TCP store lets nobody in who does not know the token, and the token never travels; but it does not encrypt.
-//! Linux only: file descriptors go over abstract Unix sockets.
+//! A rank that was let in is trusted to be of the job: it can end it, though not exhaust the others
+//! ([`Options::max_message`]). Linux only: file descriptors go over abstract Unix sockets.
 
 #![forbid(unsafe_code)]
 
@@ -65,6 +81,7 @@ mod options;
 mod store;
 mod sync;
 mod tcp;
+mod text;
 mod wire;
 mod world;
 

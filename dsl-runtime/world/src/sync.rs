@@ -11,6 +11,13 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, limit: Du
     condvar.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
 }
 
+/// The instant after `limit`; one that never comes where the clock does not reach so far.
+pub(crate) fn after(limit: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(limit.min(FAR)).unwrap_or(now)
+}
+
 /// Waits until `ready` gives something; `None` when the deadline passes first.
 pub(crate) fn wait_for<T, R>(
     mutex: &Mutex<T>,

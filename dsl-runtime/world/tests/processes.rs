@@ -194,7 +194,7 @@ fn own(n: usize) -> impl Fn(usize) -> Vec<(&'static str, String)> {
             ("FUSEWIRE_RANK", rank.to_string()),
             ("FUSEWIRE_WORLD_SIZE", n.to_string()),
             ("FUSEWIRE_ADDR", address.clone()),
-            ("FUSEWIRE_TOKEN", "for this test".to_owned()),
+            ("FUSEWIRE_TOKEN", "a token for this test alone".to_owned()),
         ]
     }
 }

@@ -238,6 +238,20 @@ fn a_missing_rank_is_named_by_the_exchange_too() {
     });
 }
 
+#[test]
+fn a_deadline_that_never_comes_is_no_panic() {
+    let mut options = Options::default().with_timeout(Duration::MAX).with_silence(Some(Duration::MAX));
+    options.heartbeat = Duration::MAX;
+    ranks(2, &options, |world| {
+        world.barrier().unwrap();
+        world.with_timeout(Duration::MAX).exchange_fds(&[]).unwrap();
+        world.send(1 - world.rank(), 0, b"x").unwrap();
+        world.recv(1 - world.rank(), 0).unwrap();
+        world.teardown_barrier().unwrap();
+    });
+    World::single().unwrap().with_timeout(Duration::MAX).barrier().unwrap();
+}
+
 fn memfd(text: &str) -> std::fs::File {
     use std::io::Write;
     let fd = rustix::fs::memfd_create("fusewire-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();

@@ -1,14 +1,19 @@
 //! Each launcher's variables.
 
-use super::meet::{Meet, runtime_file};
+use std::net::Ipv4Addr;
+
+use super::meet::{Meet, Secret, runtime_file};
 use super::nodelist::first_host;
 use super::{Env, Launch, Launcher, invalid, missing};
 use crate::error::EnvError;
-use crate::tcp::auth::Token;
+use crate::tcp::token::Token;
 use crate::{Rank, Result};
 
 /// Where Slurm jobs listen unless told otherwise: below the ports that systems hand out by themselves.
 const SLURM_PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// In characters.
+const SHORTEST_TOKEN: usize = 16;
 
 pub(super) fn detect(env: &Env<'_>) -> Result<Launch> {
     for read in [own, torchrun, open_mpi, slurm] {
@@ -101,7 +106,7 @@ fn torchrun(env: &Env<'_>) -> Result<Option<Launch>> {
                     return Err(missing(launcher, "MASTER_PORT", "torchrun sets it; or set FUSEWIRE_PORT"));
                 }
             };
-            Meet::Address { host, port, token: token(env, &job) }
+            Meet::Address { host, port, secret: secret(env, &job)? }
         }
     };
     Ok(Some(Launch { launcher, rank, size, local_rank, meet }))
@@ -123,7 +128,9 @@ fn open_mpi(env: &Env<'_>) -> Result<Option<Launch>> {
         Some(meet) => meet,
         None if size == 1 => Meet::Nowhere,
         // mpirun gives no address, but the ranks of one host have a place to leave one.
-        None if one_host && id.is_some() => Meet::File { path: runtime_file(&job())?, this_host_only: true },
+        None if one_host && id.is_some() => {
+            Meet::File { path: runtime_file(&job())?, listen: Some(Ipv4Addr::LOCALHOST.into()) }
+        }
         None => {
             let advice = "Open MPI gives its ranks no address: mpirun -x FUSEWIRE_ADDR=<host of rank 0>:<free port>, or \
                           -x FUSEWIRE_FILE=<a file in a directory that all hosts share>";
@@ -165,7 +172,7 @@ fn slurm(env: &Env<'_>) -> Result<Option<Launch>> {
                 None if id.is_some() => derived_port(&job()),
                 None => return Err(missing(launcher, "SLURM_JOB_ID", "srun sets it; or set FUSEWIRE_PORT")),
             };
-            Meet::Address { host, port, token: token(env, &job) }
+            Meet::Address { host, port, secret: secret(env, &job)? }
         }
     };
     Ok(Some(Launch { launcher, rank, size, local_rank, meet }))
@@ -182,17 +189,26 @@ fn given(env: &Env<'_>, job: &dyn Fn() -> String) -> Result<Option<Meet>> {
             return Err(bad());
         }
         let host = bare.unwrap_or(host).to_owned();
-        return Ok(Some(Meet::Address { host, port, token: token(env, job) }));
+        return Ok(Some(Meet::Address { host, port, secret: secret(env, job)? }));
     }
-    Ok(env.text("FUSEWIRE_FILE").map(|path| Meet::File { path: path.into(), this_host_only: false }))
+    let listen = env.parse("FUSEWIRE_LISTEN", "it should be an address of this host, like 10.0.0.1")?;
+    Ok(env.text("FUSEWIRE_FILE").map(|path| Meet::File { path: path.into(), listen }))
 }
 
-/// The job's secret if it was given one; else what tells jobs apart, which keeps strangers and other jobs' ranks out by
-/// mistake but not by malice.
-fn token(env: &Env<'_>, job: &dyn Fn() -> String) -> Token {
+/// The job's secret if it was given one; else its id, which tells jobs apart and is no secret.
+fn secret(env: &Env<'_>, job: &dyn Fn() -> String) -> Result<Secret> {
     match env.text("FUSEWIRE_TOKEN") {
-        Some(secret) => Token::from_text(&format!("secret/{secret}")),
-        None => Token::from_text(&format!("job/{}", job())),
+        Some(secret) if secret.len() < SHORTEST_TOKEN => {
+            let why = format!(
+                "it has {} characters; whoever watches a rank join can guess what is shorter than {SHORTEST_TOKEN}, so \
+                 draw it: {}",
+                secret.len(),
+                crate::error::DRAW_TOKEN
+            );
+            Err(invalid("FUSEWIRE_TOKEN", "(not shown)", &why))
+        }
+        Some(secret) => Ok(Secret::Given(Token::from_text(&format!("secret/{secret}")))),
+        None => Ok(Secret::OfJob(job())),
     }
 }
 

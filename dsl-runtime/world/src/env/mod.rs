@@ -3,12 +3,14 @@
 mod launchers;
 mod meet;
 mod nodelist;
+pub(crate) mod private;
 
 use std::fmt;
 
 use meet::Meet;
 
 use crate::error::EnvError;
+use crate::text::Printable;
 use crate::{Options, Rank, Result, World};
 
 /// Who started this rank.
@@ -128,7 +130,8 @@ impl Env<'_> {
 }
 
 fn invalid(name: &str, value: &str, why: &str) -> crate::Error {
-    EnvError::Invalid { name: name.to_owned(), value: value.to_owned(), why: why.to_owned() }.into()
+    let value = Printable(value).to_string();
+    EnvError::Invalid { name: name.to_owned(), value, why: why.to_owned() }.into()
 }
 
 fn missing(launcher: Launcher, name: &str, advice: &str) -> crate::Error {

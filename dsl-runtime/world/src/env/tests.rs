@@ -12,9 +12,9 @@ fn message(variables: &[(&str, &str)]) -> String {
     error.to_string()
 }
 
-fn token_of(launch: &Launch) -> crate::tcp::auth::Token {
+fn secret_of(launch: &Launch) -> meet::Secret {
     match &launch.meet {
-        Meet::Address { token, .. } => token.clone(),
+        Meet::Address { secret, .. } => secret.clone(),
         other => panic!("{other}"),
     }
 }
@@ -63,11 +63,11 @@ fn torchrun_meets_on_the_port_after_its_own() {
 
 #[test]
 fn a_restarted_torchrun_does_not_meet_its_last_try() {
-    let first = token_of(&read(TORCHRUN).unwrap());
-    assert!(first == token_of(&read(&with(TORCHRUN, &[("RANK", "0")])).unwrap()));
-    assert!(first != token_of(&read(&with(TORCHRUN, &[("TORCHELASTIC_RESTART_COUNT", "1")])).unwrap()));
-    let secret = &with(TORCHRUN, &[("FUSEWIRE_TOKEN", "s3cret")]);
-    assert!(first != token_of(&read(secret).unwrap()));
+    let first = secret_of(&read(TORCHRUN).unwrap());
+    assert!(first == secret_of(&read(&with(TORCHRUN, &[("RANK", "0")])).unwrap()));
+    assert!(first != secret_of(&read(&with(TORCHRUN, &[("TORCHELASTIC_RESTART_COUNT", "1")])).unwrap()));
+    let secret = &with(TORCHRUN, &[("FUSEWIRE_TOKEN", "s3cret of 16 characters and more")]);
+    assert!(first != secret_of(&read(secret).unwrap()));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn slurm_meets_on_the_first_host() {
     let Meet::Address { port, .. } = launch.meet else { panic!() };
     assert!((20_000..32_000).contains(&port));
     let other = read(&with(SLURM, &[("SLURM_STEP_ID", "1")])).unwrap();
-    assert!(token_of(&other) != token_of(&launch));
+    assert!(secret_of(&other) != secret_of(&launch));
     let step = read(&with(SLURM, &[("SLURM_STEP_NUM_TASKS", "8")])).unwrap();
     assert_eq!(step.size(), 8);
     let fallback = with(SLURM, &[("SLURM_STEP_NODELIST", ""), ("SLURM_NODELIST", "n[1-2]")]);
@@ -123,9 +123,8 @@ fn open_mpi_meets_by_file_on_one_host_and_asks_for_an_address_on_more() {
         ("PMIX_NAMESPACE", "12345.1"),
     ];
     let launch = read(open_mpi).unwrap();
-    assert!(
-        matches!(&launch.meet, Meet::File { path, this_host_only: true } if path.ends_with("openmpi_12345.1"))
-    );
+    assert!(matches!(&launch.meet, Meet::File { path, listen: Some(address) }
+            if path.ends_with("openmpi_12345.1") && address.is_loopback()));
     let text = message(&with(open_mpi, &[("OMPI_COMM_WORLD_LOCAL_SIZE", "2")]));
     assert!(text.contains("-x FUSEWIRE_ADDR"), "{text}");
 }
@@ -141,5 +140,66 @@ fn one_rank_needs_no_place() {
         let world = read(variables).unwrap().join(&Options::default()).unwrap();
         assert_eq!((world.rank(), world.size(), world.kind()), (0, 1, crate::Kind::Single));
         world.barrier().unwrap();
+    }
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token_and_the_message_says_how() {
+    for variables in [TORCHRUN, SLURM] {
+        let launch = read(&with(variables, &[("FUSEWIRE_PORT", "7000")])).unwrap();
+        for rank in 0..2 {
+            let started = std::time::Instant::now();
+            let error = launch.meet.join(rank, 2, &Options::default()).unwrap_err();
+            assert!(matches!(error, Error::Env(EnvError::NoToken { .. })), "{error:?}");
+            assert!(started.elapsed().as_secs() < 1);
+            let text = error.to_string();
+            for part in [
+                ":7000, which is not a loopback",
+                "export FUSEWIRE_TOKEN=$(od ",
+                "\n  torchrun ",
+                "\n  srun --export=ALL",
+                "\n  mpirun -x FUSEWIRE_TOKEN",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_that_can_be_guessed_is_refused_and_not_shown() {
+    let text = message(&with(TORCHRUN, &[("FUSEWIRE_TOKEN", "hunter2")]));
+    assert!(text.contains("7 characters") && !text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn values_are_shown_without_control_characters() {
+    let text = message(&with(TORCHRUN, &[("RANK", "\x1b[31m8")]));
+    assert!(text.contains("RANK=`\\u{1b}[31m8`"), "{text}");
+}
+
+#[test]
+fn a_file_may_be_published_from_an_address_of_choice() {
+    let base = [("FUSEWIRE_RANK", "1"), ("FUSEWIRE_WORLD_SIZE", "2"), ("FUSEWIRE_FILE", "/shared/meet")];
+    let launch = read(&with(&base, &[("FUSEWIRE_LISTEN", "10.0.0.1")])).unwrap();
+    assert!(
+        matches!(&launch.meet, Meet::File { listen: Some(address), .. } if address.to_string() == "10.0.0.1")
+    );
+    assert!(message(&with(&base, &[("FUSEWIRE_LISTEN", "eth0")])).contains("an address of this host"));
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once_on_every_rank() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let name = path.to_str().unwrap();
+    for rank in ["0", "1"] {
+        let own = [("FUSEWIRE_RANK", rank), ("FUSEWIRE_WORLD_SIZE", "2"), ("FUSEWIRE_FILE", name)];
+        let started = std::time::Instant::now();
+        let error = read(&own).unwrap().join(&Options::default()).unwrap_err();
+        assert!(matches!(error, Error::Env(EnvError::Invalid { .. })), "{error:?}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+        assert!(started.elapsed().as_secs() < 1);
     }
 }

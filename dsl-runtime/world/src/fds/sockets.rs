@@ -22,7 +22,7 @@ use rustix::net::{
 
 use super::{Exchange, ExchangeKey, Received};
 use crate::sync::lock;
-use crate::tcp::auth::random;
+use crate::tcp::token::random;
 use crate::{Error, Rank, Result};
 
 /// The kernel takes 253 descriptors in one message.

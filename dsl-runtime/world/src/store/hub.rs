@@ -1,32 +1,71 @@
 //! The router under a lock, with a way to reach each rank.
 
 use std::collections::VecDeque;
-use std::io::Write;
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::inbox::Inbox;
-use super::proto::{Event, Request, frame};
-use super::router::{Outgoing, Router};
+use super::proto::{Event, Request, encode};
+use super::router::{Outgoing, Router, Violation};
 use crate::Rank;
-use crate::sync::lock;
+use crate::sync::{after, lock};
+use crate::tcp::session::Sender;
+
+/// A peer that takes longer than this to take in what it is sent is given up: others wait behind it.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// Of the time that a peer has kept the others waiting, one part in so many of the time that passes is forgiven.
+const FORGIVEN: u32 = 10;
 
 /// How events reach a rank.
 pub(crate) enum Sink {
     /// A rank of this process.
     Local(Arc<Inbox>),
-    /// A rank at the other end of a connection that has a write timeout.
-    Tcp { stream: TcpStream, who: String },
+    /// A rank at the other end of a connection.
+    Tcp(Remote),
+}
+
+pub(crate) struct Remote {
+    sender: Sender,
+    who: String,
+    limit: Duration,
+    /// How long it has kept the others waiting, and as of when.
+    debt: Duration,
+    as_of: Instant,
+}
+
+impl Remote {
+    /// `silence`: when the others take the store for dead, which must not be for this rank's sake.
+    pub fn new(sender: Sender, who: String, silence: Option<Duration>) -> Self {
+        let limit = silence.map_or(WRITE_LIMIT, |silence| WRITE_LIMIT.min(silence / 2));
+        Self { sender, who, limit, debt: Duration::ZERO, as_of: Instant::now() }
+    }
+
+    fn hang_up(&self) {
+        let _ = self.sender.stream().shutdown(Shutdown::Both);
+    }
+
+    fn send(&mut self, frame: &[u8]) -> std::io::Result<()> {
+        let started = Instant::now();
+        self.debt = self.debt.saturating_sub((started - self.as_of) / FORGIVEN);
+        let sent = self.sender.send(frame, self.limit.saturating_sub(self.debt));
+        self.as_of = Instant::now();
+        self.debt += self.as_of - started;
+        if sent.is_err() {
+            self.hang_up();
+        }
+        sent
+    }
 }
 
 /// Events are delivered under the lock, so that all ranks see them in one order: a rank's farewell can never overtake
-/// the result of the collective that it left after. A peer that does not drain its socket is given up after the
-/// connection's write timeout, which bounds how long it can hold the others up.
+/// the result of the collective that it left after. A peer that does not drain its socket is given up after
+/// [`WRITE_LIMIT`] in all, which bounds how long it can hold the others up.
 pub(crate) struct Hub {
     state: Mutex<State>,
     changed: Condvar,
     size: usize,
+    max_message: usize,
 }
 
 struct State {
@@ -50,9 +89,14 @@ pub(crate) enum Occupied {
 }
 
 impl Hub {
-    pub fn new(size: usize) -> Self {
-        let sinks = (0..size).map(|_| None).collect();
-        Self { state: Mutex::new(State { router: Router::new(size), sinks }), changed: Condvar::new(), size }
+    pub fn new(size: usize, max_message: usize) -> Self {
+        let state =
+            State { router: Router::new(size, max_message), sinks: (0..size).map(|_| None).collect() };
+        Self { state: Mutex::new(state), changed: Condvar::new(), size, max_message }
+    }
+
+    pub fn max_message(&self) -> usize {
+        self.max_message
     }
 
     pub fn size(&self) -> usize {
@@ -71,7 +115,7 @@ impl Hub {
         if let Some(holder) = &state.sinks[rank] {
             let holder = match holder {
                 Sink::Local(_) => "the process of the store".to_owned(),
-                Sink::Tcp { who, .. } => who.clone(),
+                Sink::Tcp(remote) => remote.who.clone(),
             };
             if !state.router.formed() {
                 let why = format!("rank {rank} is claimed twice, by {holder} and by {who}");
@@ -97,11 +141,14 @@ impl Hub {
         let mut state = lock(&self.state);
         let leaves = matches!(request, Request::Leave);
         let mut out = Vec::new();
-        state.router.handle(from, request, &mut out);
+        let handled = state.router.handle(from, request, &mut out);
         if leaves {
             state.sinks[from] = None;
         }
         self.deliver(&mut state, out);
+        if let Err(Violation(why)) = handled {
+            self.end(&mut state, from, &format!("the store put it out: {why}"));
+        }
     }
 
     pub fn lost(&self, rank: Rank, why: &str) {
@@ -112,8 +159,8 @@ impl Hub {
         let mut out = Vec::new();
         state.router.lost(rank, why, &mut out);
         self.deliver(state, out);
-        if let Some(Sink::Tcp { stream, .. }) = state.sinks[rank].take() {
-            let _ = stream.shutdown(Shutdown::Both);
+        if let Some(Sink::Tcp(remote)) = state.sinks[rank].take() {
+            remote.hang_up();
         }
         self.tell_if_empty(state);
     }
@@ -121,13 +168,13 @@ impl Hub {
     /// Says "still here" to every connection.
     pub fn ping(&self) {
         let mut state = lock(&self.state);
-        let to = (0..self.size).filter(|&r| matches!(state.sinks[r], Some(Sink::Tcp { .. }))).collect();
+        let to = (0..self.size).filter(|&r| matches!(state.sinks[r], Some(Sink::Tcp(_)))).collect();
         self.deliver(&mut state, vec![Outgoing { to, event: Event::Ping }]);
     }
 
     /// Waits until nobody is left to serve, or for `limit`; true when so. Ranks that never came do not count.
     pub fn wait_until_empty(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        let until = after(limit);
         let mut state = lock(&self.state);
         while !state.is_empty() {
             let now = Instant::now();
@@ -154,7 +201,7 @@ impl Hub {
             for remote in [true, false] {
                 for &rank in &to {
                     let Some(sink) = &mut state.sinks[rank] else { continue };
-                    if matches!(sink, Sink::Tcp { .. }) != remote {
+                    if matches!(sink, Sink::Tcp(_)) != remote {
                         continue;
                     }
                     if let Err(error) = sink.deliver(&event, &mut encoded) {
@@ -181,16 +228,12 @@ impl Sink {
     fn deliver(&mut self, event: &Event, encoded: &mut Option<Vec<u8>>) -> std::io::Result<()> {
         match self {
             Self::Local(inbox) => inbox.deliver(event.clone()),
-            Self::Tcp { stream, .. } => {
+            Self::Tcp(remote) => {
                 let bytes = match encoded {
                     Some(bytes) => bytes,
-                    None => encoded.insert(frame(event)?),
+                    None => encoded.insert(encode(event)?),
                 };
-                let written = stream.write_all(bytes);
-                if written.is_err() {
-                    let _ = stream.shutdown(Shutdown::Both);
-                }
-                return written;
+                return remote.send(bytes);
             }
         }
         Ok(())

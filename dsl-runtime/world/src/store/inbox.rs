@@ -1,28 +1,36 @@
 //! What has reached a rank, and where it waits for it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::proto::{Event, OpKey};
 use crate::error::PeerError;
-use crate::sync::{lock, wait_for};
+use crate::sync::{after, lock, wait_for};
 use crate::wire::Bytes;
 use crate::{Error, LostCallback, Rank, Result};
 
+/// The most messages of one rank that may wait to be received.
+const MOST_MESSAGES: usize = 1 << 14;
+/// The most groups whose teardown one rank may have announced.
+const MOST_GROUPS: usize = 1 << 16;
+
 pub(crate) struct Inbox {
     me: Rank,
+    size: usize,
+    /// The most bytes of one rank that may wait to be received.
+    most_bytes: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    results: HashMap<OpKey, Outcome>,
-    /// Collectives that nobody waits for any more.
-    abandoned: HashSet<OpKey>,
-    mail: HashMap<(Rank, u64), VecDeque<Vec<u8>>>,
-    done: HashMap<(u64, Rank), u64>,
+    /// Collectives that somebody waits for; the outcome, once there is one.
+    results: HashMap<OpKey, Option<Outcome>>,
+    mail: HashMap<Rank, Mail>,
+    /// Teardowns by rank, then by group.
+    done: HashMap<Rank, HashMap<u64, u64>>,
     gone: BTreeMap<Rank, Gone>,
     /// The dead in the order of the news.
     lost: Vec<(Rank, String)>,
@@ -45,29 +53,44 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
+/// What one rank has sent and this one has not received.
+#[derive(Default)]
+struct Mail {
+    by_tag: HashMap<u64, VecDeque<Vec<u8>>>,
+    messages: usize,
+    bytes: usize,
+}
+
 enum Gone {
     Lost(String),
     Left,
 }
 
 impl State {
-    pub fn take_result(&mut self, op: OpKey) -> Option<Outcome> {
-        self.results.remove(&op)
+    /// Says that a collective's outcome is wanted; any other is dropped.
+    pub fn expect(&mut self, op: OpKey) {
+        self.results.insert(op, None);
     }
 
-    pub fn abandon(&mut self, op: OpKey) {
-        if self.results.remove(&op).is_none() {
-            self.abandoned.insert(op);
-        }
+    pub fn result(&mut self, op: OpKey) -> Option<Outcome> {
+        self.results.get_mut(&op)?.take()
+    }
+
+    /// Takes [`expect`](Self::expect) back.
+    pub fn forget(&mut self, op: OpKey) {
+        self.results.remove(&op);
     }
 
     pub fn take_message(&mut self, from: Rank, tag: u64) -> Option<Vec<u8>> {
-        let queue = self.mail.get_mut(&(from, tag))?;
-        let message = queue.pop_front();
+        let mail = self.mail.get_mut(&from)?;
+        let queue = mail.by_tag.get_mut(&tag)?;
+        let message = queue.pop_front()?;
         if queue.is_empty() {
-            self.mail.remove(&(from, tag));
+            mail.by_tag.remove(&tag);
         }
-        message
+        mail.messages -= 1;
+        mail.bytes -= message.len();
+        Some(message)
     }
 
     /// Why nothing more can come of `members`, if so. The dead come before the departed.
@@ -96,13 +119,15 @@ impl State {
 
     /// True when `rank` is done with the group's `count`th teardown, or gone.
     pub fn settled(&self, group: u64, count: u64, rank: Rank) -> bool {
-        self.gone.contains_key(&rank) || self.done.get(&(group, rank)).is_some_and(|&n| n >= count)
+        let done = self.done.get(&rank).and_then(|groups| groups.get(&group));
+        self.gone.contains_key(&rank) || done.is_some_and(|&n| n >= count)
     }
 }
 
 impl Inbox {
-    pub fn new(me: Rank) -> Self {
-        Self { me, state: Mutex::default(), changed: Condvar::new() }
+    pub fn new(me: Rank, size: usize, max_message: usize) -> Self {
+        let most_bytes = max_message.saturating_mul(4);
+        Self { me, size, most_bytes, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Waits until `ready` gives something; `None` when the deadline passes first.
@@ -116,16 +141,54 @@ impl Inbox {
     }
 
     pub fn deliver(&self, event: Event) {
+        let (Event::Message { from: of, .. }
+        | Event::Done { rank: of, .. }
+        | Event::Lost { rank: of, .. }
+        | Event::Left { rank: of }
+        | Event::GivenUp { by: of, .. }) = event
+        else {
+            if let Event::Gathered { op, parts } = event {
+                lock(&self.state).finish(op, Outcome::Parts(parts.0));
+                self.changed.notify_all();
+            }
+            return;
+        };
+        // Of ranks that there are not, there is no news.
+        if of >= self.size {
+            return;
+        }
         let mut state = lock(&self.state);
         match event {
-            Event::Gathered { op, parts } => state.finish(op, Outcome::Parts(parts)),
-            Event::GivenUp { op, by, missing } => state.finish(op, Outcome::GivenUp { by, missing }),
+            Event::GivenUp { op, by, missing } => {
+                state.finish(op, Outcome::GivenUp { by, missing: missing.0 })
+            }
             Event::Message { from, tag, bytes } => {
-                state.mail.entry((from, tag)).or_default().push_back(bytes.0)
+                if state.gone.contains_key(&from) {
+                    return;
+                }
+                let mail = state.mail.entry(from).or_default();
+                mail.messages += 1;
+                mail.bytes += bytes.0.len();
+                if mail.messages > MOST_MESSAGES || mail.bytes > self.most_bytes {
+                    let why = format!(
+                        "it sent {} messages with {} bytes that this rank has not received, where {MOST_MESSAGES} and {} \
+                         are allowed",
+                        mail.messages, mail.bytes, self.most_bytes
+                    );
+                    state.give_up_on(from, why);
+                } else {
+                    mail.by_tag.entry(tag).or_default().push_back(bytes.0);
+                }
             }
             Event::Done { op: (group, count), rank } => {
-                let done = state.done.entry((group, rank)).or_default();
-                *done = count.max(*done);
+                let groups = state.done.entry(rank).or_default();
+                if groups.len() == MOST_GROUPS && !groups.contains_key(&group) {
+                    let why = format!("it tore more than {MOST_GROUPS} groups down");
+                    state.give_up_on(rank, why);
+                } else {
+                    let done = groups.entry(group).or_default();
+                    *done = count.max(*done);
+                }
             }
             Event::Lost { rank, why } => {
                 if rank == self.me {
@@ -139,7 +202,7 @@ impl Inbox {
             Event::Left { rank } => {
                 state.gone.entry(rank).or_insert(Gone::Left);
             }
-            Event::Ping => return,
+            Event::Gathered { .. } | Event::Ping => return,
         }
         self.changed.notify_all();
     }
@@ -190,7 +253,7 @@ impl Inbox {
             let mut told = 0;
             let far = Duration::from_secs(3600);
             loop {
-                let news = inbox.wait(Instant::now() + far, |state| match state.lost.get(told) {
+                let news = inbox.wait(after(far), |state| match state.lost.get(told) {
                     Some(news) => Some(Some(news.clone())),
                     None => state.closed.is_some().then_some(None),
                 });
@@ -212,9 +275,16 @@ impl Inbox {
 
 impl State {
     fn finish(&mut self, op: OpKey, outcome: Outcome) {
-        if !self.abandoned.remove(&op) {
-            self.results.insert(op, outcome);
+        if let Some(wanted) = self.results.get_mut(&op) {
+            *wanted = Some(outcome);
         }
+    }
+
+    /// This rank, for itself, takes `rank` for dead: it asks for more than is kept for anybody.
+    fn give_up_on(&mut self, rank: Rank, why: String) {
+        self.mail.remove(&rank);
+        self.done.remove(&rank);
+        self.lose(rank, why);
     }
 
     fn lose(&mut self, rank: Rank, why: String) {
@@ -227,4 +297,69 @@ impl State {
 
 fn left_already() -> Error {
     Error::misuse("this rank has left the world already", "keep the `World` until its last use")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::Few;
+    use super::*;
+
+    fn message(bytes: usize, tag: u64) -> Event {
+        Event::Message { from: 1, tag, bytes: Bytes(vec![0; bytes]) }
+    }
+
+    fn why_lost(inbox: &Inbox) -> String {
+        assert_eq!(inbox.lost(), [1]);
+        inbox.with(|state| state.broken(&[1])).unwrap().to_string()
+    }
+
+    #[test]
+    fn what_one_rank_has_sent_and_nobody_received_is_bounded() {
+        let inbox = Inbox::new(0, 3, 1000);
+        for nth in 0..10 * MOST_MESSAGES {
+            inbox.deliver(message(100, 7));
+            assert_eq!(inbox.with(|state| state.take_message(1, 7)).map(|m| m.len()), Some(100), "{nth}");
+        }
+        for bytes in [1000; 4] {
+            inbox.deliver(message(bytes, 8));
+        }
+        assert!(inbox.lost().is_empty());
+        inbox.deliver(message(1, 9));
+        assert!(why_lost(&inbox).contains("5 messages with 4001 bytes that this rank has not received"));
+        inbox.deliver(message(1, 9));
+        assert!(inbox.with(|state| state.mail.is_empty()));
+
+        let inbox = Inbox::new(0, 3, 1000);
+        (0..=MOST_MESSAGES as u64).for_each(|tag| inbox.deliver(message(0, tag)));
+        assert!(why_lost(&inbox).contains("16385 messages"));
+    }
+
+    #[test]
+    fn the_groups_that_one_rank_tears_down_are_bounded() {
+        let inbox = Inbox::new(0, 3, 1000);
+        for _ in 0..2 {
+            (0..MOST_GROUPS as u64).for_each(|group| inbox.deliver(Event::Done { op: (group, 1), rank: 1 }));
+        }
+        assert!(inbox.lost().is_empty());
+        inbox.deliver(Event::Done { op: (u64::MAX, 1), rank: 1 });
+        assert!(why_lost(&inbox).contains("tore more than 65536 groups down"));
+    }
+
+    #[test]
+    fn outcomes_that_nobody_waits_for_and_ranks_that_there_are_not_leave_nothing() {
+        let inbox = Inbox::new(0, 3, 1000);
+        inbox.deliver(Event::Gathered { op: (1, 1), parts: Few::default() });
+        inbox.deliver(Event::Lost { rank: 3, why: String::new() });
+        inbox.deliver(Event::Message { from: 9, tag: 0, bytes: Bytes::default() });
+        inbox.with(|state| {
+            assert!(state.results.is_empty() && state.gone.is_empty() && state.mail.is_empty());
+            state.expect((1, 1));
+        });
+        inbox.deliver(Event::Gathered { op: (1, 1), parts: Few::default() });
+        inbox.with(|state| {
+            assert!(matches!(state.result((1, 1)), Some(Outcome::Parts(_))));
+            state.forget((1, 1));
+            assert!(state.results.is_empty());
+        });
+    }
 }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::hub::{Hub, Register, Sink};
 use super::inbox::{Inbox, Outcome};
-use super::proto::Request;
+use super::proto::{Few, OpKey, Request};
 use crate::bootstrap::{Bootstrap, LostCallback};
 use crate::error::Timeout;
 use crate::group::group_id;
 use crate::list::Ranks;
-use crate::sync::lock;
+use crate::sync::{after, lock};
 use crate::tcp::client::Connection;
 use crate::wire::Bytes;
 use crate::{Error, Rank, Result};
@@ -42,8 +42,9 @@ impl Member {
     }
 
     /// A rank in the store's own process.
-    pub fn local(hub: &Arc<Hub>, rank: Rank, max_message: usize) -> Result<Self> {
-        let inbox = Arc::new(Inbox::new(rank));
+    pub fn local(hub: &Arc<Hub>, rank: Rank) -> Result<Self> {
+        let max_message = hub.max_message();
+        let inbox = Arc::new(Inbox::new(rank, hub.size(), max_message));
         match hub.register(rank, "another thread of it", || Ok(Sink::Local(Arc::clone(&inbox)))) {
             Register::Admitted => {
                 Ok(Self::new(rank, hub.size(), max_message, Link::Local(Arc::clone(hub)), inbox))
@@ -90,14 +91,14 @@ impl Member {
             return Err(error);
         }
         let named = if all { Vec::new() } else { members.to_vec() };
-        self.post(Request::Gather { op, members: named, part: Bytes(bytes.to_vec()) })?;
-        let outcome = self
-            .inbox
-            .wait(deadline, |state| state.take_result(op).map(Ok).or_else(|| state.broken(members).map(Err)));
-        let outcome = match outcome {
-            Some(outcome) => outcome,
-            None => self.give_up(op, members),
-        };
+        self.inbox.with(|state| state.expect(op));
+        let outcome = self.outcome(
+            op,
+            Request::Gather { op, members: Few(named), part: Bytes(bytes.to_vec()) },
+            members,
+            deadline,
+        );
+        self.inbox.with(|state| state.forget(op));
         let unknown = |note: &str| Timeout {
             what: "all_gather".to_owned(),
             waited: started.elapsed(),
@@ -128,16 +129,17 @@ impl Member {
         }
     }
 
-    /// The deadline has passed: tell the store, and learn from it who was missing.
-    fn give_up(&self, op: (u64, u64), members: &[Rank]) -> Result<Outcome> {
+    fn outcome(&self, op: OpKey, request: Request, members: &[Rank], deadline: Instant) -> Result<Outcome> {
+        let ended = |state: &mut super::inbox::State| {
+            state.result(op).map(Ok).or_else(|| state.broken(members).map(Err))
+        };
+        self.post(request)?;
+        if let Some(outcome) = self.inbox.wait(deadline, ended) {
+            return outcome;
+        }
+        // The deadline has passed: tell the store, and learn from it who was missing.
         self.post(Request::GiveUp { op })?;
-        let outcome = self.inbox.wait(Instant::now() + GRACE, |state| {
-            state.take_result(op).map(Ok).or_else(|| state.broken(members).map(Err))
-        });
-        outcome.unwrap_or_else(|| {
-            self.inbox.with(|state| state.abandon(op));
-            Ok(Outcome::Unknown)
-        })
+        self.inbox.wait(after(GRACE), ended).unwrap_or(Ok(Outcome::Unknown))
     }
 
     fn check_peer(&self, peer: Rank) -> Result<()> {
@@ -212,7 +214,7 @@ impl Bootstrap for Member {
         let group = group_id(context, members);
         let op @ (_, nth) = (group, count(&mut lock(&self.counts).entry(group).or_default().1));
         // Where the connection is gone, what is known of the others still decides.
-        let posted = self.post(Request::Done { op, members: members.to_vec() });
+        let posted = self.post(Request::Done { op, members: Few(members.to_vec()) });
         let missing = |state: &mut super::inbox::State| -> Vec<Rank> {
             members.iter().copied().filter(|&r| r != self.rank && !state.settled(group, nth, r)).collect()
         };

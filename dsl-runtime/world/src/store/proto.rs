@@ -1,12 +1,17 @@
-//! What ranks and store say to each other, and how it is framed.
+//! What ranks and store say to each other.
 
-use std::io::{self, Read, Write};
+use std::io;
+use std::marker::PhantomData;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Rank;
+use crate::tcp::session::invalid;
 use crate::wire::Bytes;
+
+/// No world is larger.
+pub(crate) const MAX_RANKS: usize = 1 << 16;
 
 /// Names one collective: the group's id and the how-manieth of that group it is.
 pub(crate) type OpKey = (u64, u64);
@@ -17,7 +22,7 @@ pub(crate) enum Request {
     /// This rank's part of an all-gather; no `members` means all ranks.
     Gather {
         op: OpKey,
-        members: Vec<Rank>,
+        members: Few<Rank>,
         part: Bytes,
     },
     /// This rank's deadline has passed.
@@ -32,7 +37,7 @@ pub(crate) enum Request {
     /// This rank is done with what the group is about to tear down.
     Done {
         op: OpKey,
-        members: Vec<Rank>,
+        members: Few<Rank>,
     },
     Ping,
     Leave,
@@ -43,13 +48,13 @@ pub(crate) enum Request {
 pub(crate) enum Event {
     Gathered {
         op: OpKey,
-        parts: Vec<Bytes>,
+        parts: Few<Bytes>,
     },
     /// Rank `by` gave up when `missing` had not arrived.
     GivenUp {
         op: OpKey,
         by: Rank,
-        missing: Vec<Rank>,
+        missing: Few<Rank>,
     },
     Message {
         from: Rank,
@@ -70,37 +75,18 @@ pub(crate) enum Event {
     Ping,
 }
 
-/// Length of a frame, 8 bytes little-endian, then the value in postcard.
-pub(crate) fn frame<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
-    let mut bytes = postcard::to_extend(value, vec![0; 8]).map_err(io::Error::other)?;
-    let length = (bytes.len() - 8) as u64;
-    bytes[..8].copy_from_slice(&length.to_le_bytes());
-    Ok(bytes)
+/// A value as a frame's bytes, in postcard.
+pub(crate) fn encode<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
+    postcard::to_stdvec(value).map_err(io::Error::other)
 }
 
-pub(crate) fn write_frame<T: Serialize>(to: &mut impl Write, value: &T) -> io::Result<()> {
-    to.write_all(&frame(value)?)
-}
-
-/// Reads one frame; refuses one longer than `limit` before it reads or allocates it.
+/// The value that a frame holds, all of it.
 ///
 /// # Errors
-/// `UnexpectedEof` between frames is an orderly end; `InvalidData` is a frame that no version of this crate sends.
-pub(crate) fn read_frame<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> io::Result<T> {
-    let mut length = [0; 8];
-    from.read_exact(&mut length)?;
-    let length = u64::from_le_bytes(length);
-    if length > limit as u64 {
-        return Err(invalid(format!("a frame of {length} bytes, where {limit} are allowed")));
-    }
-    // Memory grows with what arrives, not with what a length promises.
-    let mut body = Vec::new();
-    from.take(length).read_to_end(&mut body)?;
-    if (body.len() as u64) < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+/// `InvalidData` for a frame that no version of this crate sends.
+pub(crate) fn decode<T: DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
     let (value, rest) =
-        postcard::take_from_bytes(&body).map_err(|e| invalid(format!("an unreadable frame ({e})")))?;
+        postcard::take_from_bytes(frame).map_err(|e| invalid(format!("an unreadable frame ({e})")))?;
     if rest.is_empty() {
         Ok(value)
     } else {
@@ -108,8 +94,36 @@ pub(crate) fn read_frame<T: DeserializeOwned>(from: &mut impl Read, limit: usize
     }
 }
 
-fn invalid(what: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
+/// A list that is refused when it is longer than any world, before memory is taken for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct Few<T>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+            type Value = Few<T>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "at most {MAX_RANKS} items")
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
+                let length = items.size_hint().unwrap_or(0);
+                if length > MAX_RANKS {
+                    return Err(de::Error::invalid_length(length, &self));
+                }
+                // Memory grows with what is there, not with what a length promises.
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if list.len() == MAX_RANKS {
+                        return Err(de::Error::invalid_length(list.len() + 1, &self));
+                    }
+                    list.push(item);
+                }
+                Ok(Few(list))
+            }
+        }
+        deserializer.deserialize_seq(Visitor(PhantomData))
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +135,7 @@ mod tests {
     fn request() -> impl Strategy<Value = Request> {
         let op = (any::<u64>(), any::<u64>());
         let bytes = prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes);
-        let members = prop::collection::vec(0usize..1000, 0..9);
+        let members = prop::collection::vec(0usize..1000, 0..9).prop_map(Few);
         prop_oneof![
             (op, members.clone(), bytes.clone()).prop_map(|(op, members, part)| Request::Gather {
                 op,
@@ -139,32 +153,27 @@ mod tests {
     proptest! {
         #[test]
         fn frames_come_back_as_they_went(request in request()) {
-            let bytes = frame(&request).unwrap();
-            prop_assert_eq!(read_frame::<Request>(&mut &bytes[..], 1 << 20).unwrap(), request);
+            prop_assert_eq!(decode::<Request>(&encode(&request).unwrap()).unwrap(), request);
         }
 
         #[test]
         fn any_bytes_are_an_error_or_a_value_but_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = read_frame::<Request>(&mut &bytes[..], 256);
-            let _ = read_frame::<Event>(&mut &bytes[..], 256);
-            let mut framed = (bytes.len() as u64).to_le_bytes().to_vec();
-            framed.extend(&bytes);
-            let _ = read_frame::<Request>(&mut &framed[..], 1 << 20);
-            let _ = read_frame::<Event>(&mut &framed[..], 1 << 20);
+            let _ = decode::<Request>(&bytes);
+            let _ = decode::<Event>(&bytes);
         }
 
         #[test]
         fn a_cut_frame_is_an_error(request in request(), cut in 0usize..300) {
-            let bytes = frame(&request).unwrap();
+            let bytes = encode(&request).unwrap();
             let cut = cut.min(bytes.len() - 1);
-            prop_assert!(read_frame::<Request>(&mut &bytes[..cut], 1 << 20).is_err());
+            prop_assert!(decode::<Request>(&bytes[..cut]).is_err());
         }
     }
 
     #[test]
-    fn a_long_frame_is_refused_unread() {
-        let bytes = u64::MAX.to_le_bytes();
-        let error = read_frame::<Request>(&mut &bytes[..], 512).unwrap_err();
-        assert!(error.to_string().contains("512 are allowed"), "{error}");
+    fn a_list_longer_than_any_world_is_refused() {
+        let request = |length| Request::Done { op: (0, 0), members: Few(vec![0; length]) };
+        assert!(decode::<Request>(&encode(&request(MAX_RANKS)).unwrap()).is_ok());
+        assert!(decode::<Request>(&encode(&request(MAX_RANKS + 1)).unwrap()).is_err());
     }
 }

@@ -1,20 +1,20 @@
-//! How a connection begins: see the parent module for the order.
+//! How a connection begins once its session is up: a rank says which it is, and the store lets it in or says why not.
+//! Both are proven, so that a refusal is final.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::auth::{NONCE_LEN, Side, Token, Transcript, random};
+use super::session::{Door, Receiver, Sender, VERSION, answer, invalid, knock};
+use super::token::Token;
 use crate::Rank;
-use crate::store::proto::{read_frame, write_frame};
+use crate::store::proto::{decode, encode};
+use crate::sync::after;
+use crate::text::Printable;
 
-/// Changes whenever what goes over a connection does.
-pub(crate) const VERSION: u16 = 1;
-
-const MAGIC: [u8; 8] = *b"FUSEWIRE";
-const GREETING_LEN: usize = 8 + 2 + NONCE_LEN;
 /// No frame of a handshake is longer.
 const FRAME_LIMIT: usize = 512;
 
@@ -27,35 +27,28 @@ struct Claim {
     rank: u64,
     size: u64,
     pid: u32,
-    proof: [u8; 32],
 }
 
 /// The store's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Welcome { proof: [u8; 32], host: Rank },
+    Welcome { host: Rank },
     Refused(Refusal),
 }
 
-/// Why a connection is not let in.
+/// Why a rank that knows the token is not let in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("its token differs; give every rank of the job the same FUSEWIRE_TOKEN, or the same UniqueId")]
-    Token,
     #[error(
         "the rank was started with a world size of {rank}, the store with {store}; start every rank with the same size"
     )]
     Size { store: u64, rank: u64 },
     #[error("rank {rank} is not below the world size {size}")]
     Rank { rank: u64, size: u64 },
-    #[error("rank {rank} is here already ({holder}); give each process a rank of its own")]
+    #[error("rank {rank} is here already ({}); give each process a rank of its own", Printable(.holder))]
     Duplicate { rank: u64, holder: String },
     #[error("rank {rank} was here and is lost; start the whole job again")]
     Gone { rank: u64 },
-    #[error(
-        "the rank speaks protocol version {rank}, the store version {store}; run the same build on every rank"
-    )]
-    Version { store: u16, rank: u16 },
 }
 
 /// Why a rank is not in, and whether trying again could help.
@@ -63,149 +56,98 @@ pub(crate) enum Refusal {
 pub(crate) enum Failure {
     /// Perhaps not the store, or not yet: try again.
     Retry(String),
-    /// Never.
+    /// What something says that may be the store and has not proven it: try again, but mention it.
+    Told(String),
+    /// Never: the store's own word.
     Refused(String),
-}
-
-/// Reads with one deadline for all that is read, so that a byte now and then does not keep a connection alive.
-pub(crate) struct Timed<'a> {
-    pub stream: &'a TcpStream,
-    pub deadline: Instant,
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        let mut stream = self.stream;
-        stream.read(buffer).map_err(|e| match e.kind() {
-            io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-            _ => e,
-        })
-    }
-}
-
-fn greeting(nonce: [u8; NONCE_LEN]) -> [u8; GREETING_LEN] {
-    let mut bytes = [0; GREETING_LEN];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[10..].copy_from_slice(&nonce);
-    bytes
+    /// Never: this rank's own place to look is at fault.
+    Unfit(crate::Error),
 }
 
 /// A rank that has shown the token.
-#[derive(Debug)]
 pub(crate) struct Admission {
     pub rank: Rank,
     pub pid: u32,
-    transcript: Transcript,
+    pub sender: Sender,
+    pub receiver: Receiver,
 }
 
-impl Admission {
-    pub fn welcome(&self, token: &Token, host: Rank) -> Answer {
-        Answer::Welcome { proof: self.transcript.prove(Side::Store, token), host }
-    }
-}
-
-/// The store's half up to the answer. `Ok(Err(..))`: a fusewire rank that is to be refused; `Err`: a stranger.
+/// The store's half up to the answer to the claim.
+///
+/// # Errors
+/// A stranger, or a rank that has been refused.
 pub(crate) fn receive(
-    stream: &TcpStream,
+    stream: Arc<TcpStream>,
     token: &Token,
     size: usize,
     limit: Duration,
-) -> io::Result<Result<Admission, Refusal>> {
-    let mut timed = Timed { stream, deadline: Instant::now() + limit };
-    let store_nonce = random().map_err(io::Error::other)?;
-    let mut writer = stream;
-    writer.write_all(&greeting(store_nonce))?;
-    // Eight bytes first: a stranger is dropped for what it has sent, not waited for.
-    let mut magic = [0; 8];
-    timed.read_exact(&mut magic)?;
-    if magic != MAGIC {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a fusewire rank"));
-    }
-    let mut version = [0; 2];
-    timed.read_exact(&mut version)?;
-    let version = u16::from_le_bytes(version);
-    if version != VERSION {
-        return Ok(Err(Refusal::Version { store: VERSION, rank: version }));
-    }
-    let mut rank_nonce = [0; NONCE_LEN];
-    timed.read_exact(&mut rank_nonce)?;
-    let claim: Claim = read_frame(&mut timed, FRAME_LIMIT)?;
-    let transcript = Transcript { version, store_nonce, rank_nonce, rank: claim.rank, size: claim.size };
-    // First the token: nothing about the job is told to who does not know it.
-    if !transcript.check(Side::Rank, token, &claim.proof) {
-        return Ok(Err(Refusal::Token));
-    }
-    if claim.size != size as u64 {
-        return Ok(Err(Refusal::Size { store: size as u64, rank: claim.size }));
-    }
-    if claim.rank >= size as u64 {
-        return Ok(Err(Refusal::Rank { rank: claim.rank, size: claim.size }));
-    }
-    Ok(Ok(Admission { rank: claim.rank as Rank, pid: claim.pid, transcript }))
+    proven: impl FnOnce(),
+) -> io::Result<Admission> {
+    let deadline = after(limit);
+    let (mut sender, mut receiver) = answer(stream, token, deadline, proven)?;
+    let claim: Claim = decode(&receiver.receive_until(FRAME_LIMIT, deadline)?)?;
+    let refusal = if claim.size != size as u64 {
+        Refusal::Size { store: size as u64, rank: claim.size }
+    } else if claim.rank >= size as u64 {
+        Refusal::Rank { rank: claim.rank, size: claim.size }
+    } else {
+        return Ok(Admission { rank: claim.rank as Rank, pid: claim.pid, sender, receiver });
+    };
+    reply(&mut sender, &Answer::Refused(refusal))?;
+    Err(invalid("a claim to another world".to_owned()))
 }
 
-pub(crate) fn answer(stream: &TcpStream, answer: &Answer) -> io::Result<()> {
-    let mut writer = stream;
-    write_frame(&mut writer, answer)
+pub(crate) fn reply(sender: &mut Sender, answer: &Answer) -> io::Result<()> {
+    sender.send(&encode(answer)?, HELLO_LIMIT)
 }
 
 /// The rank's half; returns the rank that holds the store.
 ///
-/// `greeting_limit` bounds the wait for the greeting (behind the address may be something that never speaks);
-/// from the claim on the store is known to be there, and `deadline` alone counts.
+/// `patience` bounds the wait for the session (behind the address may be something that never speaks); from then on the
+/// store is known to be there, and `deadline` alone counts.
 pub(crate) fn present(
-    stream: &TcpStream,
+    stream: TcpStream,
     token: &Token,
-    rank: Rank,
-    size: usize,
-    greeting_limit: Duration,
+    (rank, size): (Rank, usize),
+    patience: Duration,
     deadline: Instant,
-) -> Result<Rank, Failure> {
+) -> Result<(Sender, Receiver, Rank), Failure> {
     let retry = |what: &str, e: io::Error| Failure::Retry(format!("{what} ({e})"));
-    let mut timed = Timed { stream, deadline: deadline.min(Instant::now() + greeting_limit) };
-    let mut hello = [0; GREETING_LEN];
-    timed
-        .read_exact(&mut hello)
+    let door = knock(Arc::new(stream), token, deadline.min(after(patience)))
         .map_err(|e| retry("connected, but nothing greeted like a fusewire store", e))?;
-    if hello[..8] != MAGIC {
-        let start = String::from_utf8_lossy(&hello[..8]).escape_debug().to_string();
-        return Err(Failure::Retry(format!("something else listens there (it said \"{start}\")")));
-    }
-    let version = u16::from_le_bytes([hello[8], hello[9]]);
-    let mut store_nonce = [0; NONCE_LEN];
-    store_nonce.copy_from_slice(&hello[10..]);
-    let rank_nonce = random().map_err(|e| Failure::Refused(e.to_string()))?;
-    let transcript =
-        Transcript { version: VERSION, store_nonce, rank_nonce, rank: rank as u64, size: size as u64 };
-    let claim = Claim {
-        rank: rank as u64,
-        size: size as u64,
-        pid: std::process::id(),
-        proof: transcript.prove(Side::Rank, token),
+    let (mut sender, mut receiver) = match door {
+        Door::Open(sender, receiver) => (sender, receiver),
+        Door::Version(version) => {
+            return Err(Failure::Told(format!(
+                "what listens there speaks protocol version {version}, this rank version {VERSION}; run the same build \
+                 on every rank"
+            )));
+        }
+        Door::NotAccepted => {
+            return Err(Failure::Told(
+                "what listens there does not have this rank's token; give every rank of the job the same \
+                 FUSEWIRE_TOKEN, or the same UniqueId (without one, ranks of a host need the same XDG_RUNTIME_DIR)"
+                    .to_owned(),
+            ));
+        }
+        Door::Stranger(start) => {
+            let start = String::from_utf8_lossy(&start).into_owned();
+            return Err(Failure::Retry(format!(
+                "something else listens there (it said \"{}\")",
+                Printable(&start)
+            )));
+        }
     };
-    let mut bytes = greeting(rank_nonce).to_vec();
-    write_frame(&mut bytes, &claim).map_err(|e| retry("could not encode the claim", e))?;
-    let mut writer = stream;
-    writer.write_all(&bytes).map_err(|e| retry("could not answer the greeting", e))?;
-    if version != VERSION {
-        // Sent all the same, so that the store can name the difference too.
-        return Err(Failure::Refused(Refusal::Version { store: version, rank: VERSION }.to_string()));
-    }
-    timed.deadline = deadline;
-    let answer =
-        read_frame(&mut timed, FRAME_LIMIT).map_err(|e| retry("the store hung up on the claim", e))?;
-    match answer {
-        Answer::Welcome { proof, host } if transcript.check(Side::Store, token, &proof) => Ok(host),
-        Answer::Welcome { .. } => Err(Failure::Refused(
-            "it let this rank in but does not know the token itself; something else poses as the store"
-                .to_owned(),
-        )),
+    let claim = Claim { rank: rank as u64, size: size as u64, pid: std::process::id() };
+    let answered = encode(&claim)
+        .and_then(|claim| sender.send(&claim, HELLO_LIMIT))
+        .and_then(|()| receiver.receive_until(FRAME_LIMIT, deadline))
+        .and_then(|answer| decode::<Answer>(&answer));
+    match answered.map_err(|e| retry("the store hung up on the claim", e))? {
+        Answer::Welcome { host } if host < size => Ok((sender, receiver, host)),
+        Answer::Welcome { host } => Err(Failure::Refused(format!(
+            "it says that rank {host} holds it, in a world of {size}; run the same build on every rank"
+        ))),
         Answer::Refused(refusal) => Err(Failure::Refused(refusal.to_string())),
     }
 }

@@ -1,36 +1,38 @@
 //! The store's side of the connections.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::auth::Token;
-use super::handshake::{Answer, HELLO_LIMIT, Refusal, answer, receive};
-use crate::store::hub::{Hub, Occupied, Register, Sink};
+use super::handshake::{Admission, Answer, HELLO_LIMIT, Refusal, receive, reply};
+use super::session::{Receiver, Timed};
+use super::strangers::{Place, Strangers};
+use super::token::Token;
+use crate::store::hub::{Hub, Occupied, Register, Remote, Sink};
 use crate::store::member::Member;
-use crate::store::proto::{Request, read_frame};
+use crate::store::proto::{Request, decode};
+use crate::sync::after;
 use crate::{Error, Options, Rank, Result};
 
-/// A peer that takes longer than this to take in what it is sent is given up: others wait behind it.
-const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// Room for a request's fields beside its payload: the longest list of members.
+pub(crate) const FRAME_SLACK: usize = 256 << 10;
 
-/// Room for a request's fields beside its payload.
-pub(crate) const FRAME_SLACK: usize = 64 << 10;
+/// Connections that have not shown yet which rank they are, beyond two for each rank.
+const STRANGERS: usize = 128;
 
-/// Connections that have not shown the token yet, beyond two for each rank; more are hung up on at once.
-const STRANGERS: usize = 32;
+/// How long one that was not let in may take to hang up.
+const PARTING_LIMIT: Duration = Duration::from_millis(200);
 
 struct Server {
     hub: Arc<Hub>,
     token: Token,
     host: Rank,
     options: Options,
-    strangers: AtomicUsize,
+    strangers: Arc<Strangers>,
 }
 
 /// Serves the store to the other ranks from threads of this process, and joins it as `rank`.
@@ -41,10 +43,12 @@ pub(crate) fn host(
     size: usize,
     options: &Options,
 ) -> Result<Member> {
-    let hub = Arc::new(Hub::new(size));
-    let member = Member::local(&hub, rank, options.max_message)?;
-    let server =
-        Arc::new(Server { hub, token, host: rank, options: options.clone(), strangers: AtomicUsize::new(0) });
+    let hub = Arc::new(Hub::new(size, options.max_message));
+    let member = Member::local(&hub, rank)?;
+    let strangers = Strangers::new(size.saturating_mul(2).saturating_add(STRANGERS));
+    let server = Arc::new(Server { hub, token, host: rank, options: options.clone(), strangers });
+    // A connection that is gone before it is accepted must not hold the accepting thread.
+    listener.set_nonblocking(true).map_err(|e| threads(e, "a listener that does not block"))?;
     let (stop, stopped) = UnixStream::pair().map_err(|e| threads(e, "a socket pair"))?;
     let accepting = Arc::clone(&server);
     spawn("fusewire-store", move || accepting.accept(&listener, &stopped))
@@ -78,6 +82,10 @@ impl Server {
             if !fds[1].revents().is_empty() {
                 return;
             }
+            if self.strangers.are_too_many() {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
             match listener.accept() {
                 Ok((stream, from)) => self.greet(stream, from),
                 // Out of descriptors, or a connection that was gone again: neither may spin or end the store.
@@ -87,78 +95,72 @@ impl Server {
     }
 
     fn greet(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
-        if self.strangers.fetch_add(1, Ordering::Relaxed) >= STRANGERS + 2 * self.hub.size() {
-            self.strangers.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
+        let stream = Arc::new(stream);
+        let place = self.strangers.enter(&stream, from.ip());
         let server = Arc::clone(self);
-        let spawned = spawn("fusewire-store-conn", move || server.serve(stream, from));
-        if spawned.is_err() {
-            self.strangers.fetch_sub(1, Ordering::Relaxed);
-        }
+        // Where there is no thread, the place is given up with the closure.
+        let _ = spawn("fusewire-store-conn", move || server.serve(&stream, from, place));
     }
 
-    fn serve(&self, stream: TcpStream, from: SocketAddr) {
-        let admitted = self.admit(&stream, from);
-        self.strangers.fetch_sub(1, Ordering::Relaxed);
-        match admitted {
-            Some(rank) => self.listen(rank, stream),
-            None => {
-                let _ = stream.shutdown(Shutdown::Both);
+    fn serve(&self, stream: &Arc<TcpStream>, from: SocketAddr, place: Place) {
+        match self.admit(stream, from, &place) {
+            Some((rank, receiver)) => {
+                drop(place);
+                self.listen(rank, receiver);
             }
+            None => part(stream),
         }
     }
 
-    fn admit(&self, stream: &TcpStream, from: SocketAddr) -> Option<Rank> {
+    fn admit(&self, stream: &Arc<TcpStream>, from: SocketAddr, place: &Place) -> Option<(Rank, Receiver)> {
         let limit = HELLO_LIMIT.min(self.options.timeout);
         stream.set_nodelay(true).ok()?;
-        stream.set_write_timeout(Some(WRITE_LIMIT)).ok()?;
-        let refuse = |refusal| {
-            let _ = answer(stream, &Answer::Refused(refusal));
-            None
-        };
-        let admission = match receive(stream, &self.token, self.hub.size(), limit).ok()? {
-            Ok(admission) => admission,
-            Err(refusal) => return refuse(refusal),
-        };
-        let rank = admission.rank;
-        let who = format!("process {} at {}", admission.pid, from.ip());
+        let admission =
+            receive(Arc::clone(stream), &self.token, self.hub.size(), limit, || place.proven()).ok()?;
+        let Admission { rank, pid, sender, receiver } = admission;
+        let who = format!("process {pid} at {}", from.ip().to_canonical());
+        let mut sender = Some(sender);
         let registered = self.hub.register(rank, &who, || {
-            let sink = Sink::Tcp { stream: stream.try_clone()?, who: who.clone() };
-            answer(stream, &admission.welcome(&self.token, self.host))?;
-            Ok(sink)
+            let mut sender = sender.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            reply(&mut sender, &Answer::Welcome { host: self.host })?;
+            Ok(Sink::Tcp(Remote::new(sender, who.clone(), self.options.silence)))
         });
-        match registered {
-            Register::Admitted => Some(rank),
-            Register::Occupied(Occupied::By(holder)) => {
-                refuse(Refusal::Duplicate { rank: rank as u64, holder })
-            }
-            Register::Occupied(Occupied::Gone) => refuse(Refusal::Gone { rank: rank as u64 }),
-            Register::Failed => None,
-        }
+        let refusal = match registered {
+            Register::Admitted => return Some((rank, receiver)),
+            Register::Occupied(Occupied::By(holder)) => Refusal::Duplicate { rank: rank as u64, holder },
+            Register::Occupied(Occupied::Gone) => Refusal::Gone { rank: rank as u64 },
+            Register::Failed => return None,
+        };
+        reply(&mut sender?, &Answer::Refused(refusal)).ok()?;
+        None
     }
 
-    fn listen(&self, rank: Rank, mut stream: TcpStream) {
-        let limit = self.options.max_message.saturating_add(FRAME_SLACK);
-        let mut read = || {
-            stream.set_read_timeout(self.options.silence)?;
-            read_frame::<Request>(&mut stream, limit)
-        };
+    fn listen(&self, rank: Rank, mut receiver: Receiver) {
+        let longest = self.options.max_message.saturating_add(FRAME_SLACK);
+        let silence = self.options.silence;
         let error = loop {
-            match read() {
+            match receiver.receive(longest, silence).and_then(|frame| decode::<Request>(&frame)) {
                 Ok(request) => {
                     let leaves = matches!(request, Request::Leave);
                     self.hub.handle(rank, request);
                     if leaves {
-                        let _ = stream.shutdown(Shutdown::Both);
+                        let _ = receiver.stream().shutdown(Shutdown::Both);
                         return;
                     }
                 }
                 Err(error) => break error,
             }
         };
-        self.hub.lost(rank, &why_lost(&error, self.options.silence));
+        self.hub.lost(rank, &why_lost(&error, silence));
     }
+}
+
+/// Ends a connection so that what was said last arrives: with something unread the system would discard it.
+fn part(stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut timed = Timed { stream, deadline: Some(after(PARTING_LIMIT)) };
+    let _ = io::copy(&mut (&mut timed).take(4096), &mut io::sink());
+    let _ = stream.shutdown(Shutdown::Both);
 }
 
 /// What the end of a connection says about the rank at its other end.
@@ -166,7 +168,7 @@ pub(crate) fn why_lost(error: &io::Error, silence: Option<Duration>) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "its connection closed without a goodbye".to_owned(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("nothing was heard of it for {:.1} s", silence.unwrap_or_default().as_secs_f64())
+            format!("nothing whole was heard of it for {:.1} s", silence.unwrap_or_default().as_secs_f64())
         }
         io::ErrorKind::InvalidData => format!("it sent {error}"),
         _ => format!("its connection broke ({error})"),

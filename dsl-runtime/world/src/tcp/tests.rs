@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::auth::Token;
 use super::client::{Whereabouts, join};
-use super::handshake::{Failure, Refusal, VERSION, present};
+use super::handshake::{Failure, present};
 use super::server::host;
+use super::session::VERSION;
+use super::token::Token;
 use crate::bootstrap::Bootstrap;
 use crate::store::member::Member;
 use crate::{Options, Result};
@@ -15,7 +16,7 @@ use crate::{Options, Result};
 struct At(SocketAddr, Token);
 
 impl Whereabouts for At {
-    fn find(&mut self) -> Result<(Vec<SocketAddr>, Token), String> {
+    fn find(&mut self) -> Result<(Vec<SocketAddr>, Token), Failure> {
         Ok((vec![self.0], self.1.clone()))
     }
     fn describe(&self) -> String {
@@ -42,14 +43,43 @@ fn refusal(result: Result<Member>) -> String {
 }
 
 #[test]
-fn wrong_tokens_sizes_and_ranks_are_refused_by_name() {
+fn wrong_sizes_and_ranks_are_refused_by_name_and_at_once() {
     let (_store, address) = store(3);
-    let text = refusal(knock(address, "wrong", 1, 3));
-    assert!(text.contains("refused rank 1: its token differs"), "{text}");
+    let started = Instant::now();
     let text = refusal(knock(address, "right", 1, 4));
     assert!(text.contains("world size of 4, the store with 3"), "{text}");
     let text = refusal(knock(address, "right", 7, 3));
     assert!(text.contains("rank 7 is not below the world size 3"), "{text}");
+    assert!(started.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn a_wrong_token_is_tried_until_the_deadline_and_named_then() {
+    let (store, address) = store(2);
+    let short = Options::default().with_timeout(Duration::from_millis(500));
+    let started = Instant::now();
+    let text = refusal(join(&mut At(address, Token::from_text("wrong")), 1, 2, &short));
+    assert!(text.contains("does not have this rank's token; give every rank"), "{text}");
+    assert!((300..1500).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
+    // And where the store is gone by then.
+    let hidden = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = hidden.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = hidden.accept().unwrap();
+        stream.read_exact(&mut [0; 58]).unwrap();
+        stream.write_all(&said(VERSION, 1)).unwrap();
+    });
+    let text = refusal(join(&mut At(address, Token::from_text("wrong")), 1, 2, &short));
+    assert!(text.contains("refused") && text.contains("earlier, 127.0.0.1"), "{text}");
+    drop(store);
+}
+
+/// What a store says first, with a status.
+fn said(version: u16, status: u8) -> Vec<u8> {
+    let mut bytes = b"FUSEWIRE".to_vec();
+    bytes.extend(version.to_le_bytes());
+    bytes.push(status);
+    bytes
 }
 
 #[test]
@@ -95,16 +125,16 @@ fn strangers_of_every_kind_keep_nobody_out() {
         stream.write_all(text).unwrap();
         strangers.push(stream);
     }
-    let mut oversize = TcpStream::connect(address).unwrap();
+    let mut forger = TcpStream::connect(address).unwrap();
     let mut hello = b"FUSEWIRE".to_vec();
     hello.extend(VERSION.to_le_bytes());
-    hello.extend([1; 32]);
-    hello.extend(u64::MAX.to_le_bytes());
-    oversize.write_all(&hello).unwrap();
-    let mut greeting = [0; 42];
-    oversize.read_exact(&mut greeting).unwrap();
-    assert_eq!(oversize.read(&mut [0; 8]).unwrap_or(0), 0, "it was hung up on");
-    strangers.extend((0..100).map(|_| TcpStream::connect(address).unwrap()));
+    hello.extend([1; 48]);
+    forger.write_all(&hello).unwrap();
+    let mut answer = [0; 11];
+    forger.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..], said(VERSION, 1));
+    assert_eq!(forger.read(&mut [0; 8]).unwrap_or(0), 0, "it was hung up on");
+    strangers.extend((0..300).map(|_| TcpStream::connect(address).unwrap()));
     // What this one says is right, as far as it gets.
     let mut slow = TcpStream::connect(address).unwrap();
     let dripping = std::thread::spawn(move || {
@@ -128,7 +158,7 @@ fn strangers_of_every_kind_keep_nobody_out() {
         scope.spawn(|| assert_eq!(other.all_gather(b"b", deadline).unwrap(), [b"a", b"b"]));
         assert_eq!(store.all_gather(b"a", deadline).unwrap(), [b"a", b"b"]);
     });
-    // 50 bytes in 5 s would have been whole; a hello has 3 s in this world.
+    // 58 bytes in 5.8 s would have been whole; a hello has 3 s in this world.
     assert!(dripping.join().unwrap() < Duration::from_secs(4));
 }
 
@@ -136,48 +166,45 @@ fn strangers_of_every_kind_keep_nobody_out() {
 fn another_version_is_named_on_both_sides() {
     let (_store, address) = store(2);
     let mut stream = TcpStream::connect(address).unwrap();
-    let mut greeting = [0; 42];
-    stream.read_exact(&mut greeting).unwrap();
     stream.write_all(b"FUSEWIRE").unwrap();
     stream.write_all(&9u16.to_le_bytes()).unwrap();
-    let answer: super::handshake::Answer = crate::store::proto::read_frame(&mut stream, 512).unwrap();
-    let super::handshake::Answer::Refused(refusal) = answer else { panic!("{answer:?}") };
-    assert_eq!(refusal, Refusal::Version { store: VERSION, rank: 9 });
+    let mut answer = [0; 11];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..], said(VERSION, 1));
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut greeting = b"FUSEWIRE".to_vec();
-        greeting.extend(7u16.to_le_bytes());
-        greeting.extend([0; 32]);
-        stream.write_all(&greeting).unwrap();
-        let _ = stream.read(&mut [0; 512]);
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(&said(7, 0));
+        }
     });
-    let text = refusal_of(address);
-    assert!(text.contains(&format!("version {VERSION}, the store version 7")), "{text}");
-}
-
-fn refusal_of(address: SocketAddr) -> String {
-    knock(address, "right", 1, 2).map(drop).unwrap_err().to_string()
+    let short = Options::default().with_timeout(Duration::from_millis(400));
+    let text = refusal(join(&mut At(address, Token::from_text("right")), 1, 2, &short));
+    assert!(text.contains(&format!("version 7, this rank version {VERSION}")), "{text}");
 }
 
 #[test]
-fn an_impostor_that_does_not_know_the_token_is_not_believed() {
+fn a_rank_outlasts_impostors_until_the_store_is_there() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut greeting = b"FUSEWIRE".to_vec();
-        greeting.extend(VERSION.to_le_bytes());
-        greeting.extend([0; 32]);
-        stream.write_all(&greeting).unwrap();
-        let welcome = super::handshake::Answer::Welcome { proof: [0; 32], host: 0 };
-        crate::store::proto::write_frame(&mut stream, &welcome).unwrap();
-        let _ = stream.read_to_end(&mut Vec::new());
+    let impostor = std::thread::spawn(move || {
+        for answer in
+            [said(VERSION, 1), said(VERSION, 0), said(3, 0), [said(VERSION, 0), vec![0; 48]].concat()]
+        {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 58]).unwrap();
+            stream.write_all(&answer).unwrap();
+        }
+        host(listener, Token::from_text("right"), 0, 2, &options()).unwrap()
     });
-    let text = refusal_of(address);
-    assert!(text.contains("does not know the token itself"), "{text}");
+    let other = knock(address, "right", 1, 2).unwrap();
+    let store = impostor.join().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| other.barrier(deadline).unwrap());
+        store.barrier(deadline).unwrap();
+    });
 }
 
 #[test]
@@ -191,8 +218,9 @@ fn who_is_not_a_store_is_described() {
     });
     let stream = TcpStream::connect(address).unwrap();
     let deadline = Instant::now() + Duration::from_secs(2);
-    let failure = present(&stream, &Token::from_text("x"), 1, 2, Duration::from_secs(2), deadline);
-    assert!(matches!(&failure, Err(Failure::Retry(why)) if why.contains("SSH-2.0-")), "{failure:?}");
+    let failure = present(stream, &Token::from_text("x"), (1, 2), Duration::from_secs(2), deadline);
+    let failure = failure.map(drop).unwrap_err();
+    assert!(matches!(&failure, Failure::Retry(why) if why.contains("SSH-2.0-")), "{failure:?}");
 }
 
 #[test]

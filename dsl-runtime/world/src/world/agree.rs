@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::World;
 use crate::error::{Disagreement, PeerError};
+use crate::text::Printable;
 use crate::{Rank, Result, wire};
 
 type Fields = Vec<(String, String)>;
@@ -45,7 +46,7 @@ impl World {
                 }
                 let values: Vec<_> = all.iter().map(|(_, fields)| value_of(fields, name)).collect();
                 if values.iter().any(|other| *other != values[0]) {
-                    differing.push(self.differing(name, values));
+                    differing.push(self.differing(&Printable(name).to_string(), values));
                 }
             }
         }

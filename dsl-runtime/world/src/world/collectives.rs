@@ -10,6 +10,7 @@ use super::{World, next};
 use crate::error::{DifferingField, Disagreement, PeerError};
 use crate::fds::{Carrier, Exchange};
 use crate::sync::lock;
+use crate::text::Printable;
 use crate::{Error, Rank, Result, wire};
 
 impl World {
@@ -223,7 +224,9 @@ impl World {
         }
         // With equally many on each side, rank 0's is the one to compare with.
         by_value.sort_by_key(|(_, ranks)| (ranks.len(), std::cmp::Reverse(ranks[0])));
-        DifferingField { name: name.to_owned(), values: by_value }
+        let shown =
+            |(value, ranks): (Option<String>, _)| (value.map(|text| Printable(&text).to_string()), ranks);
+        DifferingField { name: name.to_owned(), values: by_value.into_iter().map(shown).collect() }
     }
 
     fn world_peer(&self, peer: Rank) -> Result<Rank> {

@@ -19,8 +19,10 @@ use crate::group::Group;
 use crate::host::host_id;
 use crate::store::hub::Hub;
 use crate::store::member::Member;
-use crate::sync::lock;
+use crate::store::proto::MAX_RANKS;
+use crate::sync::{after, lock};
 use crate::tcp::{client, server};
+use crate::text::Printable;
 use crate::{Error, Options, Rank, Result, UniqueId, wire};
 
 /// How the ranks of a [`World`] reach each other.
@@ -83,7 +85,7 @@ impl World {
     }
 
     fn alone(options: &Options) -> Result<Self> {
-        let member = Member::local(&Arc::new(Hub::new(1)), 0, options.max_message)?;
+        let member = Member::local(&Arc::new(Hub::new(1, options.max_message)), 0)?;
         Self::new(Arc::new(member), Kind::Single, Some(Arc::new(Table::default())), options)
     }
 
@@ -174,12 +176,15 @@ impl World {
             Carrier::Threads(_) => None,
         };
         let own = PeerInfo { host_id: host_id(), hostname: crate::host::hostname(), mailbox };
-        let deadline = Instant::now() + options.timeout;
+        let deadline = after(options.timeout);
         let infos = bootstrap
             .all_gather(&wire::encode(&own)?, deadline)
             .map_err(|e| e.during(&format!("meeting of {size} ranks")))?;
         let peers = infos.iter().enumerate().map(|(rank, info)| wire::decode(rank, "its particulars", info));
-        let peers = peers.collect::<Result<Vec<PeerInfo>>>()?;
+        let mut peers = peers.collect::<Result<Vec<PeerInfo>>>()?;
+        for peer in &mut peers {
+            peer.hostname = Printable(&peer.hostname).to_string();
+        }
         if peers.len() != size {
             return Err(Error::misuse(
                 format!("the bootstrap's all-gather returned {} parts for {size} ranks", peers.len()),
@@ -332,7 +337,7 @@ impl World {
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.timeout
+        after(self.timeout)
     }
 }
 
@@ -376,6 +381,10 @@ impl fmt::Debug for World {
 }
 
 pub(crate) fn check_rank(rank: Rank, size: usize) -> Result<()> {
+    if size > MAX_RANKS {
+        let what = format!("a world of {size} ranks");
+        return Err(Error::misuse(what, format!("there may be {MAX_RANKS} at most")));
+    }
     if rank < size {
         return Ok(());
     }

@@ -42,14 +42,14 @@ impl World {
         if n == 0 {
             return Err(Error::misuse("a world of no ranks", "ask for at least one"));
         }
-        let hub = Arc::new(Hub::new(n));
+        let hub = Arc::new(Hub::new(n, options.max_message));
         let table = Arc::new(Table::default());
         let failed = Mutex::new(None);
         let run = |rank| {
             let fail = |error| {
                 lock(&failed).get_or_insert(error);
             };
-            let joined = Member::local(&hub, rank, options.max_message).and_then(|member| {
+            let joined = Member::local(&hub, rank).and_then(|member| {
                 Self::new(Arc::new(member), Kind::Threads, Some(Arc::clone(&table)), options)
             });
             let world = match joined {
