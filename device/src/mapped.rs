@@ -124,6 +124,13 @@ pub struct Mapped {
 }
 
 impl Mapped {
+    /// Where the address of this rank's region is in it: checks of compiled kernels tell accesses by it.
+    #[doc(hidden)]
+    pub const OWN: usize = core::mem::offset_of!(Mapped, own);
+    /// Where the address of the peers' table is in it.
+    #[doc(hidden)]
+    pub const BASES: usize = core::mem::offset_of!(Mapped, bases);
+
     /// As `base`; the load stays where it is.
     #[inline(always)]
     pub fn peer_base(&self, peer: u32) -> u64 {

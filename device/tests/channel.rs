@@ -144,7 +144,7 @@ fn a_receiver_gives_up_at_its_deadline() {
     let watch = begin(world.control(1, 30), 1).unwrap();
     let started = Instant::now();
     assert_eq!(receive(&world.ops(1), &watch, 2, 512, 64, || ()), Err(Stopped));
-    assert!(started.elapsed() >= Duration::from_millis(30));
+    assert!(started.elapsed() >= Duration::from_millis(30) && started.elapsed() < Duration::from_secs(10));
     let record = world.record(1);
     assert_eq!((record.state, record.kind, record.rank, record.peer), (FILLED, kind::EXPIRED, 1, 2));
     assert_eq!((record.block, record.channel, record.operation), (7, 0, operation::RECEIVE));
@@ -193,12 +193,14 @@ fn stops_when(raise: impl FnOnce(&World) + Send) -> World {
     let world = World::new(2, 1, 1024);
     std::thread::scope(|threads| {
         let waiting = threads.spawn(|| {
-            let watch = begin(world.control(1, 60_000), 1).unwrap();
+            let watch = begin(world.control(1, 10_000), 1).unwrap();
             receive(&world.ops(1), &watch, 0, 512, 64, || ())
         });
         std::thread::sleep(Duration::from_millis(5));
         raise(&world);
+        let raised = Instant::now();
         assert_eq!(waiting.join().unwrap(), Err(Stopped));
+        assert!(raised.elapsed() < Duration::from_secs(5), "it waited on");
     });
     world
 }
@@ -207,6 +209,9 @@ fn stops_when(raise: impl FnOnce(&World) + Send) -> World {
 fn a_raised_abort_word_stops_a_wait() {
     let world = stops_when(|world| world.ops(0).raise_abort(1, abort_code(0, kind::LOST)));
     assert_eq!((world.record(1).state, world.abort_word(0)), (0, 0));
+    // The first reason stays.
+    world.ops(0).raise_abort(1, abort_code(0, kind::RANGE));
+    assert_eq!(world.abort_word(1), abort_code(0, kind::LOST));
 }
 
 #[test]
@@ -263,4 +268,57 @@ fn both_sides_of_a_mismatch_are_told() {
     assert_eq!(found, (kind::MISMATCH, 2048, 64, operation::HEADER));
     let found = mismatch(call(u64::MAX - 1, 64), call(1 << 40, 64));
     assert_eq!(found, (kind::MISMATCH, 1 << 40, u64::MAX - 1, operation::RECEIVE));
+}
+
+/// A ring may still hold, at the same place, the header of a call that had this one's name and size.
+#[test]
+fn a_stale_header_is_not_taken_for_this_calls() {
+    let world = World::new(2, 1, 1024);
+    let watch = begin(world.control(0, 1000), 0).unwrap();
+    assert_eq!(send(&world.ops(0), &watch, 1, 512, &[1; 64], || ()), Ok(()));
+    // The same place, once round the ring, and a line that says that all of it has arrived.
+    world.start_at(1024);
+    world.ops(0).0.signal(&Thread, 1, Line::Ready(0), 1024 + stream_bytes(64));
+    let watch = begin(world.control(1, 1000), 1).unwrap();
+    assert_eq!(receive(&world.ops(1), &watch, 0, 512, 64, || ()), Err(Stopped));
+    assert_eq!(world.record(1).kind, kind::MISMATCH);
+}
+
+/// The header may be there alone: what is behind it is waited for as well.
+#[test]
+fn the_first_chunk_is_more_than_its_header() {
+    let world = World::new(2, 1, 1024);
+    let ops = world.ops(0);
+    let watch = begin(world.control(0, 10_000), 0).unwrap();
+    let call = Call { kernel: KERNEL, payload: 128 };
+    // SAFETY: one thread works this end, in order.
+    let out = unsafe { Sending::begin(&ops, &watch, 1, 0, call) };
+    out.reserve(&Thread, 0, 256).unwrap();
+    out.publish(&Thread, 0, HEADER).unwrap();
+    let later = Instant::now();
+    std::thread::scope(|threads| {
+        let receiver = threads.spawn(|| {
+            let (ops, watch) = (world.ops(1), begin(world.control(1, 10_000), 1).unwrap());
+            // SAFETY: one thread works this end, in order.
+            let input = unsafe { Receiving::begin(&ops, &watch, 0, 0, call) };
+            input.await_bytes(&Thread, 0, 256).map(|()| later.elapsed())
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        out.publish(&Thread, HEADER, 256).unwrap();
+        let arrived = receiver.join().unwrap().unwrap();
+        assert!(arrived >= Duration::from_millis(50), "{arrived:?}");
+    });
+}
+
+/// A kernel on a poisoned transport leaves at its first wait, even for what is there.
+#[test]
+fn a_poisoned_kernel_takes_nothing() {
+    let world = World::new(2, 1, 1024);
+    let watch = begin(world.control(0, 1000), 0).unwrap();
+    assert_eq!(send(&world.ops(0), &watch, 1, 512, &[1; 64], || ()), Ok(()));
+    world.ops(0).raise_abort(1, abort_code(0, kind::LOST));
+    // SAFETY: the world's words outlive the watch.
+    let watch = unsafe { Watch::begin(&Thread, world.control(1, 1000), 1, 7) };
+    assert!(watch.poisoned());
+    assert_eq!(receive(&world.ops(1), &watch, 0, 512, 64, || ()), Err(Stopped));
 }

@@ -1,8 +1,9 @@
-//! What this repository's people run: `cargo xtask demo`, `test`, `gpu`, `bench-host`.
+//! What this repository's people run: `cargo xtask demo`, `test`, `mutants`, `gpu`, `bench-host`.
 
 mod bench_host;
 mod demo;
 mod gpu;
+mod mutants;
 mod steps;
 mod test;
 mod vm;
@@ -32,6 +33,8 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Take steps of the protocol away, one at a time, and see that a test misses each.
+    Mutants(mutants::Arguments),
     /// Run the GPU tests and the benchmark here, or make a folder that does so on another machine.
     Gpu {
         /// Make a self-contained folder with `run.sh test` and `run.sh bench` instead of running.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Demo { arguments } => demo::run(&arguments),
         Task::Test { only } => test::run(only.as_deref()),
+        Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Gpu { package: Some(folder), .. } => gpu::package(&folder),
         Task::Gpu { package: None, what } => gpu::run(what.as_deref()),
         Task::BenchHost { rounds } => bench_host::run(rounds),

@@ -1,38 +1,14 @@
 //! What the macro's device text becomes: PTX without calls, local memory or spills, with 16-byte wire stores and one transport's
 //! operations alone. Compiled for three architectures; assembled by ptxas.
 
-use fusewire_codegen::{
-    CompileOptions, Entry, Model, Protocol, SourceFile, analyse_in, compile, find_kernels,
-};
-use fusewire_toolchain::{Toolchain, ptxas::Ptxas};
+mod common;
+
+use common::{KERNELS, kernel, on_gpus, ptx};
+use fusewire_codegen::{Entry, Model, Protocol};
+use fusewire_toolchain::ptxas::Ptxas;
 use std::collections::BTreeSet;
 
-const KERNELS: &str = include_str!("kernels/mod.rs");
 const ARCHS: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
-
-fn toolchain() -> Toolchain {
-    Toolchain::prepare(&mut |event| eprintln!("{event}")).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn kernel(name: &str) -> Model {
-    let file = SourceFile { path: "src/kernels.rs".into(), text: KERNELS.to_owned() };
-    let models = find_kernels(KERNELS).unwrap().into_iter().map(|found| {
-        let (model, errors) = analyse_in(file.clone(), found.attribute, found.item);
-        assert!(errors.messages().is_empty(), "{:?}", errors.messages());
-        model.unwrap()
-    });
-    models.into_iter().find(|m| m.ident() == name).unwrap_or_else(|| panic!("no kernel `{name}`"))
-}
-
-fn on_gpus(model: &Model) -> Vec<Entry> {
-    model.entries().into_iter().filter(|e| e.transport.cuda).collect()
-}
-
-fn ptx(model: &Model, entries: &[Entry], arch: &str, line_info: bool) -> String {
-    let options = CompileOptions { arch: arch.to_owned(), line_info };
-    let compiled = compile(&toolchain(), model, entries, &options);
-    compiled.unwrap_or_else(|errors| panic!("{}: {:?}", model.ident(), errors.messages())).text
-}
 
 /// The body of an entry.
 fn body<'a>(ptx: &'a str, symbol: &str) -> &'a str {

@@ -9,6 +9,15 @@ mod copy {
     }
 }
 
+/// A copy over whatever GPUs are linked by.
+#[comm_kernel(transports(Nvl, Ibgda, NvlMesh, HostIb))]
+mod everywhere {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+}
+
 /// By element, gathered from anywhere.
 #[comm_kernel(transports(Shm, Nvl))]
 mod transpose {

@@ -1,0 +1,105 @@
+//! The order of memory operations in the PTX of every shipped schedule: see `fusewire-flow`.
+
+#[path = "common/device.rs"]
+#[allow(dead_code)] // a part is used
+mod device;
+
+use device::{ARCHS, compile};
+use fusewire_device::line::BUFFER;
+use fusewire_device::mapped::Mapped;
+use fusewire_device::schedule::{Params, Shape};
+use fusewire_flow::{Protocol, Roots, wrong};
+use std::mem::offset_of;
+
+const HEAD: &str = "
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Peers(mapped::Mapped);
+fusewire_device::mapped_ops!(Peers, \"peers\");
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Raw { a: RawSlice, b: RawSlice }
+
+#[derive(Clone, Copy)]
+pub struct Args<'a> { input: &'a [f32], output: Out<'a, f32> }
+pub struct H;
+impl Hooks for H {
+    type Args<'a> = Args<'a>;
+    type Wire = f32;
+    const UNROLL: usize = 4;
+    #[inline(always)]
+    fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<f32> { args.input.pack(ctx) }
+    #[inline(always)]
+    fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<f32>) { args.output.at(ctx).set_pack(value) }
+}
+unsafe impl Unpack for H {
+    type Raw = Raw;
+    #[inline(always)]
+    unsafe fn unpack<'a>(raw: &Raw) -> Args<'a> {
+        unsafe { Args { input: raw.a.slice(), output: Out::from_raw(raw.b) } }
+    }
+}
+
+#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Raw>) {
+    let grid = Grid::begin();
+    let _ = unsafe { custom(grid, p.ops, p.control, p.shape, |kernel| {
+        let (input, output) = (p.raw.a.slice::<f32>(), Out::<f32>::from_raw(p.raw.b));
+        let tile = kernel.share(input.len());
+        kernel.send_tile(kernel.next(1), tile, |ctx| input[ctx.index()])?;
+        kernel.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))?;
+        kernel.put(kernel.next(1), 0, input)?;
+        kernel.signal(kernel.next(1), 0)?;
+        kernel.wait(kernel.previous(1), 0)
+    }) };
+}
+";
+
+/// Every shipped schedule and how its bytes travel.
+const SCHEDULES: &[(&str, Protocol)] = &[
+    ("all_to_all", Protocol::Staged),
+    ("sendrecv", Protocol::Staged),
+    ("all_to_all_lines", Protocol::Lines),
+    ("sendrecv_lines", Protocol::Lines),
+    ("all_to_all_direct", Protocol::Direct),
+    ("sendrecv_direct", Protocol::Direct),
+    ("all_to_all_bulk", Protocol::Bulk),
+    ("sendrecv_bulk", Protocol::Bulk),
+    ("all_to_all_copy", Protocol::Copy),
+    ("sendrecv_copy", Protocol::Copy),
+];
+
+/// As a launcher gives it to the driver of a newer GPU.
+fn raised(ptx: &str) -> String {
+    ptx.replace("// sm_90: ", "")
+}
+
+fn roots() -> Roots {
+    let ops = offset_of!(Params<Mapped, [u64; 0]>, ops);
+    let shape = offset_of!(Params<Mapped, [u64; 0]>, shape);
+    Roots {
+        own: vec![(ops + Mapped::OWN) as u64],
+        tables: vec![(ops + Mapped::BASES) as u64, (shape + offset_of!(Shape, outputs)) as u64],
+    }
+}
+
+#[test]
+fn memory_operations_keep_their_order() {
+    let entries = SCHEDULES.iter().map(|(name, _)| {
+        format!(
+            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn k_{name}(p: Params<Peers, Raw>) {{
+                let grid = Grid::begin();
+                let _ = unsafe {{ {name}::<Peers, H>(grid, &p) }};
+            }}"
+        )
+    });
+    let source = entries.fold(HEAD.to_owned(), |all, entry| all + &entry);
+    for arch in &ARCHS[..2] {
+        let ptx = raised(&compile("order", &source, *arch));
+        let all = SCHEDULES.iter().map(|(name, protocol)| (format!("k_{name}"), *protocol));
+        for (name, protocol) in all.chain([("custom_ring".to_owned(), Protocol::Staged)]) {
+            let wrong = wrong(&ptx, &name, protocol, &roots(), &[BUFFER - 128]);
+            assert!(wrong.is_empty(), "{arch} {name}:\n{}", wrong.join("\n"));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! A function's control flow, where its addresses come from, and what a rule finds on its paths.
+
+use crate::parse::{Body, Instruction, body, noreturn, parse, registers};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Where in an entry's first parameter things are, in bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Roots {
+    /// The address of this rank's own region.
+    pub own: Vec<u64>,
+    /// Addresses of tables of peers' addresses.
+    pub tables: Vec<u64>,
+}
+
+/// Where an address may come from.
+pub type From = u8;
+/// This rank's region.
+pub const OWN: From = 1;
+/// A peer's memory: made from what a table holds.
+pub const PEER: From = 2;
+/// A table of peers' addresses.
+const TABLE: From = 4;
+/// The thread's own stack.
+pub const STACK: From = 8;
+/// A constant of the module.
+pub const CONSTANT: From = 16;
+
+/// A function.
+#[derive(Debug)]
+pub struct Flow {
+    pub(crate) code: Vec<Instruction>,
+    next: Vec<Vec<usize>>,
+    from: HashMap<String, From>,
+    numbers: HashMap<String, u32>,
+    /// Registers that are read before they are written again, before each instruction.
+    live: Vec<HashSet<u32>>,
+}
+
+/// Registers whose values are known on a path.
+type Known = BTreeMap<u32, i64>;
+
+/// So many ways to come to an instruction are told apart.
+const WAYS: usize = 200;
+
+/// What a rule makes of an instruction: the state behind it, or what is wrong.
+pub type Step = Result<u8, &'static str>;
+
+impl Flow {
+    /// Reads the function `name` of a module.
+    pub fn of(ptx: &str, name: &str, roots: &Roots) -> Option<Flow> {
+        let Body { code, labels, lists } = parse(body(ptx, name)?);
+        let gone = noreturn(ptx);
+        let next: Vec<Vec<usize>> =
+            code.iter().enumerate().map(|(k, i)| next(k, i, &code, &labels, &lists, &gone)).collect();
+        let from = origins(&code, roots);
+        let mut numbers = HashMap::new();
+        for register in code.iter().flat_map(|i| i.all()) {
+            let number = numbers.len() as u32;
+            numbers.entry(register).or_insert(number);
+        }
+        let live = live(&code, &next, &numbers);
+        Some(Flow { code, next, from, numbers, live })
+    }
+
+    /// Where the address of an instruction may come from.
+    pub fn origin(&self, i: &Instruction) -> From {
+        let Some(address) = i.address() else { return 0 };
+        let symbol = !address.contains('%');
+        registers(address).iter().fold(if symbol { CONSTANT } else { 0 }, |all, register| {
+            all | self.from.get(register).copied().unwrap_or(0)
+        })
+    }
+
+    /// Follows every path from the beginning, and says what `rule` finds wrong. A rule is an automaton: it is given the state before an
+    /// instruction. Paths remember constants, and which way they went at a predicate; beyond [`WAYS`] of them to one place they forget.
+    pub fn check(&self, start: u8, rule: impl Fn(u8, &Instruction) -> Step) -> Vec<String> {
+        let (mut wrong, mut told) = (BTreeSet::new(), HashSet::new());
+        if self.code.is_empty() {
+            return Vec::new();
+        }
+        let mut seen: Vec<HashSet<(u8, Known)>> = vec![HashSet::new(); self.code.len()];
+        // Where each way came from.
+        let mut ways: Vec<(usize, usize)> = vec![(0, 0)];
+        let mut open = vec![(0usize, start, Known::new(), 0usize)];
+        while let Some((at, state, mut known, way)) = open.pop() {
+            known.retain(|register, _| self.live[at].contains(register));
+            if seen[at].len() > WAYS {
+                known.clear();
+            }
+            if !seen[at].insert((state, known.clone())) {
+                continue;
+            }
+            let i = &self.code[at];
+            let guard = i.guard.as_ref().map(|(name, wanted)| (self.numbers[name], i64::from(*wanted)));
+            let value = guard.and_then(|(register, _)| known.get(&register).copied());
+            let runs = guard.is_none_or(|(_, wanted)| value.is_none_or(|value| value == wanted));
+            let after = match if runs { rule(state, i) } else { Ok(state) } {
+                Ok(after) => after,
+                Err(why) => {
+                    if told.insert((at, why)) {
+                        wrong.insert(format!("{why}: `{}`, by way of {}", i.text, self.way(&ways, way)));
+                    }
+                    continue;
+                }
+            };
+            if runs {
+                self.learn(i, &mut known);
+            }
+            for &to in &self.next[at] {
+                let mut known = known.clone();
+                if let (Some((register, wanted)), false) = (guard, i.targets.is_empty()) {
+                    // The way on, or the way that the branch takes.
+                    let way = if to == at + 1 { 1 - wanted } else { wanted };
+                    if value.is_some_and(|value| value != way) {
+                        continue;
+                    }
+                    known.insert(register, way);
+                }
+                let way = match to == at + 1 && i.targets.is_empty() {
+                    true => way,
+                    false => {
+                        ways.push((at, way));
+                        ways.len() - 1
+                    }
+                };
+                open.push((to, after, known, way));
+            }
+        }
+        wrong.into_iter().collect()
+    }
+
+    /// The last branches of a way.
+    fn way(&self, ways: &[(usize, usize)], mut way: usize) -> String {
+        let mut all = Vec::new();
+        while way != 0 && all.len() < 12 {
+            let (at, before) = ways[way];
+            all.push(self.code[at].text.as_str());
+            way = before;
+        }
+        all.reverse();
+        all.join(" | ")
+    }
+
+    /// What is known behind an instruction that runs, perhaps.
+    fn learn(&self, i: &Instruction, known: &mut Known) {
+        let value = |operand: &String| match self.numbers.get(operand) {
+            Some(register) => known.get(register).copied(),
+            None => operand.parse().ok(),
+        };
+        let of = |k: usize| i.reads.get(k).and_then(value);
+        let result = match i.op.split('.').next() {
+            _ if i.guard.is_some() || i.writes.len() != 1 => None,
+            Some("mov") if i.has("pred") => of(0).map(|v| i64::from(v != 0)),
+            Some("mov" | "cvt") => of(0),
+            Some("selp") => of(2).and_then(|p| of(usize::from(p == 0))),
+            Some("not") if i.has("pred") => of(0).map(|v| 1 - v),
+            Some("and") if i.has("pred") => match (of(0), of(1)) {
+                (Some(0), _) | (_, Some(0)) => Some(0),
+                (a, b) => a.and(b),
+            },
+            Some("or") if i.has("pred") => match (of(0), of(1)) {
+                (Some(1), _) | (_, Some(1)) => Some(1),
+                (Some(0), b) => b,
+                _ => None,
+            },
+            // One thread's yes is everybody's.
+            Some("vote") if i.has("any") => of(0).filter(|p| *p == 1),
+            Some("bar") if i.has("or") => of(1).filter(|p| *p == 1),
+            Some("setp") => of(0).zip(of(1)).and_then(|(a, b)| compare(&i.op, a, b)),
+            _ => None,
+        };
+        for register in i.writes.iter().map(|name| self.numbers[name]) {
+            known.remove(&register);
+            if let Some(value) = result {
+                known.insert(register, value);
+            }
+        }
+    }
+
+    /// Whether an instruction can be reached from itself over none of those that `stops` names.
+    pub(crate) fn turns_without(&self, at: usize, stops: impl Fn(&Instruction) -> bool) -> bool {
+        let (mut seen, mut open) = (HashSet::new(), self.next[at].clone());
+        while let Some(one) = open.pop() {
+            if one == at {
+                return true;
+            }
+            if !stops(&self.code[one]) && seen.insert(one) {
+                open.extend(&self.next[one]);
+            }
+        }
+        false
+    }
+}
+
+/// Of numbers that are small and not negative signs make no difference.
+fn compare(op: &str, a: i64, b: i64) -> Option<i64> {
+    let holds = match op.split('.').nth(1)? {
+        "eq" => a == b,
+        "ne" => a != b,
+        _ if a < 0 || b < 0 => return None,
+        "lt" | "lo" => a < b,
+        "le" | "ls" => a <= b,
+        "gt" | "hi" => a > b,
+        "ge" | "hs" => a >= b,
+        _ => return None,
+    };
+    Some(i64::from(holds))
+}
+
+/// Backwards over all paths, until nothing changes.
+fn live(code: &[Instruction], next: &[Vec<usize>], numbers: &HashMap<String, u32>) -> Vec<HashSet<u32>> {
+    let mut live: Vec<HashSet<u32>> = vec![HashSet::new(); code.len()];
+    let read = |i: &Instruction| -> HashSet<u32> {
+        let operands = i.reads.iter().flat_map(|r| registers(r));
+        operands.chain(i.guard.iter().map(|(name, _)| name.clone())).map(|name| numbers[&name]).collect()
+    };
+    let mut before = vec![Vec::new(); code.len()];
+    for (at, to) in next.iter().enumerate() {
+        to.iter().for_each(|to: &usize| before[*to].push(at));
+    }
+    let mut open: Vec<usize> = (0..code.len()).collect();
+    while let Some(at) = open.pop() {
+        let mut all: HashSet<u32> = next[at].iter().flat_map(|to| &live[*to]).copied().collect();
+        if code[at].guard.is_none() {
+            code[at].writes.iter().for_each(|name| {
+                all.remove(&numbers[name]);
+            });
+        }
+        all.extend(read(&code[at]));
+        if all.len() != live[at].len() {
+            live[at] = all;
+            open.extend(&before[at]);
+        }
+    }
+    live
+}
+
+fn next(
+    at: usize,
+    i: &Instruction,
+    code: &[Instruction],
+    labels: &HashMap<String, usize>,
+    lists: &HashMap<String, Vec<String>>,
+    gone: &HashSet<&str>,
+) -> Vec<usize> {
+    let never = i.is("call") && i.reads.iter().any(|name| gone.contains(name.as_str()));
+    let ends = never || i.is("ret") || i.is("exit") || i.is("trap");
+    let leaves = (i.is("bra") || i.is("brx") || ends) && i.guard.is_none();
+    let mut all: Vec<usize> = Vec::new();
+    for target in &i.targets {
+        let targets = lists.get(target).cloned().unwrap_or_else(|| vec![target.clone()]);
+        all.extend(targets.iter().filter_map(|t| labels.get(t)));
+    }
+    if !leaves && at + 1 < code.len() {
+        all.push(at + 1);
+    }
+    all.retain(|to| *to < code.len());
+    all
+}
+
+/// For each register, without regard to order: what its value may be made from.
+fn origins(code: &[Instruction], roots: &Roots) -> HashMap<String, From> {
+    let mut from: HashMap<String, From> = HashMap::new();
+    loop {
+        let before = from.clone();
+        for i in code {
+            let mut origin = 0;
+            for register in i.reads.iter().flat_map(|r| registers(r)) {
+                origin |= from.get(&register).copied().unwrap_or(0);
+                if register.starts_with("%SP") {
+                    origin |= STACK;
+                }
+            }
+            if i.is("ld.param") {
+                origin = parameter(i, roots);
+            } else if i.is("ld") || i.is("atom") {
+                // What a table holds leads to a peer.
+                origin = if origin & TABLE != 0 { PEER } else { 0 };
+            } else if i.is("cvta.global") && i.reads.iter().all(|r| registers(r).is_empty()) {
+                origin = CONSTANT;
+            } else if i.is("setp") || i.is("vote") || i.is("bar") {
+                origin = 0;
+            }
+            for register in &i.writes {
+                *from.entry(register.clone()).or_insert(0) |= origin;
+            }
+        }
+        if from == before {
+            return from;
+        }
+    }
+}
+
+fn parameter(i: &Instruction, roots: &Roots) -> From {
+    let Some((name, offset)) = i.address().map(|a| a.split_once('+').unwrap_or((a, "0"))) else { return 0 };
+    let Ok(first) = offset.trim().parse::<u64>() else { return 0 };
+    if !name.trim().ends_with("_param_0") {
+        return 0;
+    }
+    // Two words at once, perhaps.
+    let words = if i.has("v2") { 2 } else { 1 };
+    (0..words).map(|k| first + 8 * k).fold(0, |all, at| {
+        let own = if roots.own.contains(&at) { OWN } else { 0 };
+        all | own | if roots.tables.contains(&at) { TABLE } else { 0 }
+    })
+}
