@@ -40,9 +40,14 @@ const fn ring(start: u64, offset: u64, mask: u64) -> usize {
 pub struct Call {
     /// Identifies kernel, types and schedule; agreed when the kernel was set up.
     pub kernel: u64,
-    /// Payload bytes of this call on this channel.
+    /// Payload bytes of this call on this channel, or of the whole chunk where all channels name that: below [`CUT`].
     pub payload: u64,
+    /// How chunks are cut, a multiple of [`CUT`]: [`Shape::cut`](crate::schedule::Shape::cut), or 0 where nothing is.
+    pub cut: u64,
 }
+
+/// Sizes of calls are below it, names of cuts are multiples of it: both are told to the peer in one word.
+pub const CUT: u64 = 1 << 40;
 
 impl Call {
     /// `kernel` with so many elements in the chunk's last pack, if that is not whole, in the upper four bits. Sizes on the wire are whole
@@ -58,17 +63,23 @@ impl Call {
         self.kernel.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// What differs in a header of position `at` that names `kernel` and `payload`.
+    /// Size and cut as they are told to the peer.
     #[inline(always)]
-    pub(crate) fn compare(&self, at: u64, kernel: u64, payload: u64) -> Fault {
+    pub(crate) const fn size(&self) -> u64 {
+        self.payload | self.cut
+    }
+
+    /// What differs in a header of position `at` that names `kernel` and `size`.
+    #[inline(always)]
+    pub(crate) fn compare(&self, at: u64, kernel: u64, size: u64) -> Fault {
         let mismatch =
             |operation, expected, seen| Fault { kind: kind::MISMATCH, operation, expected, seen, age_ns: 0 };
         let own = self.kernel_at(at);
         if kernel != own {
             // The kernel that a peer at the same position names.
             mismatch(operation::RECEIVE, self.kernel, kernel.wrapping_sub(own).wrapping_add(self.kernel))
-        } else if payload != self.payload {
-            mismatch(operation::HEADER, self.payload, payload)
+        } else if size != self.size() {
+            mismatch(operation::HEADER, self.size(), size)
         } else {
             Fault::NONE
         }
@@ -77,8 +88,8 @@ impl Call {
     /// The first 16 bytes of a stream that begins at `at`; the other 112 of the header are not used.
     #[inline(always)]
     const fn header(&self, at: u64) -> [u32; 4] {
-        let kernel = self.kernel_at(at);
-        [kernel as u32, (kernel >> 32) as u32, self.payload as u32, (self.payload >> 32) as u32]
+        let (kernel, size) = (self.kernel_at(at), self.size());
+        [kernel as u32, (kernel >> 32) as u32, size as u32, (size >> 32) as u32]
     }
 }
 
@@ -355,8 +366,8 @@ impl<'k, O: Ops> Receiving<'k, O> {
         // SAFETY: the header has arrived; aligned since streams are multiples of 128.
         let w = unsafe { arch::load_16_once(self.at(0)) };
         let kernel = u64::from(w[0]) | u64::from(w[1]) << 32;
-        let payload = u64::from(w[2]) | u64::from(w[3]) << 32;
-        self.call.compare(self.start, kernel, payload)
+        let size = u64::from(w[2]) | u64::from(w[3]) << 32;
+        self.call.compare(self.start, kernel, size)
     }
 
     /// Where stream byte `offset` of this call has arrived.

@@ -9,8 +9,8 @@
 //! flag belongs was never data.
 //!
 //! Packs travel in the chunk's order, but those of `layout(transposed)` tile by tile where rows are whole packs: nine rows hold a
-//! [tile](crate::schedule::tiles) of up to 256, and channels take every so manieth tile. What both ends must agree on for that, the length
-//! of a chunk's rows, stands in the flags' digest beside the size.
+//! [tile](crate::schedule::tiles) of up to 256, and channels take the tiles in turn. What both ends must agree on for that stands in the
+//! flags' digest beside the size: [`Call::cut`].
 //!
 //! There are two buffers for each (writer, channel), used in turn, and two sets of channels:
 //!
@@ -22,7 +22,7 @@
 mod by_tiles;
 pub(crate) mod row;
 
-pub use by_tiles::{TILE_ROWS, TILES, tiled, untiled};
+pub use by_tiles::{TILE_ROWS, TILES};
 
 use crate::arch;
 #[cfg(target_arch = "nvptx64")]
@@ -46,7 +46,7 @@ use row::Loaded;
 pub const PACKS: u64 = 12240;
 /// Packs of a row: what a warp stores at once.
 pub const ROW_PACKS: u32 = row::PACKS;
-/// Offset of a buffer's header: 8 bytes of the chunk's size, then a flag, the kernel in it. Read only to say what differs.
+/// Offset of a buffer's header: 8 bytes of the chunk's size and cut, then a flag, the kernel in it. Read only to say what differs.
 const HEADER: u64 = PACKS / row::PACKS as u64 * row::BYTES as u64;
 /// Offset of the number of the last `sendrecv` call that the writer is done with; in the first buffer alone.
 const DONE: u64 = HEADER + 64;
@@ -57,10 +57,10 @@ pub const BUFFERS: u64 = 2 * BUFFER;
 
 const _: () = assert!(PACKS.is_multiple_of(row::PACKS as u64), "a buffer's rows are whole");
 
-/// The flag of call number `number`: a digest of `kernel` and `payload` above it.
+/// The flag of call number `number`: a digest of `kernel` and `size` above it.
 #[inline(always)]
-const fn flag(number: u64, kernel: u64, payload: u64) -> u64 {
-    let mix = (kernel ^ payload.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+const fn flag(number: u64, kernel: u64, size: u64) -> u64 {
+    let mix = (kernel ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (number & 0xffff_ffff_ffff) | (mix >> 48) << 48
 }
 
@@ -243,16 +243,16 @@ impl<O: Direct> Line<'_, O> {
     /// The buffer of this call is free; these rows are this warp's.
     #[inline(always)]
     unsafe fn put<const U: usize>(&self, base: u64, row: u32, end: u32, slot: u32, packs: [[u32; 4]; U]) {
-        let (Call { kernel, payload }, number) = (self.call, self.number());
+        let (kernel, size, number) = (self.call.kernel, self.call.size(), self.number());
         // SAFETY: the two buffers of the channel.
         let out = unsafe { self.ops.lines_out(arch::late(base), self.channel).add(Self::buffer(number)) };
         if row == 0 && slot == 0 {
-            let size = [payload as u32, (payload >> 32) as u32];
+            let words = [size as u32, (size >> 32) as u32];
             // SAFETY: the buffer's header, free by the caller's contract.
-            unsafe { arch::store_line(out.add(HEADER as usize), size, flag(number, kernel, 0)) };
+            unsafe { arch::store_line(out.add(HEADER as usize), words, flag(number, kernel, 0)) };
         }
         let mut words = [[0; 4]; U];
-        unroll!(U, |K| words[K] = row::dressed(packs[K], flag(number, kernel, payload)));
+        unroll!(U, |K| words[K] = row::dressed(packs[K], flag(number, kernel, size)));
         // Without a lane's pack there must be no flags.
         let end = if row::whole() { end } else { row };
         unroll!(U, |K| if row + (K as u32) < end {
@@ -267,13 +267,13 @@ impl<O: Direct> Line<'_, O> {
     /// As there.
     #[inline(always)]
     unsafe fn seal<const U: usize>(&self, base: u64, row: u32, end: u32) {
-        let (Call { kernel, payload }, number) = (self.call, self.calls + 1);
+        let (kernel, size, number) = (self.call.kernel, self.call.size(), self.calls + 1);
         unroll!(U, |K| if row + (K as u32) < end {
             // SAFETY: as there.
             unsafe {
                 let out = self.ops.lines_out(base, self.channel).add(Self::buffer(number));
                 let at = out.add(row as usize * row::BYTES + K * row::BYTES);
-                row::seal(at, flag(number, kernel, payload));
+                row::seal(at, flag(number, kernel, size));
             }
         });
     }
@@ -362,7 +362,7 @@ impl<O: Direct> Line<'_, O> {
     /// They lie in the buffer `input`.
     #[inline(always)]
     unsafe fn poll<const U: usize>(&self, input: *const u8, row: u32, end: u32) -> Option<[Loaded; U]> {
-        let fresh = flag(self.calls + 1, self.call.kernel, self.call.payload);
+        let fresh = flag(self.calls + 1, self.call.kernel, self.call.size());
         let (mut start, mut look, mut turn) = (0, 0, 0u32);
         // Together: lanes that load apart would load a line in parts, its flag after its data.
         if !row::whole() {
@@ -415,7 +415,7 @@ impl<O: Direct> Line<'_, O> {
         if self.watch.aborted() {
             return true;
         }
-        let fresh = flag(self.calls + 1, self.call.kernel, self.call.payload);
+        let fresh = flag(self.calls + 1, self.call.kernel, self.call.size());
         let about = About { peer: self.peer(), channel: self.channel, operation: operation::RECEIVE };
         if (odd ^ fresh) << 16 == 0 && odd != fresh {
             // SAFETY: the caller's contract.
@@ -485,11 +485,11 @@ unsafe fn compare<O: Direct>(
     // SAFETY: the caller's contract.
     let (size, seen) = unsafe { arch::load_line(header) };
     let expected = flag(number, call.kernel, 0);
-    let payload = u64::from(size[0]) | u64::from(size[1]) << 32;
+    let size = u64::from(size[0]) | u64::from(size[1]) << 32;
     if seen != expected {
         watch.give_up(ops, kind::MISMATCH, about, expected >> 48, seen >> 48, 0);
     } else {
         let about = About { operation: operation::HEADER, ..about };
-        watch.give_up(ops, kind::MISMATCH, about, call.payload, payload, 0);
+        watch.give_up(ops, kind::MISMATCH, about, call.size(), size, 0);
     }
 }

@@ -4,7 +4,7 @@
 mod world;
 
 use fusewire_device::{
-    channel::{Call, HEADER, Receiving, Sending, stream_bytes},
+    channel::{CUT, Call, HEADER, Receiving, Sending, stream_bytes},
     group::Thread,
     ops::{Line, Ops},
     wait::{self, Control, FILLED, Flow, Stopped, Watch, abort_code, kind, operation},
@@ -24,8 +24,9 @@ fn begin(control: Control, rank: u32) -> Flow<Watch> {
 /// Sends `bytes` in chunks of `chunk`.
 fn send(ops: &Peers, watch: &Watch, peer: u32, chunk: u64, bytes: &[u8], pause: impl Fn()) -> Flow {
     // SAFETY: one thread works this end, in order.
-    let out =
-        unsafe { Sending::begin(ops, watch, peer, 0, Call { kernel: KERNEL, payload: bytes.len() as u64 }) };
+    let out = unsafe {
+        Sending::begin(ops, watch, peer, 0, Call { kernel: KERNEL, payload: bytes.len() as u64, cut: 0 })
+    };
     let total = stream_bytes(bytes.len() as u64);
     let mut from = 0;
     while from < total {
@@ -45,7 +46,7 @@ fn send(ops: &Peers, watch: &Watch, peer: u32, chunk: u64, bytes: &[u8], pause: 
 
 /// Receives `len` bytes in chunks of `chunk`.
 fn receive(ops: &Peers, watch: &Watch, peer: u32, chunk: u64, len: usize, pause: impl Fn()) -> Flow<Vec<u8>> {
-    let call = Call { kernel: KERNEL, payload: len as u64 };
+    let call = Call { kernel: KERNEL, payload: len as u64, cut: 0 };
     // SAFETY: one thread works this end, in order.
     let input = unsafe { Receiving::begin(ops, watch, peer, 0, call) };
     let (total, mut got, mut from) = (stream_bytes(len as u64), Vec::new(), 0);
@@ -262,7 +263,9 @@ fn mismatch(sent: Call, expected: Call) -> (u32, u64, u64, u32) {
 
 #[test]
 fn both_sides_of_a_mismatch_are_told() {
-    let call = |kernel, payload| Call { kernel, payload };
+    let call = |kernel, payload| Call { kernel, payload, cut: 0 };
+    let found = mismatch(Call { cut: 3 * CUT, ..call(5, 64) }, Call { cut: CUT, ..call(5, 64) });
+    assert_eq!(found, (kind::MISMATCH, CUT + 64, 3 * CUT + 64, operation::HEADER));
     // The receiver would wait for ever for the longer call's bytes.
     let found = mismatch(call(5, 64), call(5, 2048));
     assert_eq!(found, (kind::MISMATCH, 2048, 64, operation::HEADER));

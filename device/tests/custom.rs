@@ -30,6 +30,7 @@ const SHAPE: Shape = Shape {
     recv_peer: NOBODY,
     phase: 0,
     allocation: 0,
+    cut: 0,
 };
 
 /// Runs a schedule of one's own on every rank with one block.

@@ -91,7 +91,7 @@ impl World {
 }
 
 /// One pack a call, with the call's number in it.
-const CALL: Call = Call { kernel: 9, payload: 16 };
+const CALL: Call = Call { kernel: 9, payload: 16, cut: 0 };
 
 fn send(world: &World, calls: u32) -> Flow {
     let (ops, watch) = (world.ops(0), world.watch(0)?);

@@ -115,6 +115,7 @@ fn launch<H: Unpack<Raw = Raw>, T: Element>(
             recv_peer: NOBODY,
             phase: 0,
             allocation: 0,
+            cut: 0,
         };
         let (ops, control) = (world.ops(rank), world.control(rank, 20_000));
         let params = Params { ops, control, shape, raw: raws[rank as usize] };

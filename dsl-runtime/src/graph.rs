@@ -7,7 +7,7 @@ use crate::stream::{Captured, Kind};
 use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
-use fusewire_transports::host::Link;
+use fusewire_transports::host::{Cut, Link};
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Graph {
         // Mostly there is one: no allocation for it.
         let _first = turns.next().transpose()?;
         let _others = turns.collect::<Result<Vec<_>>>()?;
-        self.links.iter().for_each(|link| link.note("", ["a replay of a graph", ""], None, 0));
+        self.links.iter().for_each(|link| link.note("", ["a replay of a graph", ""], None, Cut::default()));
         match (&stream.0.kind, &self.exec) {
             // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and
             // others wait until the claims end.

@@ -56,7 +56,7 @@ pub use fusewire_driver as driver;
 pub use fusewire_macros::comm_kernel;
 pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
-pub use fusewire_transports::host::{Fault, Launched, Operation, Options, Place, Refusal};
+pub use fusewire_transports::host::{Cut, Fault, Launched, Operation, Options, Place, Refusal};
 pub use fusewire_transports::peers::{PeersConfig, PeersError};
 pub use fusewire_transports::{
     HostIb, Ibgda, Mesh, MultiPeerTransport, Nvl, NvlMesh, Shm, ShmMesh, Transport,

@@ -15,17 +15,6 @@ pub const TILE_ROWS: u32 = (tiles::ROWS * tiles::ACROSS).div_ceil(row::PACKS);
 /// Most tiles of one channel in one call.
 pub const TILES: u32 = PACKS as u32 / row::PACKS / TILE_ROWS;
 
-/// How a call of `bytes` bytes, which travels tile by tile of a chunk with rows of `cols` elements, names its size.
-#[inline(always)]
-pub const fn tiled(bytes: u64, cols: u64) -> u64 {
-    1 << 63 | (cols & 0x7fff_ffff) << 32 | bytes & 0xffff_ffff
-}
-
-/// What [`tiled`] was given, if it made that name.
-pub const fn untiled(name: u64) -> Option<(u64, u64)> {
-    if name >> 63 == 1 { Some((name & 0xffff_ffff, name >> 32 & 0x7fff_ffff)) } else { None }
-}
-
 /// Rows of a tile that are stored together.
 const OF_TILE: usize = 3;
 
@@ -103,18 +92,5 @@ impl<O: Direct> Line<'_, O> {
             row += warps * U as u32;
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{tiled, untiled};
-
-    #[test]
-    fn sizes_say_how_they_travel() {
-        for (bytes, cols) in [(16, 8), (4 << 20, 2048), (0xffff_ffff, 0x7fff_ffff)] {
-            assert_eq!(untiled(tiled(bytes, cols)), Some((bytes, cols)));
-            assert_eq!(untiled(bytes), None);
-        }
     }
 }

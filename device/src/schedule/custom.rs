@@ -171,7 +171,7 @@ impl<O: Ops> Kernel<O> {
         let (lanes, elements) = (Pack::<W>::LANES, place.chunk_len);
         let packs = packs_in::<W>(Tile { start: 0, len: elements }) as u32;
         let kernel = Call::ended(self.shape.kernel ^ u64::from(W::CODE), (elements % lanes) as u32);
-        let call = Call { kernel, payload: 16 * u64::from(packs) };
+        let call = Call { kernel, payload: 16 * u64::from(packs), cut: 0 };
         let chunk = self.shape.chunk;
         Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk, call, end: None }
     }

@@ -15,7 +15,6 @@ mod handshake;
 
 pub use bulk::{all_to_all_bulk, sendrecv_bulk};
 pub use engine::{all_to_all_copy, sendrecv_copy};
-pub use handshake::unnamed;
 
 use super::span::{self, Team, WARP};
 use super::tiles::{self, Walk};

@@ -86,16 +86,20 @@ impl Teams {
     }
 }
 
-/// What channel number `part` carries of each chunk, and how all channels name the call: by the chunk's size, not by the share's.
+/// How all channels name the call: by the chunk's size, not by the share's, and by how it is cut.
 #[inline(always)]
-fn carried<H: Hooks>(shape: &Shape, part: u32) -> (Load, Call) {
-    let (kernel, bytes) = (shape.kernel, 16 * packs_of::<H>(shape.elements));
+fn call<H: Hooks>(shape: &Shape) -> Call {
+    Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements), cut: shape.cut }
+}
+
+/// What channel number `part` carries of each chunk.
+#[inline(always)]
+fn carried<H: Hooks>(shape: &Shape, part: u32) -> Load {
     if H::TRANSPOSED && shape.tiles > 0 {
-        let call = Call { kernel, payload: line::tiled(bytes, shape.cols) };
-        return (Load::of_tiles(shape.tiles as u32, part, shape.channels), call);
+        return Load::of_tiles(shape.tiles as u32, part, shape.channels);
     }
     let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
-    (Load::of_packs(first, packs), Call { kernel, payload: bytes })
+    Load::of_packs(first, packs)
 }
 
 /// [`super::all_to_all`] for small chunks: no fence, no staging, no flag of its own. Grid: `channels` blocks (none in a world of one
@@ -127,7 +131,7 @@ pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params
     if late {
         ((watch, calls), begun) = (begin(), true);
     }
-    let (load, call) = carried::<H>(shape, channel);
+    let (load, call) = (carried::<H>(shape, channel), call::<H>(shape));
     let teams = Teams::of::<H>(Team::all(&Block), ring.world - 1, &load);
     let teams = if late { teams } else { teams.now() };
     let [sends, receives] = teams.roles(&load);
@@ -188,7 +192,7 @@ pub(super) unsafe fn first<O: Direct, H: Unpack>(
     let state = (shape.first > 0).then(|| ops.line_state(ring.rank, part));
     let (begin, packs) = cut(shape.first, shape.own_share, part);
     let load = Load::of_packs(begin as usize, packs as u32);
-    let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements) };
+    let call = call::<H>(shape);
     let teams = Team::behind(&Block).map(|team| Teams::of::<H>(team, ring.world - 1, &load).now());
     // SAFETY: the caller's contract.
     let watch = &unsafe { armed.looked() };
@@ -240,7 +244,7 @@ pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O
     let count = unsafe { if sends { &raw mut (*state).sent } else { &raw mut (*state).received } };
     let count = arch::late(count as u64) as *mut u64;
     let place = place(ops, grid, shape, peer, part, 0);
-    let (load, call) = carried::<H>(shape, part);
+    let (load, call) = (carried::<H>(shape, part), call::<H>(shape));
     let team = Team::all(&Block);
     let line = |watch, calls| Line { ops, watch, team, place, load, channel, calls, call };
     // SAFETY: the caller's contract; each block works its own end of its own channel, of those for `sendrecv`; the count was written last by

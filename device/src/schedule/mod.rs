@@ -40,7 +40,7 @@ pub use lines::{all_to_all_lines, sendrecv_lines};
 pub use staged::{all_to_all, sendrecv};
 
 use crate::arch;
-use crate::channel::Call;
+use crate::channel::{CUT, Call};
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
@@ -90,6 +90,23 @@ pub struct Shape {
     pub phase: u32,
     /// Direct: number of the output's symmetric allocation; equal on all ranks.
     pub allocation: u32,
+    /// How chunks are cut: [`Shape::name_cut`]. A call names it to its peers beside its size.
+    pub cut: u64,
+}
+
+impl Shape {
+    /// The same with [`Shape::cut`] a digest of all that both ends of a channel cut by; `way` numbers the protocol, `copy` is the bytes of a
+    /// bulk copy. Where it differs, what arrives would be taken for other packs.
+    #[must_use]
+    pub fn name_cut(self, way: u64, copy: u64) -> Self {
+        let first = if self.first > 0 { [self.first, self.own_share] } else { [0; 2] };
+        let parts = [way, copy, u64::from(self.channels), self.share, first[0], first[1]];
+        let parts = parts.into_iter().chain([self.rows, self.cols, self.tiles]);
+        let digest = parts.fold(0xcbf2_9ce4_8422_2325, |digest: u64, part| {
+            (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        });
+        Shape { cut: digest / CUT * CUT, ..self }
+    }
 }
 
 /// Packs of each of `parts` shares of a chunk of `packs`: whole 128-byte lines, so that two blocks never share one.
@@ -178,8 +195,8 @@ impl Share {
     }
 
     #[inline(always)]
-    fn call(&self, kernel: u64) -> Call {
-        Call { kernel, payload: 16 * u64::from(self.packs) }
+    fn call(&self, shape: &Shape) -> Call {
+        Call { kernel: shape.kernel, payload: 16 * u64::from(self.packs), cut: shape.cut }
     }
 }
 

@@ -137,7 +137,7 @@ fn stream<H: Hooks, O: Ops>(
     if share.packs == 0 {
         return Ok(());
     }
-    let call = share.call(shape.kernel);
+    let call = share.call(shape);
     let Share { first, packs } = share;
     let stream = Stream { ops, watch, place, first, packs, chunk: shape.chunk, call, end };
     let hooks = span::Module::<H>(args);

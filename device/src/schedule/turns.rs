@@ -41,7 +41,7 @@ pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Ra
         return read_from_peers(grid, ops, shape, &watch, share, input, output);
     }
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
-    let call = share.call(shape.kernel);
+    let call = share.call(shape);
     let total = stream_bytes(call.payload);
     let mut from = 0;
     while from < total {
@@ -94,7 +94,7 @@ fn read_from_peers<O: Ops, W: Element>(
 ) -> Flow {
     let (ring, channel) = (Ring::of(ops), grid.block);
     let part = Part { first: share.first, packs: 0..share.packs as usize };
-    let call = share.call(shape.kernel);
+    let call = share.call(shape);
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
     let sending = |peer: u32| {
         // SAFETY: this block alone works this channel's ends, and goes on where it left off; the position moves with `finish_at`.

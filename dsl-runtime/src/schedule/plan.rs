@@ -7,6 +7,7 @@ use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
 use crate::tune::Layout;
 use crate::{Error, Result, Transport};
+use fusewire_device::channel::CUT;
 use fusewire_device::line;
 use fusewire_device::pack::Pack;
 use fusewire_device::schedule::direct::bulk;
@@ -168,9 +169,9 @@ impl<X: Transport> Prepared<X> {
         // All ranks' chunks, in elements and in wire bytes, are numbers that fit.
         let packs = elements.div_ceil(Pack::<H::Wire>::LANES);
         let fits = |n: usize| n.checked_mul(16 * self.world()).is_some_and(|n| n < 1 << 62);
-        if !fits(elements) || !fits(packs) {
+        if !fits(elements) || !fits(packs) || 16 * packs as u64 >= CUT {
             return Err(Error::misuse(format!(
-                "{elements} elements to each of {} ranks are too many",
+                "{elements} elements to each of {} ranks are too many: a chunk has fewer than {CUT} bytes",
                 self.world()
             )));
         }

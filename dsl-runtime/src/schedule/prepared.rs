@@ -13,7 +13,7 @@ use fusewire_device::ops::Ops;
 use fusewire_device::schedule::direct::bulk;
 use fusewire_device::schedule::{Grid, NOBODY, Params, Shape};
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Link, Machine};
+use fusewire_transports::host::{Cut, Link, Machine};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,8 +40,13 @@ pub(crate) struct Prepared<X: Transport> {
 
 struct Variant {
     entry: &'static Entry,
-    function: Option<(cuda::Function, u32)>,
+    function: Option<cuda::Function>,
+    /// Blocks that the device of each rank holds at once, the fewest of them, by the warps of a block from one on; empty on CPU threads.
+    resident: Vec<u32>,
 }
+
+/// Threads of a warp.
+const WARP: u32 = 32;
 
 impl<X: Transport> Prepared<X> {
     /// Collective: compares what the ranks are about to run, then loads it.
@@ -79,13 +84,14 @@ impl<X: Transport> Prepared<X> {
         let entries = runnable(link, H::ENTRIES)?;
         let (functions, follows) = match link.machine() {
             Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false),
-            Machine::Cuda(context) => (
-                load(context, &entries, most_threads::<H>())?.into_iter().map(Some).collect(),
-                follows(context),
-            ),
+            Machine::Cuda(context) => {
+                (load(context, &entries)?.into_iter().map(Some).collect(), follows(context))
+            }
         };
         let variants = entries.into_iter().zip(functions);
-        let variants = variants.map(|(entry, function)| Variant { entry, function }).collect();
+        let variants = variants.map(|(entry, function)| Variant { entry, function, resident: Vec::new() });
+        let mut variants: Vec<Variant> = variants.collect();
+        agree_residency(link, &mut variants, most_threads::<H>())?;
         Ok(Prepared {
             ops: transport.ops(),
             link: Arc::clone(link),
@@ -108,7 +114,7 @@ impl<X: Transport> Prepared<X> {
         Ok(Prepared { tuned, ..self })
     }
 
-    /// The same with other code for the kernels whose symbols `text` has.
+    /// The same with other code for the kernels whose symbols `text` has. Collective: ranks compare how many blocks fit.
     ///
     /// # Safety
     /// Those entries do what the kernels do, with the same parameters.
@@ -120,10 +126,11 @@ impl<X: Transport> Prepared<X> {
         let mut found = false;
         for variant in &mut self.variants {
             if let Ok(function) = module.function(variant.entry.symbol) {
-                (variant.function, found) = (Some(ready(function, variant.entry, self.threads)?), true);
+                (variant.function, found) = (Some(ready(function, variant.entry)?), true);
             }
         }
         if found {
+            agree_residency(&self.link, &mut self.variants, self.threads)?;
             return Ok(self);
         }
         let symbols: Vec<&str> = self.variants.iter().map(|v| v.entry.symbol).collect();
@@ -198,13 +205,10 @@ impl<X: Transport> Prepared<X> {
         Ok(self.variant(protocol, unroll)?.entry.unroll)
     }
 
-    /// Blocks of `threads` that the device holds at once.
+    /// Blocks of `threads` that every rank's device holds at once: plans depend on it, and all ranks must make the same.
     pub(crate) fn resident(&self, protocol: Protocol, unroll: Option<u32>, threads: u32) -> Result<u32> {
-        Ok(match &self.variant(protocol, unroll)?.function {
-            None => HOST_BLOCKS,
-            Some((_, full)) if threads == self.threads => *full,
-            Some((function, _)) => function.max_resident_blocks(threads, most_shared(protocol))?,
-        })
+        let variant = self.variant(protocol, unroll)?;
+        Ok(variant.resident.get((threads / WARP).saturating_sub(1) as usize).copied().unwrap_or(HOST_BLOCKS))
     }
 
     /// The geometry of a plan, without peers.
@@ -232,7 +236,8 @@ impl<X: Transport> Prepared<X> {
             }
         };
         let (share, own_share) = plan.shares();
-        Ok(Shape {
+        let copy = if plan.protocol == Protocol::Bulk { plan.chunk } else { 0 };
+        let shape = Shape {
             elements: plan.elements as u64,
             rows: rows as u64,
             cols: cols as u64,
@@ -251,7 +256,9 @@ impl<X: Transport> Prepared<X> {
             recv_peer: NOBODY,
             phase: 0,
             allocation: 0,
-        })
+            cut: 0,
+        };
+        Ok(shape.name_cut(plan.protocol as u64, copy))
     }
 
     /// Whether peers may store `chunks` chunks of `elements` into the output of a launch.
@@ -303,7 +310,9 @@ impl<X: Transport> Prepared<X> {
             _ if plan.elements == 0 => 0,
             _ => plan.channels,
         };
-        self.link.note(self.name, how, (!custom).then_some(plan.elements as u64), parts);
+        let cols = if self.shaped && !custom { shape.cols } else { 0 };
+        let cut = Cut { parts: parts.into(), cols, first: shape.first };
+        self.link.note(self.name, how, (!custom).then_some(plan.elements as u64), cut);
     }
 
     /// Launches with checked geometry.
@@ -344,7 +353,7 @@ impl<X: Transport> Prepared<X> {
         let mut params = Params { ops: self.ops, control: self.link.control(options.deadline), shape, raw };
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
-            (Kind::Cuda(s), Some((function, _)), _) => {
+            (Kind::Cuda(s), Some(function), _) => {
                 stream.captured(|c| c.modules.push(function.clone()));
                 // Copies stand before and behind the copy engine's kernels.
                 let follows = self.follows && plan.protocol != Protocol::Copy;
@@ -450,14 +459,34 @@ fn most_shared(protocol: Protocol) -> u32 {
     if protocol == Protocol::Bulk { bulk::shared_bytes(bulk::MOST) } else { 0 }
 }
 
-/// A function that may have the shared memory it needs, with the blocks of `threads` that the GPU holds.
-fn ready(function: cuda::Function, entry: &Entry, threads: u32) -> Result<(cuda::Function, u32)> {
+/// A function that may have the shared memory it needs.
+fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Function> {
     let shared = most_shared(entry.protocol);
     if shared > 0 {
         function.set_max_dynamic_shared(shared)?;
     }
-    let resident = function.max_resident_blocks(threads, shared)?;
-    Ok((function, resident))
+    Ok(function)
+}
+
+/// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
+fn agree_residency(link: &Link, variants: &mut [Variant], most: u32) -> Result<()> {
+    if matches!(link.machine(), Machine::Host) {
+        return Ok(());
+    }
+    let mut own = Vec::new();
+    for Variant { entry, function, .. } in &*variants {
+        for warps in 1..=most / WARP {
+            let function = function.as_ref().expect("a variant of a GPU is loaded");
+            own.push(function.max_resident_blocks(warps * WARP, most_shared(entry.protocol))?);
+        }
+    }
+    let all: Vec<Vec<u32>> = link.world().all_gather_as(&own)?;
+    let fewest = |at: usize| all.iter().filter_map(|rank| rank.get(at)).min().copied().unwrap_or(0);
+    let each = (most / WARP) as usize;
+    for (number, variant) in variants.iter_mut().enumerate() {
+        variant.resident = (number * each..(number + 1) * each).map(fewest).collect();
+    }
+    Ok(())
 }
 
 /// Modules by GPU, image and the first of the entries that were loaded from it.
@@ -487,13 +516,9 @@ fn follows(context: &cuda::Context) -> bool {
         && std::env::var_os("FUSEWIRE_FOLLOW").is_none_or(|v| v != "0")
 }
 
-/// Loads the entries, once per GPU, with the blocks of `threads` that the GPU holds of each. An image has those of other transports
-/// and schedules too: the driver is given what these entries need.
-fn load(
-    context: &cuda::Context,
-    entries: &[&'static Entry],
-    threads: u32,
-) -> Result<Vec<(cuda::Function, u32)>> {
+/// Loads the entries, once per GPU. An image has those of other transports and schedules too: the driver is given what these entries
+/// need.
+fn load(context: &cuda::Context, entries: &[&'static Entry]) -> Result<Vec<cuda::Function>> {
     struct Cache(Modules);
     // SAFETY: the pointers are keys, never followed.
     unsafe impl Send for Cache {}
@@ -515,7 +540,7 @@ fn load(
                 module
             }
         };
-        ready(module.function(entry.symbol)?, entry, threads)
+        ready(module.function(entry.symbol)?, entry)
     };
     entries.iter().zip(&images).map(function).collect()
 }

@@ -1,9 +1,8 @@
 //! An abort record in words.
 
 use super::ledger::{Launched, compared};
-use fusewire_device::line::untiled;
+use fusewire_device::channel::CUT;
 use fusewire_device::schedule::MOST_PACKS;
-use fusewire_device::schedule::direct::unnamed;
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
 use std::fmt;
@@ -86,11 +85,19 @@ pub enum Operation {
         channel: usize,
         /// Whether payload bytes differ (else the kernels do).
         bytes: bool,
-        /// This side's value; of tiles in lines as [`tiled`](fusewire_device::line::tiled) says, of bulk copies that begin in lines as
-        /// [`unnamed`] does.
+        /// This side's value.
         expected: u64,
         /// The peer's.
         seen: u64,
+    },
+    /// The peer launched the same kernel with the same size, but cuts its chunks in another way.
+    Cut {
+        /// The peer.
+        peer: usize,
+        /// Channel.
+        channel: usize,
+        /// Bytes that both name: of the channel where bytes go through staging, else of the whole chunk.
+        bytes: u64,
     },
     /// An adapter ended a work queue entry with an error.
     Adapter {
@@ -231,13 +238,21 @@ impl Fault {
                 let place = |word: u64| ((word >> 44) as usize, (word & ((1 << 44) - 1)) as usize);
                 Operation::Elsewhere { peer, own: place(r.expected), theirs: place(r.seen) }
             }
-            kind::MISMATCH => Operation::Mismatch {
+            kind::MISMATCH
+                if r.operation == operation::HEADER && (r.expected ^ r.seen).is_multiple_of(CUT) =>
+            {
+                Operation::Cut { peer, channel, bytes: r.expected % CUT }
+            }
+            kind::MISMATCH if r.operation == operation::HEADER => Operation::Mismatch {
                 peer,
                 channel,
-                bytes: r.operation == operation::HEADER,
-                expected: r.expected,
-                seen: r.seen,
+                bytes: true,
+                expected: r.expected % CUT,
+                seen: r.seen % CUT,
             },
+            kind::MISMATCH => {
+                Operation::Mismatch { peer, channel, bytes: false, expected: r.expected, seen: r.seen }
+            }
             kind::ADAPTER => Operation::Adapter {
                 what: name(r.operation),
                 block,
@@ -283,9 +298,11 @@ impl Fault {
     /// The peer that did not come, or runs something else.
     pub(crate) fn missed(&self) -> Option<usize> {
         match self.operation {
-            Some(Operation::Expired { peer, .. } | Operation::Mismatch { peer, .. }) => {
-                (peer != self.rank).then_some(peer)
-            }
+            Some(
+                Operation::Expired { peer, .. }
+                | Operation::Mismatch { peer, .. }
+                | Operation::Cut { peer, .. },
+            ) => (peer != self.rank).then_some(peer),
             _ => None,
         }
     }
@@ -333,17 +350,6 @@ fn reaches(what: &str) -> bool {
 /// Whether a number that is out of range is that of the peer: a record has 32 bits for it, `rank - 1` of rank 0 is more.
 fn is_peer(given: u64, peer: usize) -> bool {
     given == peer as u64 || (given as i64) < 0 && given as u32 == peer as u32
-}
-
-/// The size of a call as its stream, or the flags of its lines, name it.
-fn size_text(name: u64) -> String {
-    match (untiled(name), unnamed(name)) {
-        (Some((bytes, cols)), _) => format!("{bytes} bytes in rows of {cols} elements"),
-        (None, (bytes, 0, _)) => format!("{bytes} bytes"),
-        (None, (bytes, first, share)) => {
-            format!("{bytes} bytes, {} of them in lines of {} to a block", 16 * first, 16 * share)
-        }
-    }
 }
 
 /// A completion's syndrome in words (`mlx5dv.h`, `MLX5_CQE_SYNDROME_*`).
@@ -428,10 +434,13 @@ impl Operation {
             ),
             Operation::Mismatch { peer, channel, bytes: true, expected, seen } => write!(
                 f,
-                "rank {peer} sends {} on channel {channel} of {transport} where rank {rank} expects {}: \
-                 all ranks must launch with the same number of elements and the same options",
-                size_text(*seen),
-                size_text(*expected)
+                "rank {peer} sends {seen} bytes on channel {channel} of {transport} where rank {rank} expects {expected}: \
+                 all ranks must launch with the same number of elements and the same options"
+            ),
+            Operation::Cut { peer, channel, bytes } => write!(
+                f,
+                "rank {peer} cuts the {bytes} bytes on channel {channel} of {transport} in another way than rank {rank}: all ranks must \
+                 launch with the same options: protocol, channels, blocks and shape"
             ),
             // The same but for the upper four bits: see `Call::ended`.
             Operation::Mismatch { peer, channel, expected, seen, .. } if seen << 4 == expected << 4 => {

@@ -17,15 +17,26 @@ pub struct Launched {
     pub protocol: String,
     /// Elements of one peer's chunk, where the host knows.
     pub elements: Option<u64>,
-    /// Channels to each peer; of a schedule of the user's own, its blocks; 0 where there are none, or the host does not know.
-    pub parts: u64,
+    /// How chunks are cut, where the host knows.
+    pub cut: Cut,
     /// Whether the rank has let its end of the transport go.
     pub left: bool,
 }
 
+/// How a launch cuts its chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Channels to each peer; of a schedule of the user's own, its blocks; 0 where there are none.
+    pub parts: u64,
+    /// Elements of a row, where a chunk has a shape; else 0.
+    pub cols: u64,
+    /// Packs of 16 bytes that each chunk begins with and that go in lines before the rest; else 0.
+    pub first: u64,
+}
+
 impl fmt::Display for Launched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Launched { number, kernel, schedule, protocol, elements, parts, .. } = self;
+        let Launched { number, kernel, schedule, protocol, elements, cut, .. } = self;
         write!(f, "number {number}, ")?;
         match kernel.as_str() {
             "" => write!(f, "{schedule}")?,
@@ -39,12 +50,20 @@ impl fmt::Display for Launched {
         if !protocol.is_empty() {
             write!(f, ", {protocol}")?;
         }
-        match (parts, elements) {
+        match (cut.parts, elements) {
             (0, _) => Ok(()),
             (1, Some(_)) => write!(f, " over 1 channel"),
             (n, Some(_)) => write!(f, " over {n} channels"),
             (1, None) => write!(f, ", 1 block"),
             (n, None) => write!(f, ", {n} blocks"),
+        }?;
+        match cut.first {
+            0 => {}
+            packs => write!(f, " behind {} bytes in lines", 16 * packs)?,
+        }
+        match cut.cols {
+            0 => Ok(()),
+            cols => write!(f, ", rows of {cols} elements"),
         }
     }
 }
@@ -63,7 +82,9 @@ const LEFT: usize = 2;
 /// One more than they are; 0 if nobody knows.
 const ELEMENTS: usize = 3;
 const PARTS: usize = 4;
-const TEXT: usize = 5;
+const COLS: usize = 5;
+const FIRST: usize = 6;
+const TEXT: usize = 7;
 /// Words of the kernel's path, the end of it if it is long, then of schedule and protocol each; zeroes follow.
 const KERNEL: usize = 16;
 const HOW: usize = 4;
@@ -91,11 +112,13 @@ impl Notes<'_> {
     }
 
     /// Notes one more launch.
-    pub(crate) fn launched(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, parts: u32) {
+    pub(crate) fn launched(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, cut: Cut) {
         self.write(|| {
             self.set(NUMBER, self.word(NUMBER) + 1);
             self.set(ELEMENTS, elements.map_or(0, |n| n.saturating_add(1)));
-            self.set(PARTS, u64::from(parts));
+            self.set(PARTS, cut.parts);
+            self.set(COLS, cut.cols);
+            self.set(FIRST, cut.first);
             let from = (kernel.len().saturating_sub(8 * KERNEL)..).find(|at| kernel.is_char_boundary(*at));
             let kernel = &kernel[from.unwrap_or(kernel.len())..];
             self.text(TEXT, KERNEL, kernel.bytes());
@@ -134,7 +157,7 @@ impl Notes<'_> {
                     schedule: string(&words[TEXT + KERNEL..][..HOW]),
                     protocol: string(&words[TEXT + KERNEL + HOW..]),
                     elements: words[ELEMENTS].checked_sub(1),
-                    parts: words[PARTS],
+                    cut: Cut { parts: words[PARTS], cols: words[COLS], first: words[FIRST] },
                     left: words[LEFT] != 0,
                 });
             }
@@ -187,17 +210,22 @@ mod tests {
         let notes = Notes(&words);
         assert_eq!(notes.read().map(|l| (l.number, l.left)), Some((0, false)));
         let long = format!("{}é::double_add", "x".repeat(300));
-        notes.launched(&long, ["all_to_all", "in lines"], Some(12), 8);
-        notes.launched(&long, ["all_to_all", "in lines"], Some(12), 8);
+        let cut = |parts| Cut { parts, ..Cut::default() };
+        notes.launched(&long, ["all_to_all", "in lines"], Some(12), cut(8));
+        notes.launched(&long, ["all_to_all", "in lines"], Some(12), cut(8));
         let launched = notes.read().unwrap();
         assert!(long.ends_with(&launched.kernel) && launched.kernel.len() >= 8 * KERNEL - 3);
-        notes.launched("my::kernel", ["sendrecv", "in lines"], Some(u64::MAX - 1), 1);
+        notes.launched("my::kernel", ["sendrecv", "in lines"], Some(u64::MAX - 1), cut(1));
         let text = "number 3, `my::kernel`, sendrecv of 18446744073709551614 elements to a peer, in lines over 1 channel";
         assert_eq!(notes.read().unwrap().to_string(), text);
-        notes.launched("", ["a replayed graph", ""], None, 0);
+        let all = Cut { parts: 3, cols: 160, first: 8 };
+        notes.launched("k", ["all_to_all", ""], Some(2), all);
+        let text = "number 4, `k`, all_to_all of 2 elements to a peer over 3 channels behind 128 bytes in lines, rows of 160 elements";
+        assert_eq!(notes.read().unwrap().to_string(), text);
+        notes.launched("", ["a replayed graph", ""], None, Cut::default());
         notes.left();
         let launched = notes.read().unwrap();
-        assert_eq!((launched.to_string().as_str(), launched.left), ("number 4, a replayed graph", true));
+        assert_eq!((launched.to_string().as_str(), launched.left), ("number 5, a replayed graph", true));
         notes.clear();
         assert_eq!(notes.read().map(|l| (l.number, l.left, l.kernel)), Some((0, false, String::new())));
     }
@@ -213,7 +241,7 @@ mod tests {
             let mut number = 0;
             while stopped.load(Ordering::Relaxed) == 0 {
                 number += 1;
-                Notes(&writer).launched(names[number % 2], ["", ""], Some(number as u64), 0);
+                Notes(&writer).launched(names[number % 2], ["", ""], Some(number as u64), Cut::default());
             }
         });
         let mut seen = 0;
@@ -233,20 +261,21 @@ mod tests {
     fn launches_that_differ_are_told_apart() {
         let words = [words(), words()];
         let [own, theirs] = [Notes(&words[0]), Notes(&words[1])];
+        let cut = |parts| Cut { parts, ..Cut::default() };
         let text = || compared(0, &own.read().unwrap(), 1, &theirs.read().unwrap(), true);
         assert_eq!(text(), "");
-        own.launched("k", ["all_to_all", "by staging"], Some(4), 2);
+        own.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
         assert_eq!(
             text(),
             " Rank 0 launched last: number 1, `k`, all_to_all of 4 elements to a peer, by staging over 2 channels; rank 1: nothing on \
              this transport."
         );
-        theirs.launched("k", ["all_to_all", "by staging"], Some(4), 2);
+        theirs.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
         assert!(text().starts_with(" Both launched the same last (number 1, `k`"), "{}", text());
-        own.launched("k", ["all_to_all", "by staging"], Some(4), 2);
-        theirs.launched("k", ["a schedule of its own", ""], None, 3);
+        own.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
+        theirs.launched("k", ["a schedule of its own", ""], None, cut(3));
         assert!(text().ends_with("rank 1: number 2, `k`, a schedule of its own, 3 blocks."), "{}", text());
-        own.launched("k", ["all_to_all", "by staging"], Some(4), 2);
+        own.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
         theirs.left();
         assert!(text().contains("let its transport go after 2 of the 3 launches"), "{}", text());
     }

@@ -1,6 +1,6 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
-use super::{Board, Error, Fault, Options, Result, Symmetric};
+use super::{Board, Cut, Error, Fault, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::World;
@@ -329,9 +329,9 @@ impl Link {
     }
 
     /// Notes a launch, for the ranks of this host whose waits expire: the path of the kernel's module, schedule and protocol, the elements
-    /// of one peer's chunk, channels or blocks.
-    pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, parts: u32) {
-        self.board.note(|notes| notes.launched(kernel, how, elements, parts));
+    /// of one peer's chunk, and how chunks are cut.
+    pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, cut: Cut) {
+        self.board.note(|notes| notes.launched(kernel, how, elements, cut));
     }
 
     /// See [`super::Transport::renew`].

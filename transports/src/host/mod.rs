@@ -13,7 +13,7 @@ mod words;
 pub use board::Board;
 pub use error::{Error, Result};
 pub use fault::{Fault, Operation, Place, Refusal, panic_text};
-pub use ledger::Launched;
+pub use ledger::{Cut, Launched};
 pub use link::{Health, Link, Machine, Queue, Region};
 pub use mapping::Mapping;
 pub use options::Options;

@@ -15,21 +15,6 @@ const GO: u64 = 128;
 /// Stream position of *done*.
 const DONE: u64 = 256;
 
-/// How a call of `bytes` bytes to each peer names its size, if the `first` packs go another way, `share` of them with each block: ranks that
-/// cut them differently would take each other's lines for their own. Such calls are of fewer than 2^32 packs, shares are multiples of eight.
-#[inline(always)]
-const fn named(bytes: u64, first: u64, share: u64) -> u64 {
-    if first == 0 { bytes } else { first << 48 | (share / 8) << 37 | bytes }
-}
-
-/// The bytes of what a stream names as its size, the packs of them that go another way, and those of a block.
-pub const fn unnamed(name: u64) -> (u64, u64, u64) {
-    match name >> 48 {
-        0 => (name, 0, 0),
-        first => (name & 0x1f_ffff_ffff, first, (name >> 37 & 0x7ff) * 8),
-    }
-}
-
 /// A block's channel in one call.
 pub(super) struct Channel<'k, O> {
     ops: &'k O,
@@ -154,10 +139,9 @@ impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
     pub(super) fn of<H: Hooks>(ops: &'k O, shape: &Shape, number: u32) -> Self {
         const ODD: u64 = 0xd6e8_feb8_6659_fd93;
-        let payload = named(16 * packs_of::<H>(shape.elements), shape.first, shape.own_share);
-        let call = Call { kernel: shape.kernel, payload };
+        let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements), cut: shape.cut };
         let output = u64::from(shape.allocation) << 44 | shape.output_offset;
-        let mix = call.payload.wrapping_mul(ODD) ^ output.wrapping_mul(ODD << 7 | 1);
+        let mix = call.size().wrapping_mul(ODD) ^ output.wrapping_mul(ODD << 7 | 1);
         Channel { ops, number, call, output, mix: arch::late(mix) }
     }
 
@@ -222,7 +206,7 @@ impl<'k, O: Direct> Channel<'k, O> {
 
     #[inline(always)]
     fn words(&self, kernel: u64) -> [u64; 3] {
-        [kernel, self.call.payload, self.output]
+        [kernel, self.call.size(), self.output]
     }
 
     /// Lets `ends.from` write this rank's output. No fence: what used the output before was an earlier kernel, or copy, of this stream.
@@ -290,8 +274,8 @@ impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
     fn differs(&self, line: *const u64, at: u64) -> Fault {
         // SAFETY: as in `await_word`.
-        let [kernel, payload, output] = unsafe { Announcement::words(line) };
-        let fault = self.call.compare(at, kernel, payload);
+        let [kernel, size, output] = unsafe { Announcement::words(line) };
+        let fault = self.call.compare(at, kernel, size);
         if fault.kind != 0 {
             return fault;
         }
