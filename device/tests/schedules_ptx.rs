@@ -190,6 +190,25 @@ fn the_wire_is_wide_and_the_loop_is_short() {
     assert_eq!(wire.iter().filter(|l| l.contains("ld.global.L1::no_allocate.v4.b32")).count(), 2);
 }
 
+/// What a tile's closure keeps in registers must have been loaded when the ring's bytes are given back; hooks need no fence for that.
+#[test]
+fn tiles_give_staging_back_behind_a_fence() {
+    let modules = modules();
+    let ptx = compile("schedules", &source(&modules), ARCHS[1]);
+    let returns = |name: &str| -> Vec<bool> {
+        let body = body(&ptx, name);
+        let code: Vec<&str> = instructions(&body).collect();
+        let gives = code.iter().enumerate().filter(|(_, line)| line.starts_with("st.relaxed.sys.b64"));
+        gives
+            .map(|(at, _)| code[..at].iter().rev().take(8).any(|line| line.starts_with("fence.acq_rel.sys")))
+            .collect()
+    };
+    let tiles = returns("custom_ring");
+    assert!(!tiles.is_empty() && tiles.iter().all(|fenced| *fenced), "{tiles:?}");
+    let hooks = returns("copy4_sendrecv");
+    assert!(!hooks.is_empty() && hooks.iter().all(|fenced| !*fenced), "{hooks:?}");
+}
+
 /// Hooks that compute load all packs of a bundle before they work on the first: nothing branches between the loads.
 #[test]
 fn packs_of_a_bundle_load_together() {

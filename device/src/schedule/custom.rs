@@ -199,7 +199,7 @@ impl<O: Ops> Kernel<O> {
     fn receive_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Consume, W)) -> Flow {
         let place = self.tile_place(peer, tile);
         // SAFETY: this block alone works the channel of its index; all its threads are here.
-        unsafe { self.stream::<W>(&place).receive::<span::Two, W, Block>(&Block, &span::Each(hook)) }
+        unsafe { self.stream::<W>(&place).receive::<span::Two, W, Block, _>(&Block, &span::Each(hook)) }
     }
 
     /// Operations and control words, for what is built on a kernel.

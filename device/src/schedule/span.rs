@@ -27,6 +27,9 @@ pub trait Source<W> {
 
 /// Takes packs; see [`Source`].
 pub trait Sink<W> {
+    /// Whether it may keep what it takes in registers. What hooks take leads to an access or to a branch, for which the value has to be
+    /// there, before the block's next barrier; or to nothing.
+    const KEEPS: bool = false;
     /// Takes the pack that belongs to `ctx`.
     fn take(&self, ctx: &Consume, pack: Pack<W>);
 }
@@ -62,6 +65,8 @@ impl<W: Element, F: Fn(&Produce) -> W> Source<W> for Each<F> {
 }
 
 impl<W: Element, F: Fn(&Consume, W)> Sink<W> for Each<F> {
+    // What the closure captured.
+    const KEEPS: bool = true;
     #[inline(always)]
     fn take(&self, ctx: &Consume, pack: Pack<W>) {
         hooks::consume_each(ctx, pack, &self.0);

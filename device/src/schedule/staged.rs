@@ -84,7 +84,7 @@ impl<O: Ops> Stream<'_, O> {
     /// # Safety
     /// This group alone works the receiving end of the channel; all its threads call.
     #[inline(always)]
-    pub unsafe fn receive<U: Unroll, W: Element, G: Group>(&self, group: &G, sink: &impl Sink<W>) -> Flow {
+    pub unsafe fn receive<U: Unroll, W: Element, G: Group, S: Sink<W>>(&self, group: &G, sink: &S) -> Flow {
         let (peer, channel) = (self.place.peer as u32, self.place.channel as u32);
         let end = self.end.unwrap_or_else(|| End::of(self.ops, peer, channel, false));
         // SAFETY: the caller's contract.
@@ -94,7 +94,7 @@ impl<O: Ops> Stream<'_, O> {
         loop {
             let next = self.end(to);
             if from > 0 {
-                input.give_back(group, from);
+                give_back::<S, W, G, O>(&input, group, from);
             }
             let looks = next > to && group.leads();
             let ahead = if AHEAD && looks { input.await_more(next) } else { 0 };
@@ -116,9 +116,18 @@ impl<O: Ops> Stream<'_, O> {
                 break;
             }
         }
-        input.give_back(group, from);
+        give_back::<S, W, G, O>(&input, group, from);
         Ok(())
     }
+}
+
+/// Gives the ring's bytes up to `to` back. A barrier alone does not wait for loads whose values nothing has needed yet.
+#[inline(always)]
+fn give_back<S: Sink<W>, W, G: Group, O: Ops>(input: &Receiving<'_, O>, group: &G, to: u64) {
+    if S::KEEPS && group.leads() {
+        arch::fence_system();
+    }
+    input.give_back(group, to);
 }
 
 /// Whether a receiver's leader waits for the next chunk while the others are at this one: on the host there are no others.
@@ -145,7 +154,7 @@ fn stream<H: Hooks, O: Ops>(
     unsafe {
         match sends {
             true => stream.send::<span::By<H>, _, _, Block>(&Block, &hooks),
-            false => stream.receive::<span::By<H>, _, Block>(&Block, &hooks),
+            false => stream.receive::<span::By<H>, _, Block, _>(&Block, &hooks),
         }
     }
 }
