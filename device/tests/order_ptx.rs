@@ -42,7 +42,7 @@ unsafe impl Unpack for H {
 }
 
 #[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Raw>) {
-    let grid = Grid::begin();
+    let grid = Grid::here();
     let _ = unsafe { custom(grid, p.ops, p.control, p.shape, |kernel| {
         let (input, output) = (p.raw.a.slice::<f32>(), Out::<f32>::from_raw(p.raw.b));
         let tile = kernel.share(input.len());
@@ -88,7 +88,7 @@ fn memory_operations_keep_their_order() {
     let entries = SCHEDULES.iter().map(|(name, _)| {
         format!(
             "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn k_{name}(p: Params<Peers, Raw>) {{
-                let grid = Grid::begin();
+                let grid = Grid::here();
                 let _ = unsafe {{ {name}::<Peers, H>(grid, &p) }};
             }}"
         )

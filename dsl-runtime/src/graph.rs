@@ -3,10 +3,12 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::Op;
-use crate::stream::{Captured, Kind};
+use crate::residency::{Demand, Ledger};
+use crate::stream::{Captured, Kind, Queue};
 use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
+use fusewire_transports::host::Machine;
 use fusewire_transports::host::{Cut, Link};
 use std::fmt;
 use std::sync::Arc;
@@ -20,16 +22,33 @@ pub struct Graph {
     memory: Vec<(Arc<Memory>, Access)>,
     _held: Vec<Held>,
     _functions: Vec<cuda::Function>,
+    demand: Demand,
+    /// Of the GPU, if it is one.
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl Graph {
     pub(crate) fn new(device: &Device, graph: Option<cuda::Graph>, captured: Captured) -> Result<Self> {
         let exec = graph.map(|g| g.instantiate()).transpose()?;
-        let Captured { ops, mut links, memory, held, modules, .. } = captured;
+        let Captured { ops, mut links, memory, held, modules, demand, .. } = captured;
+        let ledger = match &device.0 {
+            Machine::Host => None,
+            Machine::Cuda(context) => Some(Ledger::of(context)?),
+        };
         // In which they are to be claimed by every launch.
         links.sort_by_key(|link| link.id());
         let memory = in_order(memory, Arc::as_ptr);
-        Ok(Graph { device: device.clone(), exec, ops, links, memory, _held: held, _functions: modules })
+        Ok(Graph {
+            device: device.clone(),
+            exec,
+            ops,
+            links,
+            memory,
+            _held: held,
+            _functions: modules,
+            demand,
+            ledger,
+        })
     }
 
     /// Operations in the graph.
@@ -41,7 +60,8 @@ impl Graph {
     /// one of the buffers.
     ///
     /// # Errors
-    /// [`crate::Error::Misuse`] on a stream of another device or while it captures, or if a stream that is to be waited for captures.
+    /// [`crate::Error::Misuse`] on a stream of another device or while it captures, if a stream that is to be waited for captures, or if
+    /// its kernels and those queued on other streams do not fit on the GPU together.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.device.check_same(&stream.device().0, "the stream")?;
         let _claims = Claims::uncaptured(
@@ -54,6 +74,9 @@ impl Graph {
         let _first = turns.next().transpose()?;
         let _others = turns.collect::<Result<Vec<_>>>()?;
         self.links.iter().for_each(|link| link.note("", ["a replay of a graph", ""], None, Cut::default()));
+        let grid = self.demand.whole();
+        let ledger = self.ledger.as_ref().filter(|_| grid.blocks > 0);
+        let _admitted = ledger.map(|l| l.admit(stream.queue(), grid, false, Queue::is_idle)).transpose()?;
         match (&stream.0.kind, &self.exec) {
             // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and
             // others wait until the claims end.

@@ -43,6 +43,7 @@ mod event;
 mod graph;
 pub mod kernel;
 mod machine;
+mod residency;
 pub mod schedule;
 mod stream;
 pub mod tune;

@@ -3,6 +3,7 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::{Op, Worker};
+use crate::residency::Demand;
 use crate::schedule::copy::Aside;
 use crate::uses::{Access, Capture};
 use crate::{Device, Error, Event, Graph, Result};
@@ -59,6 +60,7 @@ pub(crate) struct Captured {
     pub(crate) memory: Vec<(Arc<Memory>, Access)>,
     pub(crate) held: Vec<Held>,
     pub(crate) modules: Vec<cuda::Function>,
+    pub(crate) demand: Demand,
     aside: Option<Arc<Aside>>,
     under_way: Arc<Capture>,
 }
@@ -330,6 +332,14 @@ impl Queue {
         match links.iter_mut().find(|due| Arc::ptr_eq(&due.link, link)) {
             Some(due) => due.last = last.max(due.last),
             None => links.push(Due { link: Arc::clone(link), first, last }),
+        }
+    }
+
+    /// Whether all that was queued is done; `false` where that cannot be told now.
+    pub(crate) fn is_idle(&self) -> bool {
+        match &self.kind {
+            Kind::Cuda(stream) => !self.is_capturing() && stream.query().unwrap_or(false),
+            Kind::Host(worker) => worker.wait(Some(Duration::ZERO)),
         }
     }
 

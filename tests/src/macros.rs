@@ -37,6 +37,7 @@ macro_rules! for_each_case {
             together {
                 several_kernels_on_one_transport: 1..=8,
                 two_transports_at_once: 1..=8,
+                many_calls_in_other_orders: 1..=8,
                 two_streams_on_one_transport: 1..=8,
                 transports_come_and_go: 1..=8,
             }

@@ -39,20 +39,13 @@ pub fn lane_count() -> u32 {
     unsafe { nvptx::_block_dim_x() as u32 }
 }
 
-/// Lets the kernel that follows this one on its stream be set up from here on, if it was launched so, since all blocks of this one have
-/// their place.
-///
-/// For images of GPUs that cannot do this, it stands there as a comment, which a launcher takes away on a GPU that can.
-#[inline(always)]
-pub fn lead() {
-    // SAFETY: lets another kernel begin, which waits for this one to end.
-    unsafe { asm!("// sm_90: griddepcontrol.launch_dependents;", options(nostack)) };
-}
-
 /// Waits until the kernel before this one on its stream is done and all it wrote is visible, if this one was set up meanwhile: before any
 /// access to memory. What needs none is worked out before this.
 ///
-/// A comment like [`lead`].
+/// Then lets the kernel behind this one be set up, once all blocks are here. Not earlier: followers of followers would fill the GPU while
+/// the first still waits for a peer, and that peer might wait for a kernel that finds no place then.
+///
+/// For images of GPUs that cannot do this, both stand there as comments, which a launcher takes away on a GPU that can.
 #[inline(always)]
 pub fn follow() {
     follow_in::<0>();
@@ -62,8 +55,15 @@ pub fn follow() {
 /// same block behind it. Two branches name themselves, or the compiler makes one block of them.
 #[inline(always)]
 pub fn follow_in<const BRANCH: u32>() {
-    // SAFETY: orders this kernel behind another; no effect in a plain launch.
-    unsafe { asm!("// sm_90: griddepcontrol.wait; // {0}", const BRANCH, options(nostack)) };
+    // SAFETY: orders this kernel behind another, and lets a third begin, which waits for this one to end; no effect in plain launches.
+    unsafe {
+        asm!(
+            "// sm_90: griddepcontrol.wait; // {0}",
+            "// sm_90: griddepcontrol.launch_dependents;",
+            const BRANCH,
+            options(nostack)
+        )
+    };
 }
 
 /// Nanoseconds of a clock that all blocks of this GPU share (`%globaltimer`).

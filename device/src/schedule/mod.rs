@@ -141,14 +141,6 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Begins a kernel; gives its grid. Before anything else. What precedes the kernel on its stream is waited for by [`Watch::begin`].
-    #[cfg(target_arch = "nvptx64")]
-    #[inline(always)]
-    pub fn begin() -> Self {
-        crate::arch::lead();
-        Self::here()
-    }
-
     /// The grid of the running kernel.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]

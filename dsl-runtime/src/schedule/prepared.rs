@@ -5,7 +5,8 @@ use super::plan::{HOST_BLOCKS, Plan, most_threads};
 use super::{LaunchOptions, Protocol};
 use crate::kernel::{Arguments, Binder, Entry, HookSet, Image, Place, Supports};
 use crate::machine::Crew;
-use crate::stream::Kind;
+use crate::residency::{self, Footprint, Ledger};
+use crate::stream::{Kind, Queue};
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::channel::Call;
@@ -34,6 +35,8 @@ pub(crate) struct Prepared<X: Transport> {
     shaped: bool,
     /// Whether launches may be set up while the kernel before them still runs.
     follows: bool,
+    /// What the GPU has room for, if there is one.
+    ledger: Option<Arc<Ledger>>,
     /// For the copy engine; made when it is first used.
     pub(crate) aside: Mutex<Option<Arc<Aside>>>,
 }
@@ -82,16 +85,17 @@ impl<X: Transport> Prepared<X> {
         link.world().agree("kernel", &fields)?;
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
         let entries = runnable(link, H::ENTRIES)?;
-        let (functions, follows) = match link.machine() {
-            Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false),
+        let (functions, follows, ledger) = match link.machine() {
+            Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false, None),
             Machine::Cuda(context) => {
-                (load(context, &entries)?.into_iter().map(Some).collect(), follows(context))
+                let functions = load(context, &entries)?.into_iter().map(Some).collect();
+                (functions, follows(context), Some(Ledger::of(context)?))
             }
         };
         let variants = entries.into_iter().zip(functions);
         let variants = variants.map(|(entry, function)| Variant { entry, function, resident: Vec::new() });
         let mut variants: Vec<Variant> = variants.collect();
-        agree_residency(link, &mut variants, most_threads::<H>())?;
+        agree_residency(link, ledger.as_deref(), &mut variants, most_threads::<H>())?;
         Ok(Prepared {
             ops: transport.ops(),
             link: Arc::clone(link),
@@ -103,6 +107,7 @@ impl<X: Transport> Prepared<X> {
             threads: most_threads::<H>(),
             shaped: H::TRANSPOSED,
             follows,
+            ledger,
             aside: Mutex::default(),
         })
     }
@@ -130,7 +135,7 @@ impl<X: Transport> Prepared<X> {
             }
         }
         if found {
-            agree_residency(&self.link, &mut self.variants, self.threads)?;
+            agree_residency(&self.link, self.ledger.as_deref(), &mut self.variants, self.threads)?;
             return Ok(self);
         }
         let symbols: Vec<&str> = self.variants.iter().map(|v| v.entry.symbol).collect();
@@ -354,9 +359,21 @@ impl<X: Transport> Prepared<X> {
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
             (Kind::Cuda(s), Some(function), _) => {
-                stream.captured(|c| c.modules.push(function.clone()));
                 // Copies stand before and behind the copy engine's kernels.
-                let follows = self.follows && plan.protocol != Protocol::Copy;
+                let may_follow = self.follows && plan.protocol != Protocol::Copy;
+                let block = Footprint::of(function, plan.threads, plan.shared());
+                let grid = residency::Grid { block, blocks: plan.blocks };
+                let ledger = self.ledger.as_deref().expect("a GPU has a ledger");
+                let (mut follows, mut admitted) = (false, None);
+                if stream.is_capturing() {
+                    stream.captured(|c| {
+                        c.modules.push(function.clone());
+                        follows = c.demand.captured(ledger, grid, may_follow);
+                    });
+                } else {
+                    let launch = ledger.admit(stream.queue(), grid, may_follow, Queue::is_idle)?;
+                    follows = admitted.insert(launch).follows;
+                }
                 let config = cuda::LaunchConfig::new(plan.blocks, plan.threads);
                 let config = config.programmatic_serialization(follows).dynamic_shared(plan.shared());
                 let at: *mut _ = &raw mut params;
@@ -469,18 +486,23 @@ fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Function> {
 }
 
 /// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
-fn agree_residency(link: &Link, variants: &mut [Variant], most: u32) -> Result<()> {
-    if matches!(link.machine(), Machine::Host) {
-        return Ok(());
-    }
+/// Ranks that share a GPU have a part of it each.
+fn agree_residency(link: &Link, ledger: Option<&Ledger>, variants: &mut [Variant], most: u32) -> Result<()> {
+    let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(()) };
+    let (world, card) = (link.world(), (context.device().uuid(), std::process::id()));
+    let cards: Vec<([u8; 16], u32)> = world.all_gather_as(&card)?;
+    let here: Vec<u32> =
+        cards.iter().filter(|(uuid, _)| *uuid == card.0).map(|(_, process)| *process).collect();
+    ledger.shared_by(here.iter().collect::<BTreeSet<_>>().len() as u32);
     let mut own = Vec::new();
     for Variant { entry, function, .. } in &*variants {
         for warps in 1..=most / WARP {
             let function = function.as_ref().expect("a variant of a GPU is loaded");
-            own.push(function.max_resident_blocks(warps * WARP, most_shared(entry.protocol))?);
+            let blocks = function.max_resident_blocks(warps * WARP, most_shared(entry.protocol))?;
+            own.push(blocks / here.len() as u32);
         }
     }
-    let all: Vec<Vec<u32>> = link.world().all_gather_as(&own)?;
+    let all: Vec<Vec<u32>> = world.all_gather_as(&own)?;
     let fewest = |at: usize| all.iter().filter_map(|rank| rank.get(at)).min().copied().unwrap_or(0);
     let each = (most / WARP) as usize;
     for (number, variant) in variants.iter_mut().enumerate() {

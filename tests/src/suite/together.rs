@@ -6,7 +6,7 @@ use crate::data::make;
 use crate::kernels::copying::{copy, reverse};
 use crate::kernels::hooks::{chain, scale_add};
 use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
-use fusewire::{LaunchOptions, Options};
+use fusewire::{LaunchOptions, Options, Protocol};
 use std::sync::Arc;
 
 pub fn several_kernels_on_one_transport<X: Subject>(rank: &Rank<X>) -> Outcome {
@@ -71,6 +71,51 @@ pub fn two_transports_at_once<X: Subject>(rank: &Rank<X>) -> Outcome {
     same("on the other", &out_b.read(&b.stream)?, |i| {
         folded(reference::all_to_all(me, m / size, i, |p, at| two.any(p, at)))
     });
+    Ok(())
+}
+
+/// Two transports, each with its stream; half of the ranks queue everything on the one before anything on the other. Calls that are queued
+/// behind one that waits must leave room for the other transport's, eagerly and in graphs.
+pub fn many_calls_in_other_orders<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let grounds = [rank.small()?, rank.small()?];
+    // On a GPU wide blocks, so that all calls of one stream would take more room than there is; a driver takes about 1000 launches.
+    let (me, size, calls) = (rank.me(), rank.size(), rank.scale.pick(6, 100));
+    let wide = LaunchOptions::default().protocol(Protocol::Staged).channels(4);
+    let wide = if rank.scale.pick(true, false) { wide } else { wide.threads(512) };
+    let n = 500 * size;
+    let data = [rank.data(1), rank.data(2)];
+    let mut ends = Vec::new();
+    for (ground, data) in grounds.iter().zip(&data) {
+        let launcher = AllToAllOf::<chain::Hooks>::all_to_all(&ground.transport)?;
+        let input = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+        ends.push((ground, launcher, input, ground.device.buffer::<u32>(n)?));
+    }
+    for graphs in [false, true] {
+        let mut order: Vec<usize> = (0..2).collect();
+        order.rotate_left(me % 2);
+        for which in order {
+            let (ground, launcher, input, output) = &mut ends[which];
+            let mut queue = |calls: usize| -> fusewire::Result<()> {
+                (0..calls).try_for_each(|_| {
+                    let args = chain::Launch { input: input.view(), output: output.view_mut() };
+                    launcher.launch_with(&ground.stream, args, &wide)
+                })
+            };
+            if graphs {
+                let graph = ground.stream.capture(|| queue(calls))?;
+                graph.launch(&ground.stream)?;
+            } else {
+                queue(calls)?;
+            }
+        }
+        for ((ground, _, _, output), data) in ends.iter().zip(&data) {
+            let all = if graphs { 2 * calls } else { calls };
+            same(format_args!("after {all} calls"), &output.read(&ground.stream)?, |i| {
+                let value = reference::all_to_all(me, n / size, i, |p, at| data.any(p, at));
+                (0..all).fold(0, |old, _| reference::link(old, value))
+            });
+        }
+    }
     Ok(())
 }
 

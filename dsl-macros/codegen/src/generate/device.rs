@@ -75,7 +75,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             quote! {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, #raw>) {
-                    let grid = #d::schedule::Grid::begin();
+                    let grid = #d::schedule::Grid::here();
                     let _ = unsafe {
                         #d::schedule::#schedule::<#ops, __Hooks<#element #comma #unroll>>(grid, &params)
                     };
@@ -89,7 +89,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             quote! {
                 #[unsafe(no_mangle)]
                 pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::schedule::Params<#ops, __Raw>) {
-                    let __grid = #d::schedule::Grid::begin();
+                    let __grid = #d::schedule::Grid::here();
                     let __raw = &__params.raw;
                     let _ = unsafe {
                         #d::schedule::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {

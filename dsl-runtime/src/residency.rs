@@ -1,0 +1,417 @@
+//! Which kernels have a place on a GPU at the same time.
+//!
+//! Blocks that wait for peers keep their place on a multiprocessor until the peers come. A kernel that a peer waits for must therefore
+//! never wait for a place itself. Kernels of one stream follow each other, so of each stream two can have blocks on the GPU: the one that
+//! runs, and the one that is set up behind it (a *follower*, which begins when all blocks of the one before have passed their wait for
+//! what precedes them). A [`Ledger`] adds up what the streams of this process can hold at once, and lets a launch follow, has it launched
+//! plainly, or refuses it.
+//!
+//! Blocks of different kernels lie on multiprocessors in any way. So all are counted as if each was as large as the largest of any in
+//! threads, registers and shared memory: where one more such block does not fit on a multiprocessor, at least so many others are on it.
+//!
+//! Kernels that this library did not launch are not counted.
+
+use crate::stream::Queue;
+use crate::{Error, Result};
+use fusewire_driver as cuda;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// What a block needs of a multiprocessor; or what a multiprocessor has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    pub(crate) threads: u32,
+    pub(crate) registers: u32,
+    /// Bytes.
+    pub(crate) shared: u32,
+}
+
+impl Footprint {
+    /// Of a block of `threads` with so much dynamic shared memory, in the units in which they are handed out.
+    pub(crate) fn of(function: &cuda::Function, threads: u32, dynamic_shared: u32) -> Self {
+        let attributes = function.attributes();
+        // Four schedulers share a multiprocessor's warps; each hands out registers by 256 to a warp.
+        let warps = threads.div_ceil(32).next_multiple_of(4);
+        let registers = warps * (32 * attributes.registers).next_multiple_of(256);
+        // Of each block's, the system takes one KiB.
+        let shared = (attributes.static_shared_bytes + dynamic_shared).next_multiple_of(1024) + 1024;
+        Footprint { threads: 32 * warps, registers, shared }
+    }
+
+    /// The larger in everything.
+    fn with(self, other: Self) -> Self {
+        Footprint {
+            threads: self.threads.max(other.threads),
+            registers: self.registers.max(other.registers),
+            shared: self.shared.max(other.shared),
+        }
+    }
+}
+
+/// The multiprocessors of a GPU.
+#[derive(Clone, Copy, Debug)]
+struct Gpu {
+    multiprocessors: u32,
+    has: Footprint,
+    most_blocks: u32,
+}
+
+impl Gpu {
+    fn of(device: &cuda::Device) -> Result<Self> {
+        use cuda::DeviceAttribute as Attribute;
+        let number = |which| device.attribute(which).map(i32::unsigned_abs);
+        let has = Footprint {
+            threads: number(Attribute::MaxThreadsPerMultiprocessor)?,
+            registers: number(Attribute::RegistersPerMultiprocessor)?,
+            shared: number(Attribute::SharedMemoryPerMultiprocessor)?,
+        };
+        let most_blocks = number(Attribute::MaxBlocksPerMultiprocessor)?;
+        Ok(Gpu { multiprocessors: device.sm_count(), has, most_blocks })
+    }
+
+    /// Blocks of up to this size that have a place, however they lie. At least one on each multiprocessor: every block fits on an empty one.
+    fn room(&self, block: Footprint) -> u32 {
+        let Footprint { threads, registers, shared } = self.has;
+        let parts = [(threads, block.threads), (registers, block.registers), (shared, block.shared)];
+        let each = parts.iter().map(|(has, needs)| has / (*needs).max(1)).min().unwrap_or(1);
+        self.multiprocessors * each.clamp(1, self.most_blocks)
+    }
+}
+
+/// One kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Grid {
+    pub(crate) block: Footprint,
+    pub(crate) blocks: u32,
+}
+
+/// What kernels of a stream, or of a graph, have on the GPU at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Demand {
+    /// The largest of all blocks.
+    block: Footprint,
+    /// Blocks of the last kernel.
+    last: u32,
+    /// Most blocks of a kernel and its follower.
+    most: u32,
+}
+
+impl Demand {
+    /// With one more kernel.
+    fn then(self, grid: Grid, follows: bool) -> Self {
+        let pair = if follows { self.last + grid.blocks } else { grid.blocks };
+        Demand { block: self.block.with(grid.block), last: grid.blocks, most: self.most.max(pair) }
+    }
+
+    /// As one kernel.
+    pub(crate) fn whole(self) -> Grid {
+        Grid { block: self.block, blocks: self.most }
+    }
+
+    /// With one more kernel of a capture, and whether it may be set up while the one before runs: where half of the GPU is left to other
+    /// streams. Its replays are counted as a whole.
+    pub(crate) fn captured(&mut self, ledger: &Ledger, grid: Grid, may_follow: bool) -> bool {
+        let state = ledger.state();
+        let follows = may_follow && state.leaves_half(self.then(grid, true));
+        *self = self.then(grid, follows);
+        follows
+    }
+}
+
+/// A stream whose kernels may still run.
+struct Entry {
+    queue: Weak<Queue>,
+    demand: Demand,
+    /// Launches that were admitted and are not queued yet.
+    queueing: u32,
+}
+
+struct State {
+    gpu: Gpu,
+    /// Processes whose ranks share the GPU: each has its part.
+    processes: u32,
+    entries: Vec<Entry>,
+}
+
+/// What the streams of this process can have on a GPU at once.
+pub(crate) struct Ledger {
+    state: Mutex<State>,
+}
+
+/// Counts a launch from before it is queued.
+pub(crate) struct Admitted<'l> {
+    ledger: &'l Ledger,
+    queue: *const Queue,
+    /// Whether it may be set up while the kernel before it on its stream runs.
+    pub(crate) follows: bool,
+}
+
+impl Ledger {
+    /// That of a GPU: one for a process.
+    pub(crate) fn of(context: &cuda::Context) -> Result<Arc<Self>> {
+        static ALL: Mutex<Option<HashMap<usize, Arc<Ledger>>>> = Mutex::new(None);
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.get_or_insert_default();
+        if let Some(ledger) = all.get(&context.device().ordinal()) {
+            return Ok(Arc::clone(ledger));
+        }
+        let ledger = Arc::new(Ledger::new(Gpu::of(context.device())?));
+        all.insert(context.device().ordinal(), Arc::clone(&ledger));
+        Ok(ledger)
+    }
+
+    fn new(gpu: Gpu) -> Self {
+        Ledger { state: Mutex::new(State { gpu, processes: 1, entries: Vec::new() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ranks of so many processes have kernels on this GPU.
+    pub(crate) fn shared_by(&self, processes: u32) {
+        let mut state = self.state();
+        state.processes = state.processes.max(processes);
+    }
+
+    /// Counts a launch on `queue`. `is_idle`: whether all that was queued on a stream is done.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if its blocks, and those that other streams may have on the GPU, do not fit together.
+    pub(crate) fn admit(
+        &self,
+        queue: &Arc<Queue>,
+        grid: Grid,
+        may_follow: bool,
+        is_idle: impl Fn(&Queue) -> bool,
+    ) -> Result<Admitted<'_>> {
+        let mut state = self.state();
+        let own = Arc::as_ptr(queue);
+        let found = state.fit(own, grid, may_follow).or_else(|| {
+            state.forget_idle(is_idle);
+            state.fit(own, grid, may_follow)
+        });
+        let Some((follows, demand)) = found else { return Err(state.refusal(own, grid)) };
+        match state.entries.iter_mut().find(|entry| entry.queue.as_ptr() == own) {
+            Some(entry) => (entry.demand, entry.queueing) = (demand, entry.queueing + 1),
+            None => state.entries.push(Entry { queue: Arc::downgrade(queue), demand, queueing: 1 }),
+        }
+        Ok(Admitted { ledger: self, queue: own, follows })
+    }
+}
+
+impl State {
+    /// Blocks of up to this size that have a place.
+    fn room(&self, block: Footprint) -> u32 {
+        self.gpu.room(block) / self.processes
+    }
+
+    /// Whether the kernels leave half of the GPU to other streams.
+    fn leaves_half(&self, demand: Demand) -> bool {
+        2 * demand.most <= self.room(demand.block)
+    }
+
+    /// Whether a launch fits, with a place for it beside the kernel before it or without, and what its stream needs then.
+    fn fit(&self, own: *const Queue, grid: Grid, may_follow: bool) -> Option<(bool, Demand)> {
+        let (mut before, mut block, mut others) = (Demand::default(), grid.block, 0);
+        for entry in &self.entries {
+            block = block.with(entry.demand.block);
+            if entry.queue.as_ptr() == own { before = entry.demand } else { others += entry.demand.most }
+        }
+        let fits = |follows: bool| {
+            let demand = before.then(grid, follows);
+            let alone = others == 0 && self.processes == 1 && !follows;
+            let modest =
+                !follows || self.leaves_half(Demand { most: before.last + grid.blocks, block, ..demand });
+            (modest && (alone || others + demand.most <= self.room(block))).then_some((follows, demand))
+        };
+        may_follow.then(|| fits(true)).flatten().or_else(|| fits(false))
+    }
+
+    /// Forgets the streams that have nothing to do any more, or are gone.
+    fn forget_idle(&mut self, is_idle: impl Fn(&Queue) -> bool) {
+        let is_idle = |queue: &Weak<Queue>| queue.upgrade().is_none_or(|queue| is_idle(&queue));
+        self.entries.retain(|entry| entry.queueing > 0 || !is_idle(&entry.queue));
+    }
+
+    fn refusal(&self, own: *const Queue, grid: Grid) -> Error {
+        let others = self.entries.iter().filter(|entry| entry.queue.as_ptr() != own);
+        let (mut streams, mut blocks, mut block) = (0, 0, grid.block);
+        for entry in others {
+            (streams, blocks) = (streams + 1, blocks + entry.demand.most);
+            block = block.with(entry.demand.block);
+        }
+        let room = self.room(block);
+        let shared = match self.processes {
+            1 => String::new(),
+            n => format!(" for each of the {n} processes that share it"),
+        };
+        Error::misuse(format!(
+            "{} blocks, but kernels that are queued on {streams} other streams may hold {blocks}, and the GPU has a place for {room} of \
+             that size{shared}. Blocks of two streams that find no place beside each other can keep peers waiting for ever: use fewer \
+             channels or blocks, or one stream, or synchronize the others first",
+            grid.blocks
+        ))
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let mut state = self.ledger.state();
+        if let Some(entry) = state.entries.iter_mut().find(|entry| entry.queue.as_ptr() == self.queue) {
+            entry.queueing -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+    use proptest::prelude::*;
+
+    const GPU: Gpu = Gpu {
+        multiprocessors: 132,
+        has: Footprint { threads: 2048, registers: 65536, shared: 228 << 10 },
+        most_blocks: 32,
+    };
+    /// One of these fills a multiprocessor's registers, two of those.
+    const LARGE: Footprint = Footprint { threads: 256, registers: 256 * 216, shared: 1024 };
+    const SMALL: Footprint = Footprint { threads: 512, registers: 512 * 56, shared: 1024 };
+
+    fn queue() -> Arc<Queue> {
+        Arc::clone(Device::host().stream().unwrap().queue())
+    }
+
+    fn queues(count: usize) -> Vec<Arc<Queue>> {
+        (0..count).map(|_| queue()).collect()
+    }
+
+    fn busy(_: &Queue) -> bool {
+        false
+    }
+
+    fn grid(block: Footprint, blocks: u32) -> Grid {
+        Grid { block, blocks }
+    }
+
+    #[test]
+    fn a_stream_alone_has_all_of_the_gpu() {
+        let (ledger, queues) = (Ledger::new(GPU), queues(1));
+        for _ in 0..3 {
+            assert!(!ledger.admit(&queues[0], grid(LARGE, 132), true, busy).unwrap().follows);
+            // Behind a large one a small one does not follow either.
+            assert!(!ledger.admit(&queues[0], grid(SMALL, 10), true, busy).unwrap().follows);
+        }
+    }
+
+    #[test]
+    fn modest_kernels_follow() {
+        let (ledger, queues) = (Ledger::new(GPU), queues(4));
+        for _ in 0..20 {
+            for queue in &queues {
+                assert!(ledger.admit(queue, grid(SMALL, 16), true, busy).unwrap().follows);
+                assert!(!ledger.admit(queue, grid(SMALL, 16), false, busy).unwrap().follows);
+            }
+        }
+        // 4 x 32 of 264 are taken.
+        let wide = grid(SMALL, 140);
+        let told = ledger.admit(&queue(), wide, true, busy).err().unwrap().to_string();
+        assert!(told.contains("140 blocks") && told.contains("4 other streams may hold 128"), "{told}");
+        assert!(!ledger.admit(&queue(), grid(SMALL, 136), true, busy).unwrap().follows);
+    }
+
+    #[test]
+    fn idle_streams_are_forgotten_and_busy_ones_are_not() {
+        let (ledger, queues) = (Ledger::new(GPU), queues(3));
+        drop(ledger.admit(&queues[0], grid(LARGE, 100), true, busy).unwrap());
+        assert!(ledger.admit(&queues[1], grid(LARGE, 100), true, busy).is_err());
+        // Not while a launch that was admitted is still to be queued.
+        let first = ledger.admit(&queues[0], grid(LARGE, 100), true, |_| true).unwrap();
+        assert!(ledger.admit(&queues[1], grid(LARGE, 100), true, |_| true).is_err());
+        drop(first);
+        drop(ledger.admit(&queues[1], grid(LARGE, 100), true, |_| true).unwrap());
+        assert!(ledger.admit(&queues[2], grid(SMALL, 40), true, busy).is_err());
+        drop(queues);
+        assert!(ledger.admit(&queue(), grid(SMALL, 40), true, busy).is_ok());
+    }
+
+    #[test]
+    fn processes_have_a_part_each() {
+        let (ledger, queues) = (Ledger::new(GPU), queues(2));
+        ledger.shared_by(4);
+        assert!(ledger.admit(&queues[0], grid(LARGE, 34), true, busy).is_err());
+        assert!(!ledger.admit(&queues[0], grid(LARGE, 33), true, busy).unwrap().follows);
+        assert!(ledger.admit(&queues[1], grid(SMALL, 1), true, busy).is_err());
+    }
+
+    #[test]
+    fn graphs_count_as_a_whole() {
+        let (ledger, mut demand) = (Ledger::new(GPU), Demand::default());
+        assert!(demand.captured(&ledger, grid(SMALL, 16), true));
+        assert!(demand.captured(&ledger, grid(SMALL, 60), true));
+        assert!(!demand.captured(&ledger, grid(SMALL, 80), true));
+        assert_eq!(demand.whole().blocks, 80);
+        assert!(!demand.captured(&ledger, grid(LARGE, 8), true));
+    }
+
+    proptest! {
+        /// Blocks that are placed as badly as can be: whoever the ledger admits finds a place beside all others.
+        #[test]
+        fn what_is_admitted_has_a_place(
+            launches in prop::collection::vec((0usize..4, 0usize..5, 1u32..150, any::<bool>()), 1..12),
+            seed in any::<u64>(),
+        ) {
+            let sizes = [
+                LARGE, SMALL,
+                Footprint { threads: 1024, registers: 1024 * 32, shared: 1024 },
+                Footprint { threads: 128, registers: 128 * 64, shared: 130 << 10 },
+                Footprint { threads: 64, registers: 64 * 32, shared: 2048 },
+            ];
+            let (ledger, queues) = (Ledger::new(GPU), queues(4));
+            // By stream: its kernels, each with whether it follows.
+            let mut admitted: Vec<Vec<(Grid, bool)>> = vec![Vec::new(); 4];
+            for (stream, size, blocks, may_follow) in launches {
+                let blocks = blocks.min(GPU.room(sizes[size]));
+                let launch = grid(sizes[size], blocks);
+                if let Ok(done) = ledger.admit(&queues[stream], launch, may_follow, busy) {
+                    admitted[stream].push((launch, done.follows));
+                }
+            }
+            // Of each stream the kernel that runs is any, with its follower.
+            let mut random = seed;
+            let mut next = |below: usize| {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (random >> 33) as usize % below
+            };
+            let mut blocks = Vec::new();
+            for stream in admitted.iter().filter(|stream| !stream.is_empty()) {
+                let running = next(stream.len());
+                blocks.extend((0..stream[running].0.blocks).map(|_| stream[running].0.block));
+                if let Some((follower, true)) = stream.get(running + 1) {
+                    blocks.extend((0..follower.blocks).map(|_| follower.block));
+                }
+            }
+            for at in (1..blocks.len()).rev() {
+                blocks.swap(at, next(at + 1));
+            }
+            let mut used = vec![(Footprint::default(), 0u32); GPU.multiprocessors as usize];
+            for block in blocks {
+                let start = next(used.len());
+                let place = (0..used.len()).map(|k| (start + k) % used.len()).find(|at| {
+                    let (on, count) = used[*at];
+                    on.threads + block.threads <= GPU.has.threads
+                        && on.registers + block.registers <= GPU.has.registers
+                        && on.shared + block.shared <= GPU.has.shared
+                        && count < GPU.most_blocks
+                });
+                let place = place.expect("a place for every block");
+                let (on, count) = &mut used[place];
+                on.threads += block.threads;
+                on.registers += block.registers;
+                on.shared += block.shared;
+                *count += 1;
+            }
+        }
+    }
+}
