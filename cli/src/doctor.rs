@@ -135,7 +135,7 @@ fn reaches(gpus: &[Gpu]) -> Finding {
     {
         Finding::good("GPU to GPU", text)
     } else {
-        let advice = "pairs without `rwa` need another transport than NVLink memory; `nvidia-smi topo -p2p a` says why";
+        let advice = "pairs without `rwa` have no native atomics: `Nvl` leaves lines out there, and windows do not map such peers; `nvidia-smi topo -p2p a` says why";
         Finding::absent("GPU to GPU", text, advice)
     }
 }

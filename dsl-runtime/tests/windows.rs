@@ -62,6 +62,42 @@ fn passed_on(
     assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
 }
 
+/// Windows that no peer has mapped, and transports in opposite orders: each end is its own.
+#[test]
+fn ends_are_not_taken_for_each_other() {
+    let start = Instant::now();
+    let run = |world: World| -> fusewire::Result<()> {
+        let pair = [Shm::rendezvous(&world, 1 << 16)?, Shm::rendezvous(&world, 1 << 16)?];
+        let peers = MultiPeerTransport::new(&pair[0], &PeersConfig::default())?;
+        peers.exchange()?;
+        if world.rank() == 1 {
+            // Never exchanged: nobody waits for its end, and it stands for no other's.
+            for _ in 0..3 {
+                drop(HostWindow::without_data(&peers, WindowConfig::default())?);
+            }
+        }
+        let (window, ..) = window(&world, &pair[0])?;
+        if world.rank() == 0 {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let waited = Instant::now();
+        drop(window);
+        assert!(world.rank() == 0 || waited.elapsed() > Duration::from_millis(200), "{:?}", waited.elapsed());
+        drop(peers);
+        let [one, other] = pair;
+        match world.rank() {
+            0 => drop((one, other)),
+            _ => drop((other, one)),
+        }
+        world.barrier()?;
+        Ok(())
+    };
+    for result in World::threads(2, run).unwrap() {
+        result.unwrap();
+    }
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
 #[test]
 fn windows_go_while_a_launch_uses_them() {
     for ranks in [1, 2, 3] {

@@ -51,7 +51,8 @@ pub struct Plan {
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
-    /// Blocks that the device holds at once, so that they can wait for each other; 1024 on the host, where each has a CPU thread.
+    /// Blocks that every rank's device holds at once, so that they can wait for each other: of a device that ranks share, each has a part.
+    /// 1024 on the host, where each has a CPU thread.
     pub resident: u32,
     /// Bulk: packs that each chunk begins with and that go in lines, while the peers' *go* is awaited.
     pub(crate) first: u64,
@@ -61,6 +62,8 @@ pub struct Plan {
     pub(crate) tiles: u32,
     /// Elements of a chunk's last pack, if that is not whole; else 0.
     pub(crate) rest: u32,
+    /// Two ranks between whose GPUs nothing carries lines whole, if that is why there are none.
+    pub parted: Option<(usize, usize)>,
     /// Who decided.
     pub decided: Decided,
 }
@@ -121,7 +124,14 @@ impl fmt::Display for Plan {
         }
         let (blocks, threads) = (counted(self.blocks, "block"), counted(self.threads, "thread"));
         write!(f, "; {blocks} of {threads} (the device holds {})", self.resident)?;
-        write!(f, ", {} in flight; {}", counted(self.unroll, "pack"), self.decided)
+        write!(f, ", {} in flight; {}", counted(self.unroll, "pack"), self.decided)?;
+        match self.parted {
+            None => Ok(()),
+            Some((a, b)) => write!(
+                f,
+                "; without lines, since the path between the GPUs of ranks {a} and {b} has no native atomics"
+            ),
+        }
     }
 }
 
@@ -365,6 +375,7 @@ impl<X: Transport> Prepared<X> {
             rows,
             tiles: if lines { tiles } else { 0 },
             rest: (elements % Pack::<H::Wire>::LANES) as u32,
+            parted: self.link.parted(),
             decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
         })
     }

@@ -46,6 +46,7 @@ use fusewire_device::element::Element;
 use fusewire_device::window::{LocalMemory, WindowLayout};
 use fusewire_transports::MultiPeerTransport;
 use fusewire_transports::peers::{PeersRef, Registration, Table, Topology};
+use fusewire_world::Teardown;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -128,6 +129,8 @@ impl Drop for Kept {
 pub(crate) struct WindowMemory {
     // What refers to memory goes before the memory.
     exchanged: OnceLock<Exchanged>,
+    /// How all ranks name the window's end, once it was exchanged: before, no peer has its memory.
+    teardown: Mutex<Option<Teardown>>,
     sources: Mutex<Sources>,
     peers: PeersRef,
     layout: WindowLayout,
@@ -183,6 +186,7 @@ impl HostWindow {
             data,
             layout,
             exchanged: OnceLock::new(),
+            teardown: Mutex::default(),
             sources: Mutex::default(),
             peers,
         };
@@ -215,6 +219,8 @@ impl HostWindow {
         if let Some((rank, why)) = said?.into_iter().enumerate().find_map(|(r, e)| Some((r, e?))) {
             return Err(Error::misuse(format!("rank {rank} could not exchange the window: {why}")));
         }
+        let name = world.name_teardown()?;
+        *memory.teardown.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
         memory
             .exchanged
             .set(built)
@@ -362,8 +368,13 @@ impl WindowMemory {
         if self.inbox.wait_idle().is_err_and(|error| error.is_misuse()) {
             std::mem::forget(Arc::clone(&self));
         }
-        let _ = self.peers.quiesce();
-        self.peers.world().teardown();
+        let quiet = self.peers.quiesce();
+        let name = self.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let done = name.is_none_or(|name| self.peers.world().teardown(name));
+        if !done || quiet.is_err() {
+            // Peers may still write, or an adapter read.
+            std::mem::forget(Arc::clone(&self));
+        }
     }
 }
 

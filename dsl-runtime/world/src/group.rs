@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::Rank;
+use crate::world::ONCE;
 
 /// Which ranks of the world a [`World`](crate::World) handle speaks of, and which of them this rank is.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ impl Group {
 
     /// The context of the groups that come of the split with this number among the group's; never 0.
     pub fn split(&self, number: u64) -> u64 {
-        first_8(Sha256::new().chain_update(self.id.to_le_bytes()).chain_update(number.to_le_bytes())) | 1
+        first_8(Sha256::new().chain_update(self.id.to_le_bytes()).chain_update(number.to_le_bytes())) & !ONCE
+            | 1
     }
 }
 
@@ -48,7 +50,7 @@ pub(crate) fn group_id(context: u64, members: &[Rank]) -> u64 {
     first_8(hash)
 }
 
-fn first_8(hash: Sha256) -> u64 {
+pub(crate) fn first_8(hash: Sha256) -> u64 {
     let digest = hash.finalize();
     u64::from_le_bytes(digest[..8].try_into().expect("a SHA-256 digest has 32 bytes"))
 }

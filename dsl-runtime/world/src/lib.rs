@@ -91,7 +91,7 @@ pub use error::{DifferingField, Disagreement, EnvError, Error, Fabric, Misuse, P
 pub use id::UniqueId;
 pub use job::{Job, launched};
 pub use options::Options;
-pub use world::{Kind, World};
+pub use world::{Kind, Teardown, World};
 
 /// A rank's number, from 0 to one below the world's size.
 pub type Rank = usize;

@@ -191,6 +191,55 @@ fn teardown_waits_for_the_slow_and_names_the_stuck() {
     });
 }
 
+/// A rank that is done with one thing is not taken to be done with another.
+#[test]
+fn ends_have_names() {
+    ranks(3, &options(), |world| {
+        let [one, other] = [0, 1].map(|_| world.name_teardown().unwrap());
+        assert_ne!(one, other);
+        let started = Instant::now();
+        match world.rank() {
+            // Never comes to the one; for a while to nothing.
+            0 => std::thread::sleep(Duration::from_millis(300)),
+            _ => {
+                let short = world.with_timeout(Duration::from_millis(100));
+                assert!(!short.teardown(one), "rank 0 is not done");
+            }
+        }
+        assert!(world.teardown(other));
+        assert!(started.elapsed() > Duration::from_millis(200) && started.elapsed() < Duration::from_secs(4));
+    });
+}
+
+/// Each rank waits for the other's first, which is its own second: nobody waits for the deadline, and who cannot know keeps its memory.
+#[test]
+fn ends_in_opposite_orders_do_not_wait_for_each_other() {
+    for _ in 0..20 {
+        let started = Instant::now();
+        let ended = ranks(2, &options(), |world| {
+            let mut names = [0, 1].map(|_| world.name_teardown().unwrap());
+            if world.rank() == 1 {
+                names.reverse();
+            }
+            names.map(|name| world.teardown(name))
+        });
+        assert!(started.elapsed() < Duration::from_secs(4), "{ended:?}");
+        // Of each thing, whoever let go second knew that the other was done.
+        assert!(ended[0][1] && ended[1][1], "{ended:?}");
+    }
+}
+
+/// Names are used once and leave nothing behind.
+#[test]
+fn many_ends() {
+    for results in ranks(2, &options(), |world| {
+        let rounds = 0..2000;
+        rounds.map(|_| world.name_teardown().is_ok_and(|name| world.teardown(name))).collect::<Vec<_>>()
+    }) {
+        assert!(results.into_iter().all(|done| done));
+    }
+}
+
 #[test]
 fn descriptors_go_over_sockets_between_ranks_of_one_host() {
     for n in [1, 2, 5, 16] {

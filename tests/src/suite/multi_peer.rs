@@ -256,10 +256,14 @@ pub fn switches<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let size = rank.size();
     let make = |config: PeersConfig| MultiPeerTransport::new(&ground.transport, &config);
-    let on = PeersConfig { mapped: true, rdma: true, domains: None };
+    let on = PeersConfig { mapped: true, rdma: true, atomics: true, domains: None };
     let error = peers_error(make(on.clone().mapped(false)));
     assert!(matches!(error, PeersError::Unreachable { from: 0, to: 1, .. }), "{error}");
     says(error, &["turned off on rank 0", "adapter"]);
+    says(
+        peers_error(make(on.clone().atomics(false))),
+        &["native atomics", "turned off on rank 0", "adapter"],
+    );
     let alone: Vec<Vec<usize>> = (0..size).map(|r| vec![r]).collect();
     let alone: Vec<&[usize]> = alone.iter().map(Vec::as_slice).collect();
     says(peers_error(make(on.clone().domains(&alone))), &["different domains"]);

@@ -3,10 +3,11 @@
 use super::{Board, Cut, Error, Fault, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
-use fusewire_world::World;
+use fusewire_world::{Teardown, World};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// Where kernels on a transport run.
@@ -101,7 +102,9 @@ pub struct Link {
     machine: Machine,
     board: Board,
 
-    region: Box<dyn Region>,
+    /// What ranks do not let go of before all are done with it.
+    region: ManuallyDrop<Box<dyn Region>>,
+    teardown: Mutex<Option<Teardown>>,
     kernels: AtomicU64,
     allocations: AtomicU32,
     id: u64,
@@ -109,6 +112,8 @@ pub struct Link {
     last_stream: Mutex<Option<Weak<dyn Queue>>>,
     launching: Mutex<()>,
     joined: Mutex<Vec<Joined>>,
+    /// Ranks between whose GPUs nothing carries lines whole.
+    parted: OnceLock<(usize, usize)>,
     /// The fault, from when it was first read on: launches go on meanwhile.
     told: Mutex<Option<Fault>>,
 }
@@ -130,7 +135,8 @@ impl Link {
         machine: Machine,
         board: Board,
         region: Box<dyn Region>,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>> {
+        let teardown = world.name_teardown()?;
         let link = Arc::new(Link {
             name,
             world: world.clone(),
@@ -138,13 +144,15 @@ impl Link {
             layout,
             machine,
             board,
-            region,
+            region: ManuallyDrop::new(region),
+            teardown: Mutex::new(Some(teardown)),
             kernels: AtomicU64::new(0),
             allocations: AtomicU32::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_stream: Mutex::new(None),
             launching: Mutex::default(),
             joined: Mutex::default(),
+            parted: OnceLock::new(),
             told: Mutex::default(),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
@@ -154,7 +162,7 @@ impl Link {
                 let _ = link.region.raise_abort(abort_code(rank as u32, kind::LOST));
             }
         });
-        link
+        Ok(link)
     }
 
     /// The transport's name.
@@ -189,7 +197,7 @@ impl Link {
 
     /// This rank's region.
     pub fn region(&self) -> &dyn Region {
-        &*self.region
+        &**self.region
     }
 
     /// The device half of a transport whose peers' regions are mapped here.
@@ -201,6 +209,16 @@ impl Link {
             own: self.region.own_address(),
             bases: self.region.table_address(),
         }
+    }
+
+    /// Notes that lines are left out since the path between these two ranks' GPUs does not carry them.
+    pub(crate) fn has_no_lines(&self, pair: (usize, usize)) {
+        let _ = self.parted.set(pair);
+    }
+
+    /// The ranks because of whom there are no lines, if that is why.
+    pub fn parted(&self) -> Option<(usize, usize)> {
+        self.parted.get().copied()
     }
 
     /// Control words for a launch.
@@ -372,7 +390,11 @@ impl fmt::Debug for Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.board.note(|notes| notes.left());
-        // Nobody unmaps before every rank is done or known to be lost.
-        self.world.teardown();
+        let teardown = self.teardown.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // Nobody unmaps before every rank is done or known to be lost. Where that is not known in time, the memory stays.
+        if teardown.is_some_and(|name| self.world.teardown(name)) {
+            // SAFETY: the link is dropped once, and does not use the region any more.
+            unsafe { ManuallyDrop::drop(&mut self.region) };
+        }
     }
 }

@@ -154,7 +154,7 @@ impl HostIb {
             .map_err(|source| Error::System { what: "starting the proxy's thread".into(), source })?;
         let ops = memory.ops(rank as u32, deadline.as_nanos().min(u128::from(u64::MAX)) as u64);
         let region = HostIbRegion { proxy, memory, adapter, world: world.clone() };
-        let link = Link::new("HostIb", world, options, layout, machine, board, Box::new(region));
+        let link = Link::new("HostIb", world, options, layout, machine, board, Box::new(region))?;
         world.barrier()?;
         Ok(HostIb { link, ops })
     }

@@ -3,9 +3,10 @@
 use super::NvlOps;
 use crate::host::symmetric::map_all;
 use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Symmetric, Transport};
+use crate::peers::{PeersConfig, native_atomics};
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::memory::{DeviceMemory, DeviceRegion, PinnedMemory, SharedMemory};
-use fusewire_driver::{Context, Driver, PeerAttribute};
+use fusewire_driver::{Context, Driver};
 use fusewire_world::World;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// GPUs that reach each other's memory, over NVLink or PCIe peer access. Ranks are threads or processes of one host.
 ///
-/// Where a pair has PCIe alone there are no lines (`Options::line_channels` does not count): those need NVLink.
+/// Where a pair has PCIe alone there are no lines (`Options::line_channels` does not count): those need stores of 128 bytes that arrive
+/// whole. The driver cannot be asked for that. It is inferred from native atomics, which paths over NVLink have and paths over PCIe have
+/// not. A plan says which pair it is; `FUSEWIRE_NO_NATIVE_ATOMICS=1` on any rank makes every pair one of those.
 #[derive(Debug)]
 pub struct Nvl {
     link: Arc<Link>,
@@ -62,10 +65,12 @@ impl Nvl {
         if let Some((rank, why)) = cards.iter().enumerate().find_map(|(r, c)| Some((r, c.error.as_ref()?))) {
             return Err(Error::Misuse { what: format!("rank {rank} has no GPU to use: {why}") });
         }
-        let verdicts: Vec<std::result::Result<bool, String>> =
+        let verdicts: Vec<std::result::Result<Option<usize>, String>> =
             world.all_gather_as(&reachable(world, &context, &cards))?;
-        let linked = verdicts.into_iter().collect::<std::result::Result<Vec<_>, _>>();
-        if linked.map_err(|what| Error::Misuse { what })?.contains(&false) {
+        let verdicts = verdicts.into_iter().collect::<std::result::Result<Vec<_>, _>>();
+        let verdicts = verdicts.map_err(|what| Error::Misuse { what })?;
+        let parted = verdicts.iter().enumerate().find_map(|(rank, peer)| Some((rank, (*peer)?)));
+        if parted.is_some() {
             options.line_channels = 0;
             layout = options.layout(world.size())?;
         }
@@ -80,7 +85,10 @@ impl Nvl {
         let record = PinnedMemory::new(&context, size_of::<AbortRecord>())?;
         let control_bytes = layout.control_bytes() as usize;
         let region = CudaRegion { regions, table: device_table, record, rank: world.rank(), control_bytes };
-        let link = Link::new("Nvl", world, options, layout, Machine::Cuda(context), board, Box::new(region));
+        let link = Link::new("Nvl", world, options, layout, Machine::Cuda(context), board, Box::new(region))?;
+        if let Some(pair) = parted {
+            link.has_no_lines(pair);
+        }
         world.barrier()?;
         Ok(Nvl { link })
     }
@@ -102,17 +110,19 @@ fn table(context: &Context, memory: &[SharedMemory]) -> Result<(DeviceMemory, Bo
     Ok((table, bases))
 }
 
-/// Whether this rank's GPU has NVLink to every other, which alone carries lines of 128 bytes whole; or why it does not reach one.
-fn reachable(world: &World, context: &Context, cards: &[Card]) -> std::result::Result<bool, String> {
-    let (me, own) = (world.rank(), context.device());
-    let Ok(driver) = Driver::load() else { return Ok(false) };
-    let mut linked = true;
-    let devices = driver.devices().unwrap_or_default();
+/// The first rank to whose GPU this rank's has no NVLink, which alone carries lines of 128 bytes whole; or why it does not reach one.
+fn reachable(world: &World, context: &Context, cards: &[Card]) -> std::result::Result<Option<usize>, String> {
+    let (me, own, granted) = (world.rank(), context.device(), PeersConfig::default().atomics);
+    let devices = Driver::load().and_then(|driver| driver.devices()).unwrap_or_default();
+    let mut parted = None;
     for (rank, card) in cards.iter().enumerate() {
         if !world.is_local(rank) {
             return Err(format!(
                 "rank {rank} is on another host than rank {me}; `Nvl` needs all ranks on one host"
             ));
+        }
+        if rank != me && !granted {
+            parted = parted.or(Some(rank));
         }
         if card.bus == own.pci_bus_id() {
             continue;
@@ -128,13 +138,14 @@ fn reachable(world: &World, context: &Context, cards: &[Card]) -> std::result::R
                 "the GPUs of rank {me} ({own}) and rank {rank} ({theirs}) cannot reach each other's memory"
             ));
         }
-        // Peers over PCIe have no atomics; those over NVLink do.
-        linked &= own.peer_attribute(theirs, PeerAttribute::NativeAtomics).is_ok_and(|has| has != 0);
+        if !native_atomics(own, theirs) {
+            parted = parted.or(Some(rank));
+        }
     }
     if !own.supports_posix_fd() {
         return Err(format!("the GPU of rank {me} ({own}) cannot share memory by file descriptor"));
     }
-    Ok(linked)
+    Ok(parted)
 }
 
 impl Transport for Nvl {

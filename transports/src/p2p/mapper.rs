@@ -4,7 +4,7 @@ use super::copy_based::MOST_SLOTS;
 use super::wires::Wires;
 use super::{CopyBased, Error, Mode, P2pHostTransport, Registrations, Result, Shared, ZeroCopy};
 use crate::rdma::{Adapter, Fabric, PairOptions, Remote};
-use fusewire_world::World;
+use fusewire_world::{Teardown, World};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,6 +48,7 @@ pub struct Mapper {
     adapter: Arc<dyn Adapter>,
     options: MapperOptions,
     world: World,
+    teardown: Option<Teardown>,
 }
 
 /// What two ranks tell each other.
@@ -89,6 +90,7 @@ impl Mapper {
             adapter,
             options: options.clone(),
             world: world.clone(),
+            teardown: Some(world.name_teardown()?),
         })
     }
 
@@ -178,6 +180,13 @@ impl Mapper {
 impl Drop for Mapper {
     fn drop(&mut self) {
         // Lost ranks are not waited for.
-        let _ = self.world.teardown_barrier();
+        let name = self.teardown.take();
+        if !name.is_some_and(|name| self.world.teardown(name)) {
+            // Peers may still write.
+            std::mem::forget(std::mem::take(
+                &mut *self.transports.lock().unwrap_or_else(PoisonError::into_inner),
+            ));
+            std::mem::forget((Arc::clone(&self.registrations), Arc::clone(&self.adapter)));
+        }
     }
 }

@@ -16,7 +16,8 @@ pub use error::PeersError;
 pub use ibgda::IbgdaAdapter;
 pub use memory::{Sharable, Table};
 pub use registry::{Allocation, MemoryKeys, Registrar, Registration};
-pub use topology::{PeersConfig, Topology};
+pub(crate) use topology::native_atomics;
+pub use topology::{NO_ATOMICS, PeersConfig, Topology};
 
 use crate::host::{Error, Machine, Result, Transport};
 use fusewire_device::window::{DevicePeers, LinkKind, PeerSlot};
@@ -108,6 +109,7 @@ impl MultiPeerTransport {
             &[
                 ("mapped memory", config.mapped.to_string()),
                 ("adapters", config.rdma.to_string()),
+                ("native atomics", config.atomics.to_string()),
                 ("domains", format!("{:?}", config.domains)),
             ],
         )?;

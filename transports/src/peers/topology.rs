@@ -3,7 +3,7 @@
 use super::PeersError;
 use crate::host::Machine;
 use fusewire_device::window::LinkKind;
-use fusewire_driver::Driver;
+use fusewire_driver::{Device, Driver, PeerAttribute};
 use fusewire_world::World;
 use serde::{Deserialize, Serialize};
 
@@ -14,15 +14,20 @@ pub struct PeersConfig {
     pub mapped: bool,
     /// Whether adapters may be used.
     pub rdma: bool,
+    /// Whether paths between GPUs may be taken to have native atomics where the driver says so. Signals and barriers of mapped memory are
+    /// added to, so pairs without are not mapped.
+    pub atomics: bool,
     /// Ranks that may store to each other's memory, as disjoint groups; ranks in none of them are alone. `None`: all that can.
     pub domains: Option<Vec<Vec<usize>>>,
 }
 
 impl Default for PeersConfig {
-    /// Everything there is; `FUSEWIRE_NO_NVLINK=1` (or `NCCL_P2P_DISABLE=1`) turns mapped memory off, `FUSEWIRE_NO_RDMA=1` adapters.
+    /// Everything there is; `FUSEWIRE_NO_NVLINK=1` (or `NCCL_P2P_DISABLE=1`) turns mapped memory off, `FUSEWIRE_NO_RDMA=1` adapters,
+    /// [`FUSEWIRE_NO_NATIVE_ATOMICS=1`](NO_ATOMICS) native atomics.
     fn default() -> Self {
         let on = |name: &str| std::env::var(name).is_ok_and(|v| !v.is_empty() && v != "0");
         PeersConfig {
+            atomics: !on(NO_ATOMICS),
             mapped: !on("FUSEWIRE_NO_NVLINK") && !on("NCCL_P2P_DISABLE"),
             rdma: !on("FUSEWIRE_NO_RDMA"),
             domains: None,
@@ -35,6 +40,13 @@ impl PeersConfig {
     #[must_use]
     pub fn mapped(mut self, on: bool) -> Self {
         self.mapped = on;
+        self
+    }
+
+    /// Turns native atomics between ranks on or off.
+    #[must_use]
+    pub fn atomics(mut self, on: bool) -> Self {
+        self.atomics = on;
         self
     }
 
@@ -85,8 +97,12 @@ pub(super) struct Facts {
     pub gpu: Option<String>,
     /// GPUs that it reaches, by bus id, its own included.
     pub reaches: Vec<String>,
+    /// Of these, those on which its atomic operations work natively.
+    pub atomics: Vec<String>,
     /// Mapped memory is turned on.
     pub mapped: bool,
+    /// Native atomics are not turned off.
+    pub native: bool,
     /// Its adapter, by name.
     pub adapter: Option<String>,
 }
@@ -94,24 +110,38 @@ pub(super) struct Facts {
 impl Facts {
     /// Of this rank.
     pub fn find(world: &World, machine: &Machine, config: &PeersConfig, adapter: Option<String>) -> Self {
-        let (gpu, reaches) = match machine {
-            Machine::Host => (None, Vec::new()),
-            Machine::Cuda(context) => {
-                let own = context.device();
-                let devices = Driver::load().and_then(|d| d.devices()).unwrap_or_default();
-                let reached = devices
-                    .iter()
-                    .filter(|d| d.pci_bus_id() == own.pci_bus_id() || own.can_access_peer(d).unwrap_or(false))
-                    .map(|d| d.pci_bus_id().to_owned())
-                    .collect();
-                (
-                    Some(own.pci_bus_id().to_owned()),
-                    if own.supports_posix_fd() { reached } else { Vec::new() },
-                )
-            }
+        let mut facts = Facts {
+            host: world.host_id().to_owned(),
+            gpu: None,
+            reaches: Vec::new(),
+            atomics: Vec::new(),
+            mapped: config.mapped,
+            native: config.atomics,
+            adapter,
         };
-        Facts { host: world.host_id().to_owned(), gpu, reaches, mapped: config.mapped, adapter }
+        let Machine::Cuda(context) = machine else { return facts };
+        let own = context.device();
+        facts.gpu = Some(own.pci_bus_id().to_owned());
+        let devices = Driver::load().and_then(|d| d.devices()).unwrap_or_default();
+        for device in devices.iter().filter(|_| own.supports_posix_fd()) {
+            let (bus, itself) = (device.pci_bus_id().to_owned(), device.pci_bus_id() == own.pci_bus_id());
+            if itself || own.can_access_peer(device).unwrap_or(false) {
+                facts.reaches.push(bus.clone());
+            }
+            if itself || native_atomics(own, device) {
+                facts.atomics.push(bus);
+            }
+        }
+        facts
     }
+}
+
+/// The variable by which paths between ranks count as being without native atomics, to try what is left then.
+pub const NO_ATOMICS: &str = "FUSEWIRE_NO_NATIVE_ATOMICS";
+
+/// Whether the driver grants atomic operations of one GPU on the memory of another, which it does over NVLink and not over PCIe.
+pub(crate) fn native_atomics(own: &Device, other: &Device) -> bool {
+    own.peer_attribute(other, PeerAttribute::NativeAtomics).is_ok_and(|has| has != 0)
 }
 
 /// How every rank is reached from this one.
@@ -184,9 +214,22 @@ fn unmapped(a: usize, b: usize, facts: &[Facts], domains: &[usize]) -> Option<St
     if x.host != y.host {
         return Some("they are on different hosts".into());
     }
+    if let Some(off) = [a, b].into_iter().find(|r| !facts[*r].native) {
+        return Some(format!(
+            "native atomics, which signals and barriers need, are turned off on rank {off}"
+        ));
+    }
     match (&x.gpu, &y.gpu) {
         (None, None) => None,
-        (Some(p), Some(q)) if x.reaches.contains(q) && y.reaches.contains(p) => None,
+        (Some(p), Some(q)) if x.reaches.contains(q) && y.reaches.contains(p) => {
+            let native = x.atomics.contains(q) && y.atomics.contains(p);
+            (!native).then(|| {
+                format!(
+                    "the path between their GPUs ({p} and {q}) has no native atomics, which signals and barriers need \
+                     (PCIe has none, NVLink has)"
+                )
+            })
+        }
         (Some(p), Some(q)) => Some(format!("their GPUs ({p} and {q}) do not reach each other's memory")),
         _ => Some("one runs on a GPU and the other on CPU threads".into()),
     }
@@ -202,7 +245,9 @@ mod tests {
             host: host.into(),
             gpu: gpu.map(str::to_owned),
             reaches: reaches.iter().map(|r| (*r).to_owned()).collect(),
+            atomics: reaches.iter().map(|r| (*r).to_owned()).collect(),
             mapped: true,
+            native: true,
             adapter: adapter.then(|| "mlx5_0".to_owned()),
         }
     }
@@ -211,7 +256,7 @@ mod tests {
         Ok(Topology::classify(rank, facts, &config.domain_of(facts.len())?)?.kinds)
     }
 
-    const ALL: PeersConfig = PeersConfig { mapped: true, rdma: true, domains: None };
+    const ALL: PeersConfig = PeersConfig { mapped: true, rdma: true, atomics: true, domains: None };
 
     #[test]
     fn one_host_is_mapped_and_two_hosts_are_not() {
@@ -245,6 +290,21 @@ mod tests {
             |back: &[&str]| [fact("a", Some("0"), &["0", "1"], true), fact("a", Some("1"), back, true)];
         assert_eq!(kinds(0, &facts(&["0", "1"]), &ALL), Ok(vec![LinkKind::Own, LinkKind::Mapped]));
         assert_eq!(kinds(0, &facts(&["1"]), &ALL), Ok(vec![LinkKind::Own, LinkKind::Rdma]));
+    }
+
+    #[test]
+    fn pairs_without_native_atomics_are_not_mapped() {
+        use LinkKind::{Mapped, Own, Rdma};
+        let all = ["0", "1", "2"];
+        let mut facts = all.map(|gpu| fact("a", Some(gpu), &all, true));
+        // The path between the first and the last, as the last one's driver says.
+        facts[2].atomics.retain(|gpu| gpu != "0");
+        assert_eq!(kinds(0, &facts, &ALL), Ok(vec![Own, Mapped, Rdma]));
+        assert_eq!(kinds(1, &facts, &ALL), Ok(vec![Mapped, Own, Mapped]));
+        assert_eq!(kinds(2, &facts, &ALL), Ok(vec![Rdma, Mapped, Own]));
+        facts.iter_mut().for_each(|fact| fact.adapter = None);
+        let text = kinds(1, &facts, &ALL).unwrap_err().to_string();
+        assert!(text.contains("(0 and 2) has no native atomics"), "{text}");
     }
 
     #[test]

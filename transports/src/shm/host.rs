@@ -49,7 +49,7 @@ impl Shm {
             rank: world.rank(),
             control_bytes: layout.control_bytes() as usize,
         };
-        let link = Link::new("Shm", world, options, layout, Machine::Host, board, Box::new(region));
+        let link = Link::new("Shm", world, options, layout, Machine::Host, board, Box::new(region))?;
         world.barrier()?;
         Ok(Shm { link })
     }

@@ -117,6 +117,19 @@ impl State {
         self.hung_up
     }
 
+    /// Forgets who is done with a group that ends once.
+    pub fn forget_group(&mut self, group: u64) {
+        for groups in self.done.values_mut() {
+            groups.remove(&group);
+        }
+    }
+
+    /// Whether `rank` is done with an end that this rank, done with `own` of each group's, has not come to.
+    pub fn is_ahead(&self, rank: Rank, own: impl Fn(u64) -> u64) -> bool {
+        let done = self.done.get(&rank);
+        done.is_some_and(|groups| groups.iter().any(|(group, count)| *count > own(*group)))
+    }
+
     /// True when `rank` is done with the group's `count`th teardown, or gone.
     pub fn settled(&self, group: u64, count: u64, rank: Rank) -> bool {
         let done = self.done.get(&rank).and_then(|groups| groups.get(&group));
@@ -180,6 +193,7 @@ impl Inbox {
                     mail.by_tag.entry(tag).or_default().push_back(bytes.0);
                 }
             }
+            Event::Done { rank, .. } if rank == self.me => {}
             Event::Done { op: (group, count), rank } => {
                 let groups = state.done.entry(rank).or_default();
                 if groups.len() == MOST_GROUPS && !groups.contains_key(&group) {

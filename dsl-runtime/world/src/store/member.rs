@@ -14,6 +14,7 @@ use crate::list::Ranks;
 use crate::sync::{after, lock};
 use crate::tcp::client::Connection;
 use crate::wire::Bytes;
+use crate::world::ONCE;
 use crate::{Error, Rank, Result};
 
 /// How long to wait, after a deadline has passed, for the store to say who was missing.
@@ -113,13 +114,13 @@ impl Member {
             }
             Ok(Outcome::GivenUp { by, missing }) => {
                 let given_up_by = (by != self.rank).then_some(by);
-                let own = lock(&self.counts).get(&group).map_or(0, |counts| counts.1);
-                let done = |rank: &Rank| self.inbox.with(|state| state.settled(group, own + 1, *rank));
+                let own = |group| lock(&self.counts).get(&group).map_or(0, |counts| counts.1);
+                let done = |rank: &Rank| self.inbox.with(|state| state.is_ahead(*rank, own));
                 let done: Vec<Rank> = missing.iter().copied().filter(done).collect();
                 let note = match done.as_slice() {
                     [] => String::new(),
                     done => format!(
-                        "{} called `teardown_barrier` instead, as dropping a transport or a window does",
+                        "{} waits for the end of something instead: it called `teardown_barrier`, or dropped a transport or a window",
                         Ranks(done)
                     ),
                 };
@@ -218,12 +219,24 @@ impl Bootstrap for Member {
         let missing = |state: &mut super::inbox::State| -> Vec<Rank> {
             members.iter().copied().filter(|&r| r != self.rank && !state.settled(group, nth, r)).collect()
         };
+        let once = context & ONCE != 0;
+        let own = |group| lock(&self.counts).get(&group).map_or(0, |counts| counts.1);
         let settled = self.inbox.wait(deadline, |state| {
-            if missing(state).is_empty() {
+            let missing = missing(state);
+            if missing.is_empty() {
                 return Some(Ok(()));
             }
-            state.closed().cloned().map(Err)
+            // A rank that ends things in another order waits for this one meanwhile.
+            let crossing = missing.into_iter().find(|rank| once && state.is_ahead(*rank, own));
+            let crossing =
+                crossing.map(|rank| Err(Error::timeout("teardown", started.elapsed(), vec![rank])));
+            crossing.or_else(|| state.closed().cloned().map(Err))
         });
+        if once {
+            // Whatever came of it, nobody asks again.
+            lock(&self.counts).remove(&group);
+            self.inbox.with(|state| state.forget_group(group));
+        }
         match settled {
             Some(settled) => settled,
             None => {

@@ -154,22 +154,14 @@ impl World {
         Ok(by_rank)
     }
 
-    /// Collective: returns when every rank has called it **or is known to be dead or gone**. Call it before memory that
-    /// peers may still write to is unmapped or deregistered.
+    /// Collective: returns when every rank has called it **or is known to be dead or gone**. For the end of a program; what ranks made
+    /// together ends by [`World::teardown`].
     ///
     /// # Errors
     /// The deadline passed (the error names who has not said that it is done), or the rank that holds the store died, so
-    /// that nothing more can be learnt of the others: then keep the memory mapped.
+    /// that nothing more can be learnt of the others.
     pub fn teardown_barrier(&self) -> Result<()> {
         self.settle(self.deadline()).map_err(|e| e.during("teardown_barrier"))
-    }
-
-    /// [`teardown_barrier`](Self::teardown_barrier) for a `Drop`, which has nobody to tell of errors. On a thread that panics it says that
-    /// this rank is done, and does not wait: peers that wait for the rank elsewhere are to hear of the panic, not of a deadline. What
-    /// they still write goes to memory that they have mapped themselves, or fails.
-    pub fn teardown(&self) {
-        let deadline = if std::thread::panicking() { Instant::now() } else { self.deadline() };
-        let _ = self.settle(deadline);
     }
 
     fn settle(&self, deadline: Instant) -> Result<()> {

@@ -2,7 +2,11 @@
 
 mod agree;
 mod collectives;
+mod teardown;
 mod threads;
+
+pub(crate) use teardown::ONCE;
+pub use teardown::Teardown;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -178,7 +178,7 @@ impl Ibgda {
         });
         let region = IbgdaRegion { queues: own.queues, table, record, memory: own.memory, layout };
         let board = Board::new(me, page, pages)?;
-        let link = Link::new(name, world, options.transport, layout, machine, board, Box::new(region));
+        let link = Link::new(name, world, options.transport, layout, machine, board, Box::new(region))?;
         world.barrier()?;
         Ok(Ibgda { link, ops, peers, nic })
     }

@@ -1,0 +1,47 @@
+//! Ends of what ranks made together.
+
+use std::time::Instant;
+
+use sha2::{Digest, Sha256};
+
+use super::World;
+use crate::Result;
+use crate::group::first_8;
+use crate::tcp::token::random;
+
+/// Names the end of one thing that all ranks made together: a transport, a window. See [`World::name_teardown`].
+///
+/// Ranks let go of their things in any order, and of some never: ends that were only counted would be taken for each other.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Teardown {
+    context: u64,
+}
+
+/// Marks contexts in which there is one end and nothing else. Contexts of groups do not have it.
+pub(crate) const ONCE: u64 = 1 << 63;
+
+impl World {
+    /// Collective: a name for the end of what the ranks make now.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
+    pub fn name_teardown(&self) -> Result<Teardown> {
+        let parts = self.gather("name_teardown", &random::<16>()?)?;
+        let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part));
+        Ok(Teardown { context: first_8(hash) | ONCE })
+    }
+
+    /// Returns when every rank is done with what has this name, **or is known to be dead or gone**: whether that is so. Where it is not,
+    /// peers may still write: keep the memory mapped. Then the deadline has passed; or a rank that is not done with this waits for the end
+    /// of something else, to which this rank has not come: two ranks that end two things in opposite orders do not wait for each other.
+    ///
+    /// Call it once for each name. Under a [`Bootstrap`](crate::Bootstrap) of the caller's without `settle_in`, names count for nothing.
+    ///
+    /// On a thread that panics it says that this rank is done, and does not wait: peers that wait for the rank elsewhere are to hear of the
+    /// panic, not of a deadline.
+    #[must_use = "memory that peers may write to stays mapped"]
+    pub fn teardown(&self, name: Teardown) -> bool {
+        let deadline = if std::thread::panicking() { Instant::now() } else { self.deadline() };
+        self.core.bootstrap.settle_in(name.context, &self.group.members, deadline).is_ok()
+    }
+}
