@@ -105,7 +105,7 @@ fn what_is_flushed_is_there_when_it_is_signalled() {
         // SAFETY: the world's words outlive the watch.
         unsafe { Watch::begin(&Thread, world.control(rank, 10_000), rank, 0) }
     };
-    let call = Call { kernel: 3, payload };
+    let call = Call { kernel: 3, payload, cut: 0 };
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let ops = Late { peers: world.ops(0), ring: ring.as_ptr() as u64 };
