@@ -293,7 +293,7 @@ fn the_first_chunk_is_more_than_its_header() {
     let world = World::new(2, 1, 1024);
     let ops = world.ops(0);
     let watch = begin(world.control(0, 10_000), 0).unwrap();
-    let call = Call { kernel: KERNEL, payload: 128 };
+    let call = Call { kernel: KERNEL, payload: 128, cut: 0 };
     // SAFETY: one thread works this end, in order.
     let out = unsafe { Sending::begin(&ops, &watch, 1, 0, call) };
     out.reserve(&Thread, 0, 256).unwrap();
