@@ -1,7 +1,8 @@
-//! What this repository's people run: `cargo xtask demo`, `test`, `mutants`, `gpu`, `bench-host`.
+//! What this repository's people run: `cargo xtask demo`, `test`, `mutants`, `gpu`, `fuzz`, `bench-host`.
 
 mod bench_host;
 mod demo;
+mod fuzz;
 mod gpu;
 mod mutants;
 mod steps;
@@ -43,6 +44,18 @@ enum Task {
         /// What to run here: `test` or `bench`; both by default.
         what: Option<String>,
     },
+    /// Fuzz what reads bytes from elsewhere, one target after the other (docs/fuzzing.md).
+    Fuzz {
+        /// How long for each target.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Only the targets whose name contains this.
+        #[arg(long)]
+        only: Option<String>,
+        /// Add the inputs that reach more to the corpora in the repository.
+        #[arg(long)]
+        keep: bool,
+    },
     /// Compare the shared-memory transport with Open MPI on this machine's cores.
     BenchHost {
         /// How often both sides run, in turn.
@@ -58,6 +71,7 @@ fn main() -> ExitCode {
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Gpu { package: Some(folder), .. } => gpu::package(&folder),
         Task::Gpu { package: None, what } => gpu::run(what.as_deref()),
+        Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::BenchHost { rounds } => bench_host::run(rounds),
     };
     match outcome {

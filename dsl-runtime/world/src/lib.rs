@@ -72,6 +72,9 @@ mod bootstrap;
 mod env;
 mod error;
 mod fds;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod host;
 mod id;

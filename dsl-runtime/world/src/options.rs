@@ -13,8 +13,8 @@ pub struct Options {
     /// A rank that is silent for this long on a TCP connection that stays open is taken for dead (a cut cable, a
     /// stopped process). `None`: never, for work under a debugger. Default: 20 s.
     pub silence: Option<Duration>,
-    /// The most bytes that one rank may give to one collective or message. Default: 4 MiB. A rank that leaves the others
-    /// more than four times as much, or more than 1024 collectives that they have not joined or 16,384 messages that
+    /// The most bytes that one rank may give to one collective or message. Default: 8 MiB. A rank that leaves the others
+    /// more than three times as much, or more than 1024 collectives that they have not joined or 16,384 messages that
     /// they have not received, is taken for lost.
     pub max_message: usize,
     /// The launcher's local rank, where it gave one; otherwise it is counted from the ranks' host ids.
@@ -27,7 +27,7 @@ impl Default for Options {
             timeout: Duration::from_secs(60),
             heartbeat: Duration::from_secs(1),
             silence: Some(Duration::from_secs(20)),
-            max_message: 4 << 20,
+            max_message: 8 << 20,
             local_rank: None,
         }
     }

@@ -57,7 +57,7 @@ impl Launch {
         Self::read(&|name| std::env::var(name).ok())
     }
 
-    fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+    pub(crate) fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let env = Env(lookup);
         launchers::detect(&env)
     }

@@ -205,9 +205,9 @@ impl Mailbox {
                 fds.extend(rights);
             }
         }
-        if message.bytes != HEADER_LEN || !same(&header[..TOKEN_LEN], &self.address.token) {
+        let Some(header) = read_header(&header[..message.bytes.min(HEADER_LEN)], &self.address.token) else {
             return Ok(());
-        }
+        };
         if message.flags.contains(ReturnFlags::CTRUNC) {
             let full = std::io::Error::from(Errno::MFILE);
             return Err(Error::fabric(
@@ -216,19 +216,34 @@ impl Mailbox {
                 "raise the limit on open files (`ulimit -n`)",
             ));
         }
-        let mut fields = header[TOKEN_LEN..].chunks_exact(8).map(|chunk| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(chunk);
-            u64::from_le_bytes(bytes)
-        });
-        let mut next = || fields.next().unwrap_or_default();
-        let (from, group, nth, total) = (next() as Rank, next(), next(), next() as usize);
         let mut arrived = lock(&self.arrived);
-        let parcel = arrived.entry(((group, nth), from)).or_default();
-        parcel.total = total;
+        let parcel = arrived.entry((header.key, header.from)).or_default();
+        parcel.total = header.total;
         parcel.fds.append(&mut fds);
         Ok(())
     }
+}
+
+/// What a parcel says of itself.
+pub(crate) struct Header {
+    from: Rank,
+    key: ExchangeKey,
+    total: usize,
+}
+
+/// The header of a parcel that is meant for who has `token`.
+pub(crate) fn read_header(bytes: &[u8], token: &[u8; TOKEN_LEN]) -> Option<Header> {
+    let (theirs, fields) = bytes.split_first_chunk::<TOKEN_LEN>()?;
+    if bytes.len() != HEADER_LEN || !same(theirs, token) {
+        return None;
+    }
+    let mut fields = fields.chunks_exact(8).map(|chunk| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(chunk);
+        u64::from_le_bytes(bytes)
+    });
+    let mut next = || fields.next().unwrap_or_default();
+    Some(Header { from: next() as Rank, key: (next(), next()), total: next() as usize })
 }
 
 impl Address {

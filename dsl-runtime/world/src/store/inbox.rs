@@ -139,7 +139,7 @@ impl State {
 
 impl Inbox {
     pub fn new(me: Rank, size: usize, max_message: usize) -> Self {
-        let most_bytes = max_message.saturating_mul(4);
+        let most_bytes = max_message.saturating_mul(3);
         Self { me, size, most_bytes, state: Mutex::default(), changed: Condvar::new() }
     }
 
@@ -334,12 +334,12 @@ mod tests {
             inbox.deliver(message(100, 7));
             assert_eq!(inbox.with(|state| state.take_message(1, 7)).map(|m| m.len()), Some(100), "{nth}");
         }
-        for bytes in [1000; 4] {
+        for bytes in [1000; 3] {
             inbox.deliver(message(bytes, 8));
         }
         assert!(inbox.lost().is_empty());
         inbox.deliver(message(1, 9));
-        assert!(why_lost(&inbox).contains("5 messages with 4001 bytes that this rank has not received"));
+        assert!(why_lost(&inbox).contains("4 messages with 3001 bytes that this rank has not received"));
         inbox.deliver(message(1, 9));
         assert!(inbox.with(|state| state.mail.is_empty()));
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::session::{Door, Receiver, Sender, VERSION, answer, invalid, knock};
+use super::session::{Call, Receiver, Sender, VERSION, answer, invalid, knock};
 use super::token::Token;
 use crate::Rank;
 use crate::store::proto::{decode, encode};
@@ -113,24 +113,24 @@ pub(crate) fn present(
     deadline: Instant,
 ) -> Result<(Sender, Receiver, Rank), Failure> {
     let retry = |what: &str, e: io::Error| Failure::Retry(format!("{what} ({e})"));
-    let door = knock(Arc::new(stream), token, deadline.min(after(patience)))
+    let called = knock(Arc::new(stream), token, deadline.min(after(patience)))
         .map_err(|e| retry("connected, but nothing greeted like a fusewire store", e))?;
-    let (mut sender, mut receiver) = match door {
-        Door::Open(sender, receiver) => (sender, receiver),
-        Door::Version(version) => {
+    let (mut sender, mut receiver) = match called {
+        Call::Open(session) => session,
+        Call::Version(version) => {
             return Err(Failure::Told(format!(
                 "what listens there speaks protocol version {version}, this rank version {VERSION}; run the same build \
                  on every rank"
             )));
         }
-        Door::NotAccepted => {
+        Call::NotAccepted => {
             return Err(Failure::Told(
                 "what listens there does not have this rank's token; give every rank of the job the same \
                  FUSEWIRE_TOKEN, or the same UniqueId (without one, ranks of a host need the same XDG_RUNTIME_DIR)"
                     .to_owned(),
             ));
         }
-        Door::Stranger(start) => {
+        Call::Stranger(start) => {
             let start = String::from_utf8_lossy(&start).into_owned();
             return Err(Failure::Retry(format!(
                 "something else listens there (it said \"{}\")",

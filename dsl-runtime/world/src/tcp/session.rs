@@ -250,10 +250,10 @@ fn halves(stream: Arc<TcpStream>, keys: HandshakeState) -> io::Result<(Sender, R
     Ok((sender, Receiver { stream, keys, next: 0 }))
 }
 
-/// What a rank learns at the door, none of it proven.
-pub(crate) enum Door {
+/// What a rank learns when it calls; only an open session is proof of anything.
+pub(crate) enum Call<S> {
     /// The other side knows the token.
-    Open(Sender, Receiver),
+    Open(S),
     /// What answers speaks another version.
     Version(u16),
     /// What answers says that the token is not its own.
@@ -263,9 +263,22 @@ pub(crate) enum Door {
 }
 
 /// The rank's half of the handshake.
-pub(crate) fn knock(stream: Arc<TcpStream>, token: &Token, deadline: Instant) -> io::Result<Door> {
+pub(crate) fn knock(
+    stream: Arc<TcpStream>,
+    token: &Token,
+    deadline: Instant,
+) -> io::Result<Call<(Sender, Receiver)>> {
+    let called = call(&mut Timed { stream: &stream, deadline: Some(deadline) }, token)?;
+    Ok(match called {
+        Call::Open(keys) => Call::Open(halves(stream, keys)?),
+        Call::Version(version) => Call::Version(version),
+        Call::NotAccepted => Call::NotAccepted,
+        Call::Stranger(start) => Call::Stranger(start),
+    })
+}
+
+pub(crate) fn call(timed: &mut (impl Read + Write), token: &Token) -> io::Result<Call<HandshakeState>> {
     let mut noise_state = noise(token, true).map_err(io::Error::other)?;
-    let mut timed = Timed { stream: &stream, deadline: Some(deadline) };
     let mut hello = [0; GREETING_LEN + MESSAGE_LEN];
     hello[..GREETING_LEN].copy_from_slice(&greeting());
     noise_state.write_message(&[], &mut hello[GREETING_LEN..]).map_err(io::Error::other)?;
@@ -273,22 +286,21 @@ pub(crate) fn knock(stream: Arc<TcpStream>, token: &Token, deadline: Instant) ->
     let mut answer = [0; GREETING_LEN];
     timed.read_exact(&mut answer)?;
     match version(&answer) {
-        None => return Ok(Door::Stranger(answer.to_vec())),
+        None => return Ok(Call::Stranger(answer.to_vec())),
         Some(VERSION) => {}
-        Some(other) => return Ok(Door::Version(other)),
+        Some(other) => return Ok(Call::Version(other)),
     }
     let mut status = [0];
     timed.read_exact(&mut status)?;
     if status[0] != GO_ON {
-        return Ok(Door::NotAccepted);
+        return Ok(Call::NotAccepted);
     }
     let mut message = [0; MESSAGE_LEN];
     timed.read_exact(&mut message)?;
     if noise_state.read_message(&message, &mut [0; MESSAGE_LEN]).is_err() {
-        return Ok(Door::NotAccepted);
+        return Ok(Call::NotAccepted);
     }
-    let (sender, receiver) = halves(stream, noise_state)?;
-    Ok(Door::Open(sender, receiver))
+    Ok(Call::Open(noise_state))
 }
 
 /// The store's half. `proven` is called as soon as the rank has shown that it knows the token (or somebody repeats what
@@ -302,7 +314,15 @@ pub(crate) fn answer(
     deadline: Instant,
     proven: impl FnOnce(),
 ) -> io::Result<(Sender, Receiver)> {
-    let mut timed = Timed { stream: &stream, deadline: Some(deadline) };
+    let keys = respond(&mut Timed { stream: &stream, deadline: Some(deadline) }, token, proven)?;
+    halves(stream, keys)
+}
+
+pub(crate) fn respond(
+    timed: &mut (impl Read + Write),
+    token: &Token,
+    proven: impl FnOnce(),
+) -> io::Result<HandshakeState> {
     // Eight bytes first: a stranger is dropped for what it has sent, not waited for.
     let mut theirs = [0; GREETING_LEN];
     timed.read_exact(&mut theirs[..8])?;
@@ -329,7 +349,21 @@ pub(crate) fn answer(
     noise_state.write_message(&[], &mut message).map_err(io::Error::other)?;
     reply.extend(message);
     timed.write_all(&reply)?;
-    halves(stream, noise_state)
+    Ok(noise_state)
+}
+
+/// The keys of a session's two ends, the rank's and the store's.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn pair(token: &Token) -> (StatelessTransportState, StatelessTransportState) {
+    let [mut rank, mut store] = [true, false].map(|first| noise(token, first).expect("the pattern is known"));
+    let (mut message, mut none) = ([0; MESSAGE_LEN], [0; MESSAGE_LEN]);
+    rank.write_message(&[], &mut message).expect("it is the rank's turn");
+    store.read_message(&message, &mut none).expect("the token is one");
+    store.write_message(&[], &mut message).expect("it is the store's turn");
+    rank.read_message(&message, &mut none).expect("the token is one");
+    let [rank, store] =
+        [rank, store].map(|keys| keys.into_stateless_transport_mode().expect("the handshake is done"));
+    (rank, store)
 }
 
 #[cfg(test)]
@@ -338,16 +372,8 @@ mod tests {
 
     use super::*;
 
-    /// The keys of a session's two ends.
     fn keys() -> (StatelessTransportState, StatelessTransportState) {
-        let token = Token::from_text("t");
-        let (mut rank, mut store) = (noise(&token, true).unwrap(), noise(&token, false).unwrap());
-        let (mut message, mut none) = ([0; MESSAGE_LEN], [0; MESSAGE_LEN]);
-        assert_eq!(rank.write_message(&[], &mut message).unwrap(), MESSAGE_LEN);
-        store.read_message(&message, &mut none).unwrap();
-        assert_eq!(store.write_message(&[], &mut message).unwrap(), MESSAGE_LEN);
-        rank.read_message(&message, &mut none).unwrap();
-        (rank.into_stateless_transport_mode().unwrap(), store.into_stateless_transport_mode().unwrap())
+        pair(&Token::from_text("t"))
     }
 
     fn sealed(keys: &StatelessTransportState, next: &mut u64, frame: &[u8]) -> Vec<u8> {

@@ -73,10 +73,17 @@ struct Core {
 
 /// What ranks tell about themselves when they meet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct PeerInfo {
+pub(crate) struct PeerInfo {
     host_id: String,
     hostname: String,
     mailbox: Option<Address>,
+}
+
+#[cfg(feature = "fuzzing")]
+impl PeerInfo {
+    pub(crate) fn hostname(&self) -> &str {
+        &self.hostname
+    }
 }
 
 impl World {
