@@ -168,6 +168,7 @@ impl Mlx5 {
         let ring = at(offsets.sq, offsets.record);
         let number =
             self.create(&prm::create_qp(request.kind, &ring, self.domain, cq_number)?, &mut parts.pair)?;
+        let first_packet = fusewire_verbs::first_packet(&self.port.adapter).map_err(from_verbs)?;
         let queue = QueuePair {
             kind: request.kind,
             number,
@@ -179,7 +180,16 @@ impl Mlx5 {
             cq: base + offsets.cq,
             cq_record: base + offsets.cq_record,
         };
-        Ok(Made { queue, parts: std::mem::take(parts), place, offsets, entries, peer: None, way: None })
+        Ok(Made {
+            queue,
+            parts: std::mem::take(parts),
+            place,
+            offsets,
+            entries,
+            first_packet,
+            peer: None,
+            way: None,
+        })
     }
 
     fn create(&self, command: &Command, into: &mut Option<Handle>) -> Result<u32> {
@@ -198,7 +208,7 @@ impl Mlx5 {
         let (number, (own, theirs)) = (made.queue.number, self.port.log_reads);
         self.modify(made, &prm::rst2init(number, self.port.number)?)?;
         self.modify(made, &prm::init2rtr(number, way, theirs, &self.settings)?)?;
-        self.modify(made, &prm::rtr2rts(number, own, &self.settings)?)
+        self.modify(made, &prm::rtr2rts(number, made.first_packet, own, &self.settings)?)
     }
 
     fn state(&self, made: &Made) -> Result<State> {
@@ -344,7 +354,7 @@ impl Nic for Mlx5 {
     }
 
     fn address(&self, queue: &QueuePair) -> Result<Address> {
-        self.with(queue, |made| Ok(self.port.address(made.queue.number)))
+        self.with(queue, |made| Ok(self.port.address(made.queue.number, made.first_packet)))
     }
 
     fn port(&self) -> Result<Option<OwnedFd>> {

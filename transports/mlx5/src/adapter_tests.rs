@@ -308,17 +308,21 @@ fn connections_go_through_all_states() {
         let ready = ["RST2INIT_QP", "INIT2RTR_QP", "RTR2RTS_QP"];
         let steps: Vec<&str> = first.into_iter().chain(ready).collect();
         recorder.calls();
-        let remote = Address { number: 0xabcd, mtu: 1024, ..own };
+        let others = [&companion, &responder].map(|queue| adapter.address(queue).unwrap().first_packet);
+        assert!(others.iter().any(|&first| first != own.first_packet), "each is drawn: {others:?}");
+        let remote = Address { number: 0xabcd, first_packet: 0x12_3456, mtu: 1024, ..own };
         adapter.connect(&main, Some(1), &remote).unwrap();
         assert_eq!(recorder.calls(), steps);
         recorder.with(|r| {
             let to = &r.commands[r.commands.len() - 2];
             assert_eq!(qpc::REMOTE_QPN.of(QPC).get(&to.bytes), Some(0xabcd));
+            assert_eq!(qpc::NEXT_RCV_PSN.of(QPC).get(&to.bytes), Some(0x12_3456));
             assert_eq!(qpc::MTU.of(QPC).get(&to.bytes), Some(3));
             // What a peer reads here at once, and what is read from it at once.
             assert_eq!(qpc::LOG_RRA_MAX.of(QPC).get(&to.bytes), Some(4));
             let last = &r.commands[r.commands.len() - 1];
             assert_eq!(qpc::LOG_SRA_MAX.of(QPC).get(&last.bytes), Some(3));
+            assert_eq!(qpc::NEXT_SEND_PSN.of(QPC).get(&last.bytes), Some(own.first_packet.into()));
             assert_eq!(path::ACK_TIMEOUT.of(QPC + PATH).get(&last.bytes), Some(20));
         });
         // Once more: from the beginning.

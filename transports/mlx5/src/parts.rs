@@ -105,6 +105,8 @@ pub struct Made {
     pub offsets: Offsets,
     /// Entries, as the adapter counts them.
     pub entries: u32,
+    /// Number of the first packet that it sends.
+    pub first_packet: u32,
     /// The rank that it is connected to, if that is another one.
     pub peer: Option<usize>,
     /// Once connected.

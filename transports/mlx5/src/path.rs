@@ -50,9 +50,9 @@ pub const fn source_port(own: u32, remote: u32) -> u16 {
 }
 
 impl Port {
-    /// A queue pair of this port's, for peers.
-    pub fn address(&self, number: u32) -> Address {
-        Address { number, gid: self.gid, lid: self.lid, mtu: mtu_bytes(self.mtu) }
+    /// A queue pair of this port's, for peers, and the number of the first packet that it sends.
+    pub fn address(&self, number: u32, first_packet: u32) -> Address {
+        Address { number, gid: self.gid, lid: self.lid, first_packet, mtu: mtu_bytes(self.mtu) }
     }
 
     /// The way from queue pair `own` of this port to `remote`; `mac` finds a next hop on Ethernet.
@@ -86,7 +86,12 @@ impl Port {
             let routed = remote.gid[..8] != self.gid[..8];
             Link::InfiniBand { lid: remote.lid, grh: routed.then_some((remote.gid, self.index)) }
         };
-        Ok(Path { remote: remote.number, mtu: self.mtu.min(theirs), link })
+        Ok(Path {
+            remote: remote.number,
+            first_packet: remote.first_packet & 0xff_ffff,
+            mtu: self.mtu.min(theirs),
+            link,
+        })
     }
 }
 
@@ -118,9 +123,9 @@ mod tests {
     #[test]
     fn the_smaller_mtu_counts() {
         let own = port(false);
-        let remote = Address { mtu: 1024, ..own.address(0x99) };
+        let remote = Address { mtu: 1024, ..own.address(0x99, 0x12_3456) };
         assert_eq!(own.way(0x40, &remote, none).unwrap().mtu, 3);
-        assert_eq!(own.way(0x40, &own.address(1), none).unwrap().mtu, 5);
+        assert_eq!(own.way(0x40, &own.address(1, 0x12_3456), none).unwrap().mtu, 5);
         let error = own.way(0x40, &Address { mtu: 0, ..remote }, none).unwrap_err().to_string();
         assert!(error.contains("RDMA needs 256"), "{error}");
     }
@@ -128,7 +133,7 @@ mod tests {
     #[test]
     fn another_subnet_is_reached_by_gid() {
         let own = port(false);
-        let near = Address { lid: 9, ..own.address(0x99) };
+        let near = Address { lid: 9, ..own.address(0x99, 0x12_3456) };
         assert_eq!(own.way(0x40, &near, none).unwrap().link, Link::InfiniBand { lid: 9, grh: None });
         let mut far = near;
         far.gid[7] = 1;
@@ -139,7 +144,7 @@ mod tests {
     #[test]
     fn ethernet_is_reached_by_gid_and_mac() {
         let own = port(true);
-        let remote = own.address(0x99);
+        let remote = own.address(0x99, 0x12_3456);
         let mac = [1, 2, 3, 4, 5, 6];
         let link =
             own.way(0x40, &remote, |gid| Ok(if gid == remote.gid { mac } else { [0; 6] })).unwrap().link;
@@ -150,9 +155,10 @@ mod tests {
 
     #[test]
     fn link_layers_do_not_mix() {
-        let error = port(true).way(1, &port(false).address(2), |_| Ok([0; 6])).unwrap_err().to_string();
+        let error =
+            port(true).way(1, &port(false).address(2, 0x12_3456), |_| Ok([0; 6])).unwrap_err().to_string();
         assert!(error.contains("mlx5_0 is Ethernet, and the peer's is InfiniBand"), "{error}");
-        assert!(port(false).way(1, &port(true).address(2), none).is_err());
+        assert!(port(false).way(1, &port(true).address(2, 0x12_3456), none).is_err());
     }
 
     #[test]

@@ -172,6 +172,8 @@ pub struct Address {
     pub gid: [u8; 16],
     /// Local identifier of the port on InfiniBand, else 0.
     pub lid: u16,
+    /// Number of the first packet from there, 24 bits.
+    pub first_packet: u32,
     /// Largest packet in bytes; the smaller of both ends counts.
     pub mtu: u32,
 }

@@ -61,6 +61,7 @@ impl Pair for verbs::QueuePair {
         bytes.extend(e.number.to_le_bytes());
         bytes.extend(e.lid.to_le_bytes());
         bytes.extend([e.mtu, e.reads]);
+        bytes.extend(e.first_packet.to_le_bytes());
         bytes.extend(e.gid);
         bytes
     }
@@ -68,10 +69,11 @@ impl Pair for verbs::QueuePair {
     fn connect(&mut self, peer: &[u8]) -> Result<()> {
         let unreadable =
             || Error::misuse("a peer's endpoint is not one of an RDMA adapter: do all ranks use one fabric?");
-        let bytes: [u8; 24] = peer.try_into().map_err(|_| unreadable())?;
-        let [n0, n1, n2, n3, l0, l1, mtu, reads, gid @ ..] = bytes;
+        let bytes: [u8; 28] = peer.try_into().map_err(|_| unreadable())?;
+        let [n0, n1, n2, n3, l0, l1, mtu, reads, p0, p1, p2, p3, gid @ ..] = bytes;
         let (number, lid) = (u32::from_le_bytes([n0, n1, n2, n3]), u16::from_le_bytes([l0, l1]));
-        verbs::QueuePair::connect(self, &verbs::Endpoint { number, lid, gid, mtu, reads })
+        let first_packet = u32::from_le_bytes([p0, p1, p2, p3]);
+        verbs::QueuePair::connect(self, &verbs::Endpoint { number, lid, gid, first_packet, mtu, reads })
     }
 
     fn post(&self, request: &Request<'_>) -> Result<bool> {

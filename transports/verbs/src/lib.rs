@@ -34,5 +34,5 @@ pub use adapter::{Adapter, Limits, Port, adapters};
 pub use error::{Error, Result};
 pub use filter::Filter;
 pub use memory::{Access, Memory};
-pub use pair::{Endpoint, Local, PairOptions, QueuePair, Remote, Request, Work};
+pub use pair::{Endpoint, Local, PairOptions, QueuePair, Remote, Request, Work, first_packet};
 pub use queue::{Completion, CompletionQueue, Status};

@@ -51,6 +51,8 @@ pub struct Endpoint {
     pub lid: u16,
     /// The port's address.
     pub gid: [u8; 16],
+    /// Number of the first packet from there: random, so that nobody who does not see the packets can put one between them.
+    pub first_packet: u32,
     /// `ibv_mtu` of the port.
     pub mtu: u8,
     /// Reads and atomics that the peer may have under way here.
@@ -153,6 +155,7 @@ pub struct QueuePair {
     sends: Arc<CompletionQueue>,
     _receives: Arc<CompletionQueue>,
     options: PairOptions,
+    first_packet: u32,
     post_send: PostSend,
     post_receive: PostReceive,
 }
@@ -198,6 +201,7 @@ impl QueuePair {
             qp_type: IBV_QPT_RC,
             sq_sig_all: 0,
         };
+        let first_packet = first_packet(adapter.name())?;
         // SAFETY: a live protection domain and live queues of the same adapter.
         let pair = unsafe { (adapter.verbs().ibv_create_qp)(adapter.as_raw_domain(), &raw mut init) };
         let pair = NonNull::new(pair)
@@ -213,6 +217,7 @@ impl QueuePair {
             sends: Arc::clone(sends),
             _receives: Arc::clone(receives),
             options: *options,
+            first_packet,
             post_send,
             post_receive,
         };
@@ -235,7 +240,14 @@ impl QueuePair {
         // SAFETY: a live pair, whose number never changes.
         let number = unsafe { (*self.pair.as_ptr()).qp_num };
         let limits = self.adapter.limits();
-        Endpoint { number, lid: port.lid, gid: port.gid, mtu: limits.mtu, reads: limits.reads.1 }
+        Endpoint {
+            number,
+            lid: port.lid,
+            gid: port.gid,
+            first_packet: self.first_packet,
+            mtu: limits.mtu,
+            reads: limits.reads.1,
+        }
     }
 
     /// Connects to the peer's pair, which must do the same. Receives may be posted before.
@@ -253,13 +265,11 @@ impl QueuePair {
             address.grh.hop_limit = 64;
         }
         let receive = ibv_qp_attr {
-            qp_state: IBV_QPS_RTR,
             path_mtu: u32::from(peer.mtu.min(limits.mtu)),
-            dest_qp_num: peer.number,
             max_dest_rd_atomic: limits.reads.1,
             min_rnr_timer: self.options.receiver_timer,
             ah_attr: address,
-            ..empty()
+            ..receiving_from(peer)
         };
         let doing = || format!("connecting to queue pair {:#x} at {}", peer.number, gid(&peer.gid));
         self.modify(
@@ -279,6 +289,7 @@ impl QueuePair {
             retry_cnt: self.options.retries,
             rnr_retry: self.options.receiver_retries,
             max_rd_atomic: limits.reads.0.min(peer.reads),
+            sq_psn: self.first_packet,
             ..empty()
         };
         self.modify(
@@ -419,6 +430,34 @@ fn sys_atomic(at: Remote, compare_add: u64, swap: u64) -> wr {
     wr { atomic: atomic { remote_addr: at.address, compare_add, swap, rkey: at.rkey } }
 }
 
+/// Packets are numbered by 24 bits.
+const PACKETS: u32 = 1 << 24;
+
+/// A number for a connection's first packet, anew for each queue pair.
+///
+/// # Errors
+/// [`Error::Call`]: `adapter` finds no random source.
+pub fn first_packet(adapter: &str) -> Result<u32> {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(|e| Error::Call {
+        call: "getrandom",
+        adapter: adapter.into(),
+        doing: "drawing the number of a first packet".into(),
+        source: std::io::Error::other(e.to_string()),
+    })?;
+    Ok(u32::from_le_bytes(bytes) % PACKETS)
+}
+
+/// Ready to receive what `peer` sends.
+fn receiving_from(peer: &Endpoint) -> ibv_qp_attr {
+    ibv_qp_attr {
+        qp_state: IBV_QPS_RTR,
+        dest_qp_num: peer.number,
+        rq_psn: peer.first_packet % PACKETS,
+        ..empty()
+    }
+}
+
 fn empty() -> ibv_qp_attr {
     // SAFETY: plain numbers, for which zero is a value.
     unsafe { std::mem::zeroed() }
@@ -427,4 +466,29 @@ fn empty() -> ibv_qp_attr {
 /// A GID as people write it.
 fn gid(raw: &[u8; 16]) -> std::net::Ipv6Addr {
     std::net::Ipv6Addr::from(*raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_packets_are_random_numbers_of_24_bits() {
+        let drawn: Vec<u32> = (0..64).map(|_| first_packet("none").unwrap()).collect();
+        assert!(drawn.iter().all(|&n| n < PACKETS));
+        let distinct: std::collections::HashSet<_> = drawn.iter().collect();
+        assert!(distinct.len() > 60, "{drawn:?}");
+        // Every bit of them is drawn.
+        assert_eq!(drawn.iter().fold(0, |all, n| all | n), PACKETS - 1);
+        assert_eq!(drawn.iter().fold(PACKETS - 1, |all, n| all & n), 0);
+    }
+
+    #[test]
+    fn a_pair_receives_from_the_first_packet_that_its_peer_named() {
+        let peer = Endpoint { number: 7, lid: 0, gid: [0; 16], first_packet: 0xab_cdef, mtu: 5, reads: 1 };
+        let attributes = receiving_from(&peer);
+        assert_eq!((attributes.dest_qp_num, attributes.rq_psn), (7, 0xab_cdef));
+        let wrong = Endpoint { first_packet: u32::MAX, ..peer };
+        assert_eq!(receiving_from(&wrong).rq_psn, PACKETS - 1);
+    }
 }

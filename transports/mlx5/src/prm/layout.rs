@@ -69,6 +69,7 @@ fields! {
         LOG_SRA_MAX: 0x388, 3;
         RETRY_COUNT: 0x38d, 3;
         RNR_RETRY: 0x390, 3;
+        NEXT_SEND_PSN: 0x3c8, 24;
         CQN_SND: 0x3e8, 24;
         LOG_RRA_MAX: 0x488, 3;
         ATOMIC_MODE: 0x48c, 4;
@@ -77,6 +78,7 @@ fields! {
         RAE: 0x492, 1;
         CD_MASTER: 0x49f, 1;
         MIN_RNR_NAK: 0x4a3, 5;
+        NEXT_RCV_PSN: 0x4a8, 24;
         CQN_RCV: 0x4e8, 24;
         DBR_ADDR: 0x500, 64;
         RQ_TYPE: 0x565, 3;

@@ -62,6 +62,8 @@ pub struct Ring {
 pub struct Path {
     /// Number of the other queue pair.
     pub remote: u32,
+    /// Number of the first packet that comes from it.
+    pub first_packet: u32,
     /// `ibv_mtu`: 1 is 256 bytes, 5 is 4096.
     pub mtu: u8,
     /// By what.
@@ -191,6 +193,7 @@ pub fn init2rtr(number: u32, way: &Path, log_reads: u32, settings: &Settings) ->
         (qpc::MTU.of(QPC), way.mtu.into()),
         (qpc::LOG_MSG_MAX.of(QPC), LOG_MSG_MAX),
         (qpc::REMOTE_QPN.of(QPC), way.remote.into()),
+        (qpc::NEXT_RCV_PSN.of(QPC), way.first_packet.into()),
         (qpc::LOG_RRA_MAX.of(QPC), log_reads.into()),
         (qpc::MIN_RNR_NAK.of(QPC), settings.min_rnr_timer.into()),
     ];
@@ -224,11 +227,13 @@ pub fn init2rtr(number: u32, way: &Path, log_reads: u32, settings: &Settings) ->
     })
 }
 
-/// To ready-to-send: what is done about loss. `log_reads` is the logarithm of the reads and atomics that are under way at once.
-pub fn rtr2rts(number: u32, log_reads: u32, settings: &Settings) -> Result<Command> {
+/// To ready-to-send: what is done about loss. `log_reads` is the logarithm of the reads and atomics that are under way at once;
+/// `first_packet` is the number of the first packet that is sent.
+pub fn rtr2rts(number: u32, first_packet: u32, log_reads: u32, settings: &Settings) -> Result<Command> {
     let fields = [
         (command::OPCODE, opcode::RTR2RTS_QP),
         (command::QPN, number.into()),
+        (qpc::NEXT_SEND_PSN.of(QPC), first_packet.into()),
         (qpc::LOG_SRA_MAX.of(QPC), log_reads.into()),
         (qpc::RETRY_COUNT.of(QPC), settings.retry_count.into()),
         (qpc::RNR_RETRY.of(QPC), settings.rnr_retry.into()),

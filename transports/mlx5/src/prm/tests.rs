@@ -98,11 +98,11 @@ fn queue_pairs_are_connected() {
         (0x020, 0xbe00_0000),
         (0x02c, 0x0000_abcd),
         (0x0a8, 0x0080_0000),
-        (0x0ac, 0x0c00_0000),
+        (0x0ac, 0x0c65_4321),
     ];
     let gid = [(0x040, 0xa0a1_a2a3), (0x044, 0xa4a5_a6a7), (0x048, 0xa8a9_aaab), (0x04c, 0xacad_aeaf)];
     let to = |link, more: Words<'_>| {
-        let way = Path { remote: 0xabcd, mtu: 5, link };
+        let way = Path { remote: 0xabcd, first_packet: 0x0065_4321, mtu: 5, link };
         same(init2rtr(0x0012_3456, &way, 4, &settings()), 272, 16, &[&common, more].concat());
     };
     let words = [(0x034, 0x0000_1234), (0x03c, 0x0e00_0000), (0x054, 0x0500_0000)];
@@ -113,8 +113,14 @@ fn queue_pairs_are_connected() {
     let mac = [0x0c, 0x42, 0xa1, 1, 2, 3];
     to(Link::Ethernet { gid: GID, index: 3, mac, source: 0xc123 }, &[&words[..], &gid].concat());
 
-    let words = [(0x000, 0x0504_0000), (0x008, 0x0012_3456), (0x038, 0xa000_0000), (0x088, 0x0087_c000)];
-    same(rtr2rts(0x0012_3456, 4, &settings()), 272, 16, &words);
+    let words = [
+        (0x000, 0x0504_0000),
+        (0x008, 0x0012_3456),
+        (0x038, 0xa000_0000),
+        (0x088, 0x0087_c000),
+        (0x090, 0x00fe_dcba),
+    ];
+    same(rtr2rts(0x0012_3456, 0x00fe_dcba, 4, &settings()), 272, 16, &words);
 }
 
 #[test]
@@ -160,7 +166,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (create_cq(&RING, 256), "does not fit in `C_EQN`"),
         (rst2init(1 << 24, 1), "does not fit in `QPN`"),
-        (rtr2rts(1, 8, &settings()), "does not fit in `LOG_SRA_MAX`, which has 3 bits"),
+        (rtr2rts(1, 0, 8, &settings()), "does not fit in `LOG_SRA_MAX`, which has 3 bits"),
     ] {
         let error = command.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

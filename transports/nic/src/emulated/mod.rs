@@ -327,7 +327,9 @@ impl Nic for Emulated {
 
     fn address(&self, queue: &QueuePair) -> Result<Address> {
         let mtu = self.shared.engine().behaviour.mtu;
-        self.pair(queue, |pair| Ok(Address { number: pair.queue.number, gid: [0; 16], lid: 0, mtu }))
+        self.pair(queue, |pair| {
+            Ok(Address { number: pair.queue.number, gid: [0; 16], lid: 0, first_packet: 0, mtu })
+        })
     }
 
     fn port(&self) -> Result<Option<OwnedFd>> {
