@@ -121,3 +121,39 @@ fn a_hook_cannot_send_on_the_channel_it_is_sent_on() {
     // SAFETY: the world's words; the one block runs it.
     let _ = unsafe { custom(grid, world.ops(0), world.control(0, 100), SHAPE, nested) };
 }
+
+#[test]
+fn a_second_wait_needs_a_second_signal() {
+    let world = World::new(2, 1, 1024);
+    let pause = std::time::Duration::from_millis(30);
+    let flows = schedule(&world, |kernel| {
+        if kernel.rank() == 0 {
+            kernel.signal(1, 0)?;
+            std::thread::sleep(pause);
+            return kernel.signal(1, 0);
+        }
+        kernel.wait(0, 0)?;
+        let first = std::time::Instant::now();
+        kernel.wait(0, 0)?;
+        assert!(first.elapsed() > pause / 2, "{:?}", first.elapsed());
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?}");
+}
+
+/// A schedule that does not heed an expired wait gets no further.
+#[test]
+fn whoever_was_stopped_publishes_nothing() {
+    let world = World::new(2, 1, 1024);
+    let stopped = |kernel: &Kernel<Peers>| {
+        assert!(kernel.wait(1, 0).is_err());
+        assert!(kernel.signal(1, 1).is_err());
+        kernel.send_tile(1, Tile { start: 0, len: 1 }, |_| 1u8)
+    };
+    let grid = Grid { block: 0, blocks: 1 };
+    // SAFETY: the world's words; the one block runs it.
+    assert!(unsafe { custom(grid, world.ops(0), world.control(0, 30), SHAPE, stopped) }.is_err());
+    // SAFETY: live lines, nobody runs.
+    let lines = [Line::User(1), Line::Ready(0)].map(|line| unsafe { world.ops(1).line(0, line).read() });
+    assert_eq!(lines, [0, 0]);
+}

@@ -339,3 +339,58 @@ proptest! {
         all_well(&flows);
     }
 }
+
+const COMPARISONS: [(Cmp, [bool; 3]); 6] = [
+    (Cmp::Eq, [false, true, false]),
+    (Cmp::Ne, [true, false, true]),
+    (Cmp::Lt, [true, false, false]),
+    (Cmp::Le, [true, true, false]),
+    (Cmp::Gt, [false, false, true]),
+    (Cmp::Ge, [false, true, true]),
+];
+
+/// Of a word that is below, at and above the value: waits end where the comparison holds, and nowhere else.
+#[test]
+fn comparisons_hold_where_they_must_alone() {
+    let start = std::time::Instant::now();
+    for (cmp, holds) in COMPARISONS {
+        for (seen, holds) in [41u64, 42, 43].into_iter().zip(holds) {
+            assert_eq!(cmp.holds(seen, 42), holds, "{seen} {cmp:?} 42");
+            // Numbers are unsigned.
+            let far = [0, 1 << 63, u64::MAX][(seen - 41) as usize];
+            assert_eq!(cmp.holds(far, 1 << 63), holds, "{far} {cmp:?} 2^63");
+            type Wait = fn(&Window<'_, Peers, AllMapped>, Cmp) -> Flow;
+            let waits: [Wait; 3] = [
+                |window, cmp| window.wait_signal_from(&Block, 1, 0, cmp, 42),
+                |window, cmp| window.wait_signal(&Block, 0, cmp, 42),
+                |window, cmp| window.wait_counter(&Block, 1, 0, cmp, 42),
+            ];
+            for wait in waits {
+                let windows = Windows::new(2, 1, 1, 1);
+                windows.start_at(seen);
+                let flows = windows.run(1, 20, |window, kernel| match kernel.rank() {
+                    0 => wait(window, cmp),
+                    _ => Ok(()),
+                });
+                assert_eq!(flows[0].is_ok(), holds, "{seen} {cmp:?} 42");
+            }
+        }
+    }
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "waits outlasted their deadlines");
+}
+
+#[test]
+fn an_abort_ends_a_wait_at_once() {
+    let windows = Windows::new(2, 1, 1, 1);
+    let start = std::time::Instant::now();
+    let flows = windows.run(1, DEADLINE_MS, |window, kernel| {
+        if kernel.rank() == 1 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            Ops::raise_abort(&windows.world.ops(1), 0, 99);
+            return Ok(());
+        }
+        window.wait_next_from(&Block, 1, 0, 1)
+    });
+    assert!(flows[0].is_err() && flows[1].is_ok(), "{flows:?}");
+    assert!(start.elapsed() < std::time::Duration::from_secs(5));
+}

@@ -4,6 +4,14 @@
 mod device;
 
 use device::{ARCHS, assemble, body, compile, instructions};
+use fusewire_device::mapped::Mapped;
+use fusewire_device::schedule::Params;
+use fusewire_device::window::DeviceWindow;
+use fusewire_flow::{Protocol, Roots, wrong};
+use std::mem::offset_of;
+
+/// Where the address of the window's table of peers stands in what an entry is launched with.
+const TABLE: usize = offset_of!(Params<Mapped, [DeviceWindow; 1]>, raw) + offset_of!(DeviceWindow, peers);
 
 /// An entry that does `code` with a window over mapped peers; `source` is a slice of words.
 fn entry(name: &str, code: &str) -> String {
@@ -44,6 +52,10 @@ const OPERATIONS: &[(&str, &str, usize, usize)] = &[
     ("wait_warp", "window.wait_next_from(&Warp, peer, id, n)", 0, 2),
     ("barrier", "window.barrier(&Block, id)", 1, 2),
     ("barrier_peer", "window.barrier_peer(&Block, peer, id)", 1, 2),
+    ("wait_all", "window.wait_signal(&Block, id, Cmp::Ge, n)", 0, 0),
+    ("read_all", "window.read_signal(id).map(drop)", 0, 0),
+    ("barrier_grid", "window.barrier_grid(id)", 1, 2),
+    ("counted", "unsafe { window.put_signal_counter(&Block, peer, id, source, id, n, 0) }", 1, 0),
     ("put", "unsafe { window.put(&Block, peer, id, source) }", 0, 0),
     ("put_signal", "unsafe { window.put_signal(&Block, peer, id, source, id, n) }", 1, 0),
     (
@@ -61,6 +73,7 @@ fn operations_stay_in_registers_and_have_their_orders() {
     let source = format!("{HEAD}{entries}");
     for arch in ARCHS {
         let ptx = compile("windows", &source, arch);
+        let raised = ptx.replace("// sm_90: ", "");
         assert!(!ptx.contains(".extern .func"), "{arch}: a function that is nowhere");
         let report = assemble(&ptx, arch);
         assert_eq!(report.kernels.len(), OPERATIONS.len(), "{arch}");
@@ -84,6 +97,23 @@ fn operations_stay_in_registers_and_have_their_orders() {
             let first = code.iter().position(|l| l.contains("release.sys"));
             let synced = code.iter().position(|l| l.starts_with("barrier.sync") || l.starts_with("bar."));
             assert!(first.is_none() || synced < first, "{arch} {name}: published before the group is there");
+        }
+        // Peers' words that are summed are loaded in no order, and a fence stands behind them.
+        for name in ["wait_all", "read_all"] {
+            let body = body(&ptx, name);
+            let code: Vec<&str> = instructions(&body).collect();
+            let last = |what: &str| code.iter().rposition(|line| line.starts_with(what));
+            assert!(last("fence.acq_rel.sys") > last("ld.relaxed.sys.b64 %rd0"), "{arch} {name}: {code:#?}");
+        }
+        // The grid's gate: what every block did is seen by the last one, and what that saw by all.
+        let grid = body(&ptx, "barrier_grid");
+        for what in ["atom.acq_rel.gpu.add.u64", "st.release.gpu.b64", "ld.acquire.gpu.b64"] {
+            assert!(grid.iter().any(|line| line.starts_with(what)), "{arch}: no {what} in a grid's barrier");
+        }
+        let roots = Roots { own: vec![], tables: vec![TABLE as u64] };
+        for (name, ..) in OPERATIONS.iter().filter(|(.., publications, _)| *publications > 0) {
+            let wrong = wrong(&raised, name, Protocol::Window, &roots, &[]);
+            assert!(wrong.is_empty(), "{arch} {name}:\n{}", wrong.join("\n"));
         }
         let wide = body(&ptx, "put");
         assert!(wide.iter().filter(|l| l.contains("st.global.v4")).count() >= 4, "{arch}: four in flight");

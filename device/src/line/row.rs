@@ -208,7 +208,7 @@ impl Loaded {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES, PACKS, flag_at, halves};
+    use super::{BYTES, Loaded, PACKS, flag_at, halves, seal};
 
     #[test]
     fn packs_and_flags_fill_a_row() {
@@ -221,5 +221,23 @@ mod tests {
         }
         (0..4).for_each(|number| mark(flag_at(number)));
         assert_eq!(bytes, [1; BYTES]);
+    }
+
+    #[test]
+    fn a_row_is_there_with_all_its_flags() {
+        let mut row = [0u64; BYTES / 8];
+        let at: *mut u8 = row.as_mut_ptr().cast();
+        // SAFETY: a row of this test's own.
+        let differs = |flag| unsafe { Loaded::look(at).differs(flag) };
+        // SAFETY: as above.
+        unsafe { seal(at, 7) };
+        assert_eq!(differs(7), 0);
+        for number in 0..4 {
+            // SAFETY: as above; one flag of the row.
+            let set = |flag: u64| unsafe { at.add(flag_at(number)).cast::<u64>().write_volatile(flag) };
+            set(6);
+            assert_eq!(differs(7), 1, "flag {number}");
+            set(7);
+        }
     }
 }

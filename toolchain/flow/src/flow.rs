@@ -32,6 +32,8 @@ pub struct Flow {
     next: Vec<Vec<usize>>,
     from: HashMap<String, From>,
     numbers: HashMap<String, u32>,
+    /// Where labels are.
+    starts: HashSet<usize>,
     /// Registers that are read before they are written again, before each instruction.
     live: Vec<HashSet<u32>>,
 }
@@ -59,7 +61,7 @@ impl Flow {
             numbers.entry(register).or_insert(number);
         }
         let live = live(&code, &next, &numbers);
-        Some(Flow { code, next, from, numbers, live })
+        Some(Flow { code, next, from, numbers, starts: labels.into_values().collect(), live })
     }
 
     /// Where the address of an instruction may come from.
@@ -114,7 +116,7 @@ impl Flow {
                     if value.is_some_and(|value| value != way) {
                         continue;
                     }
-                    known.insert(register, way);
+                    self.went(at, register, way, &mut known);
                 }
                 let way = match to == at + 1 && i.targets.is_empty() {
                     true => way,
@@ -127,6 +129,27 @@ impl Flow {
             }
         }
         wrong.into_iter().collect()
+    }
+
+    /// What a way taken at the branch `at` says of the predicate, and of those it was made from in the lines before.
+    fn went(&self, at: usize, register: u32, way: i64, known: &mut Known) {
+        known.insert(register, way);
+        let mut before = at;
+        while before > 0 && !self.starts.contains(&before) && self.code[before - 1].targets.is_empty() {
+            before -= 1;
+            let i = &self.code[before];
+            if i.writes.iter().all(|name| self.numbers[name] != register) {
+                continue;
+            }
+            let tells = i.is("not.pred") || i.is("or.pred") && way == 0 || i.is("and.pred") && way == 1;
+            let rewritten = |name: &String| self.code[before..at].iter().any(|i| i.writes.contains(name));
+            for name in i.reads.iter().filter(|name| tells && i.guard.is_none() && !rewritten(name)) {
+                if let Some(source) = self.numbers.get(name) {
+                    known.insert(*source, if i.is("not.pred") { 1 - way } else { way });
+                }
+            }
+            return;
+        }
     }
 
     /// The last branches of a way.

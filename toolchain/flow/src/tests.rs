@@ -89,6 +89,13 @@ fn constants_are_remembered() {
 }
 
 #[test]
+fn a_branch_tells_of_what_its_predicate_was_made_from() {
+    let fault = "not.pred %fine, %odd;\n@%fine bra $L_on;\n\t{\ncall.uni my_give_up, (p);\n\t}\n$L_on:\n";
+    right(Staged, &[WAIT, STORE, BARRIER, LOOK, fault, "@%odd bra $L_end;\n", READY, "$L_end:\n"]);
+    bad(Staged, &[WAIT, STORE, BARRIER, LOOK, fault, "@!%odd bra $L_end;\n", READY, "$L_end:\n"], "a fault");
+}
+
+#[test]
 fn bulk_copies_are_awaited() {
     let copy =
         "cp.async.bulk.global.shared::cta.bulk_group [%out], [%s], 512;\ncp.async.bulk.commit_group;\n";

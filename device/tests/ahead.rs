@@ -1,0 +1,268 @@
+//! Ranks that are ahead of others: how far they may go, and what they must not touch.
+
+#[path = "common/world.rs"]
+mod world;
+
+use fusewire_device::args::{Out, Packs, RawSlice};
+use fusewire_device::ctx::{Consume, Produce};
+use fusewire_device::hooks::Hooks;
+use fusewire_device::pack::Pack;
+use fusewire_device::schedule::{
+    Grid, NOBODY, Params, Shape, Unpack, all_to_all, all_to_all_bulk, all_to_all_direct, all_to_all_lines,
+    sendrecv, sendrecv_direct, sendrecv_lines, share_packs,
+};
+use fusewire_device::wait::{Flow, kind};
+use std::time::{Duration, Instant};
+use world::{Peers, World};
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Raw {
+    input: RawSlice,
+    output: RawSlice,
+    /// Milliseconds that hooks take for a chunk: one that produces at the beginning, one that consumes half-way.
+    produce_ms: u64,
+    consume_ms: u64,
+}
+
+struct Args<'a> {
+    input: &'a [u32],
+    output: Out<'a, u32>,
+    produce_ms: u64,
+    consume_ms: u64,
+}
+
+/// A copy that takes its time.
+struct Slow;
+
+impl Hooks for Slow {
+    type Args<'a> = Args<'a>;
+    type Wire = u32;
+    const UNROLL: usize = 4;
+    fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<u32> {
+        if ctx.pos == 0 {
+            std::thread::sleep(Duration::from_millis(args.produce_ms));
+        }
+        args.input.pack(ctx)
+    }
+    fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<u32>) {
+        if ctx.pos == N / 2 {
+            std::thread::sleep(Duration::from_millis(args.consume_ms));
+        }
+        args.output.at(ctx).set_pack(value);
+    }
+}
+
+// SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
+unsafe impl Unpack for Slow {
+    type Raw = Raw;
+    unsafe fn unpack<'a>(raw: &Raw) -> Args<'a> {
+        let Raw { produce_ms, consume_ms, .. } = *raw;
+        // SAFETY: as above.
+        unsafe {
+            Args { input: raw.input.slice(), output: Out::from_raw(raw.output), produce_ms, consume_ms }
+        }
+    }
+}
+
+type Schedule = unsafe fn(Grid, &Params<Peers, Raw>) -> Flow;
+
+/// Elements of a chunk: more than a warp takes at once.
+const N: usize = 4000;
+const CALLS: u32 = 12;
+
+/// What a rank has in memory.
+struct Rank {
+    input: Vec<u128>,
+    output: Vec<u128>,
+}
+
+impl Rank {
+    fn new(ranks: u32, value: u32) -> Rank {
+        let words = ranks as usize * N / 4;
+        Rank { input: vec![four(value); words], output: vec![0; words] }
+    }
+    fn raw(&mut self, produce_ms: u64, consume_ms: u64) -> Raw {
+        let raw = |v: &mut Vec<u128>| RawSlice { address: v.as_mut_ptr() as u64, len: 4 * v.len() as u64 };
+        Raw { input: raw(&mut self.input), output: raw(&mut self.output), produce_ms, consume_ms }
+    }
+    fn chunk(&self, from: usize) -> &[u128] {
+        &self.output[from * N / 4..][..N / 4]
+    }
+}
+
+fn four(value: u32) -> u128 {
+    u128::from(value) * 0x1_0000_0001_0000_0001_0000_0001
+}
+
+fn shape() -> Shape {
+    Shape {
+        elements: N as u64,
+        rows: 1,
+        cols: N as u64,
+        chunk: 512,
+        kernel: 7,
+        share: share_packs(N as u64 / 4, 1),
+        own_share: share_packs(N as u64 / 4, 1),
+        channels: 1,
+        diagonal: 1,
+        send_peer: NOBODY,
+        recv_peer: NOBODY,
+        ..bytemuck::Zeroable::zeroed()
+    }
+}
+
+fn launch(world: &World, schedule: Schedule, rank: u32, shape: Shape, raw: Raw, blocks: u32) -> Flow {
+    let params = Params { ops: world.ops(rank), control: world.control(rank, 5_000), shape, raw };
+    // SAFETY: the block whose channel is checked runs it, with slices that hold what the shape says.
+    unsafe { schedule(Grid { block: 0, blocks }, &params) }
+}
+
+/// Rank 0 goes ahead as far as it is let, while rank 1 takes long over what arrives. Every call's bytes must be that call's.
+fn a_slow_receiver(schedule: Schedule, blocks: u32, shape_of: impl Fn(u32) -> Shape + Sync, both: bool) {
+    let world = World::new(2, 1, 2048);
+    let flows = world.run(1, |rank, _| {
+        for call in 1..=CALLS {
+            let mut own = Rank::new(2, 100 * call + rank);
+            let raw = own.raw(0, if rank == 1 { 4 } else { 0 });
+            launch(&world, schedule, rank, shape_of(rank), raw, blocks)?;
+            let from = if both || rank == 1 { 1 - rank as usize } else { continue };
+            // What `sendrecv` brings stands at the front.
+            let at = if both { from } else { 0 };
+            let want = four(100 * call + from as u32);
+            assert!(own.chunk(at).iter().all(|v| *v == want), "call {call} at rank {rank}");
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?} {:?}", world.record(1));
+}
+
+#[test]
+fn lines_of_a_call_stay_until_they_are_read() {
+    a_slow_receiver(all_to_all_lines::<Peers, Slow>, 1, |_| shape(), true);
+}
+
+fn one_way(rank: u32) -> Shape {
+    match rank {
+        0 => Shape { send_peer: 1, ..shape() },
+        _ => Shape { recv_peer: 0, ..shape() },
+    }
+}
+
+#[test]
+fn lines_sent_one_way_wait_for_credit() {
+    a_slow_receiver(sendrecv_lines::<Peers, Slow>, 1, one_way, false);
+}
+
+#[test]
+fn staging_sent_one_way_waits_for_credit() {
+    a_slow_receiver(sendrecv::<Peers, Slow>, 1, one_way, false);
+}
+
+/// With rank 1 a while later than rank 0: its output as it was when it came, and whether its chunk was whole at rank 0 when that was done.
+fn a_late_rank(schedule: Schedule, blocks: u32, shape_of: impl Fn(u32, u64) -> Shape) {
+    let world = World::new(2, 1, 2048);
+    let mut ranks = [Rank::new(2, 1), Rank::new(2, 2)];
+    let raws = [0, 1].map(|r| ranks[r].raw(if r == 1 { 50 } else { 0 }, 0));
+    let table = raws.map(|raw| raw.output.address);
+    let shapes = [0, 1].map(|rank| shape_of(rank, table.as_ptr() as u64));
+    let early = std::thread::scope(|threads| {
+        let first = threads.spawn(|| {
+            launch(&world, schedule, 0, shapes[0], raws[0], blocks).map(|()| {
+                let at = raws[0].output.address as *const u128;
+                // SAFETY: the launch is over: nobody writes rank 0's output any more, or the test fails here.
+                (0..N / 2).map(|k| unsafe { at.add(k).read_volatile() }).collect::<Vec<_>>()
+            })
+        });
+        std::thread::sleep(Duration::from_millis(60));
+        let at = raws[1].output.address as *const u128;
+        // SAFETY: rank 1 has not launched: nobody writes its output, or the test fails here.
+        let touched = (0..N / 2).any(|k| unsafe { at.add(k).read_volatile() } != 0);
+        assert!(!touched, "rank 1's output was written before it launched");
+        assert_eq!(launch(&world, schedule, 1, shapes[1], raws[1], blocks), Ok(()));
+        first.join().unwrap().unwrap()
+    });
+    // From rank 1, by the time that rank 0's kernel was over.
+    let place = if shapes[0].send_peer == NOBODY { N / 4 } else { 0 };
+    assert!(
+        early[place..][..N / 4].iter().all(|v| *v == four(2)),
+        "rank 0 ended before its output was whole"
+    );
+    let place = if shapes[0].send_peer == NOBODY { 0 } else { place };
+    let own = &ranks[1].output[place..][..N / 4];
+    assert!(own.iter().all(|v| *v == four(1)), "rank 1's output");
+}
+
+#[test]
+fn an_output_is_written_between_go_and_done() {
+    a_late_rank(all_to_all_direct::<Peers, Slow>, 2, |_, outputs| Shape { outputs, ..shape() });
+    let pair = |rank: u32, outputs| Shape { outputs, send_peer: 1 - rank, recv_peer: 1 - rank, ..shape() };
+    a_late_rank(sendrecv_direct::<Peers, Slow>, 1, pair);
+}
+
+/// Bulk copies call no hooks: of these only that nothing is written early.
+#[test]
+fn bulk_copies_wait_for_go() {
+    let world = World::new(2, 1, 2048);
+    let mut ranks = [Rank::new(2, 1), Rank::new(2, 2)];
+    let raws = [0, 1].map(|r| ranks[r].raw(0, 0));
+    let table = raws.map(|raw| raw.output.address);
+    let shape = |rank: usize| {
+        let (outputs, input) = (table.as_ptr() as u64, raws[rank].input.address);
+        Shape { outputs, input, own_share: 0, ..shape() }
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| launch(&world, all_to_all_bulk::<Peers, Slow>, 0, shape(0), raws[0], 2).unwrap());
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(60) {
+            let at = raws[1].output.address as *const u128;
+            // SAFETY: rank 1 has not launched: nobody writes its output, or the test fails here.
+            assert_eq!(unsafe { at.read_volatile() }, 0, "rank 1's output was written before it launched");
+        }
+        launch(&world, all_to_all_bulk::<Peers, Slow>, 1, shape(1), raws[1], 2).unwrap();
+    });
+    assert!(
+        ranks[1].chunk(0).iter().all(|v| *v == four(1)) && ranks[0].chunk(1).iter().all(|v| *v == four(2))
+    );
+}
+
+/// Staged bytes are the receiver's own until it has taken them, whoever is ahead.
+#[test]
+fn staged_chunks_stay_until_they_are_taken() {
+    let world = World::new(2, 1, 2048);
+    let flows = world.run(2, |rank, grid| {
+        for call in 1..=CALLS {
+            let mut own = Rank::new(2, 100 * call + rank);
+            let raw = own.raw(0, if rank == 1 { 4 } else { 0 });
+            let params = Params {
+                ops: world.ops(rank),
+                control: world.control(rank, 5_000),
+                shape: Shape { diagonal: 0, ..shape() },
+                raw,
+            };
+            // SAFETY: a sender and a receiver, with slices that hold what the shape says.
+            unsafe { all_to_all::<Peers, Slow>(grid, &params)? };
+            if grid.block == 1 {
+                let want = four(100 * call + 1 - rank);
+                assert!(own.chunk(1 - rank as usize).iter().all(|v| *v == want), "call {call} at {rank}");
+            }
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?}");
+}
+
+#[test]
+fn lines_of_another_size_are_told() {
+    let world = World::new(2, 1, 2048);
+    let start = Instant::now();
+    let flows = world.run(1, |rank, _| {
+        let mut own = Rank::new(2, 1);
+        let elements = if rank == 0 { N as u64 } else { N as u64 - 400 };
+        let shape = Shape { elements, share: share_packs(elements / 4, 1), ..shape() };
+        launch(&world, all_to_all_lines::<Peers, Slow>, rank, shape, own.raw(0, 0), 1)
+    });
+    assert!(flows.iter().flatten().all(Result::is_err), "{flows:?}");
+    assert!([0, 1].iter().any(|rank| world.record(*rank).kind == kind::MISMATCH), "{:?}", world.record(0));
+    assert!(start.elapsed() < Duration::from_secs(4), "they waited for their deadline");
+}
