@@ -149,6 +149,23 @@ fn one_way(rank: u32) -> Shape {
     }
 }
 
+/// Small chunks, one after the other, to a rank that looks all the time.
+#[test]
+fn lines_are_whole_when_their_flags_are_there() {
+    let (world, calls, elements) = (World::new(2, 1, 2048), 4000u32, 480u64);
+    let flows = world.run(1, |rank, _| {
+        for call in 1..=calls {
+            let mut own = Rank::new(1, 10 * call + rank);
+            let shape = Shape { elements, cols: elements, share: elements / 4, ..one_way(rank) };
+            launch(&world, sendrecv_lines::<Peers, Slow>, rank, shape, own.raw(0, 0), 1)?;
+            let got = &own.output[..if rank == 1 { elements as usize / 4 } else { 0 }];
+            assert!(got.iter().all(|v| *v == four(10 * call)), "call {call}");
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?} {:?}", world.record(1));
+}
+
 #[test]
 fn lines_sent_one_way_wait_for_credit() {
     a_slow_receiver(sendrecv_lines::<Peers, Slow>, 1, one_way, false);
@@ -263,6 +280,58 @@ fn lines_of_another_size_are_told() {
         launch(&world, all_to_all_lines::<Peers, Slow>, rank, shape, own.raw(0, 0), 1)
     });
     assert!(flows.iter().flatten().all(Result::is_err), "{flows:?}");
+    assert!([0, 1].iter().any(|rank| world.record(*rank).kind == kind::MISMATCH), "{:?}", world.record(0));
+    assert!(start.elapsed() < Duration::from_secs(4), "they waited for their deadline");
+}
+
+/// Calls of both ranks, one after the other; `elements` of each rank.
+fn direct_calls(elements: [u64; 2], calls: u32) -> (World, Vec<Flow>) {
+    let world = World::new(2, 1, 2048);
+    let mut ranks: Vec<[Rank; 2]> = (0..calls).map(|call| [10, 20].map(|v| Rank::new(2, v + call))).collect();
+    let raws: Vec<[Raw; 2]> =
+        ranks.iter_mut().map(|pair| pair.each_mut().map(|rank| rank.raw(0, 0))).collect();
+    let tables: Vec<[u64; 2]> = raws.iter().map(|pair| pair.map(|raw| raw.output.address)).collect();
+    let flows = world.run(1, |rank, _| {
+        for (raw, table) in raws.iter().zip(&tables) {
+            let outputs = table.as_ptr() as u64;
+            let shape = Shape { outputs, elements: elements[rank as usize], ..shape() };
+            launch(&world, all_to_all_direct::<Peers, Slow>, rank, shape, raw[rank as usize], 2)?;
+        }
+        Ok(())
+    });
+    for (call, pair) in (0u32..).zip(&ranks).filter(|_| flows.iter().flatten().all(Result::is_ok)) {
+        let right = |at: usize, value| pair[at].chunk(1 - at).iter().all(|v| *v == four(value + call));
+        assert!(right(0, 20) && right(1, 10), "call {call}");
+    }
+    (world, flows.into_iter().flatten().collect())
+}
+
+#[test]
+fn direct_calls_follow_each_other() {
+    let (_, flows) = direct_calls([N as u64; 2], 4);
+    assert!(flows.iter().all(Result::is_ok), "{flows:?}");
+}
+
+/// Staged calls go on where a direct one has left the channel.
+#[test]
+fn staged_calls_follow_direct_ones() {
+    let (world, flows) = direct_calls([N as u64; 2], 1);
+    assert!(flows.iter().all(Result::is_ok), "{flows:?}");
+    let flows = world.run(2, |rank, grid| {
+        let mut own = Rank::new(2, 5 + rank);
+        let (ops, control) = (world.ops(rank), world.control(rank, 5_000));
+        let params = Params { ops, control, shape: Shape { diagonal: 0, ..shape() }, raw: own.raw(0, 0) };
+        // SAFETY: a sender and a receiver, with slices that hold what the shape says.
+        unsafe { all_to_all::<Peers, Slow>(grid, &params) }
+    });
+    assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?}");
+}
+
+#[test]
+fn direct_calls_that_differ_are_told() {
+    let start = Instant::now();
+    let (world, flows) = direct_calls([N as u64, N as u64 - 400], 1);
+    assert!(flows.iter().all(Result::is_err), "{flows:?}");
     assert!([0, 1].iter().any(|rank| world.record(*rank).kind == kind::MISMATCH), "{:?}", world.record(0));
     assert!(start.elapsed() < Duration::from_secs(4), "they waited for their deadline");
 }

@@ -98,6 +98,14 @@ fn operations_stay_in_registers_and_have_their_orders() {
             let synced = code.iter().position(|l| l.starts_with("barrier.sync") || l.starts_with("bar."));
             assert!(first.is_none() || synced < first, "{arch} {name}: published before the group is there");
         }
+        // A wait ends with its whole group, beside the look at the kernel's beginning.
+        for (name, ..) in
+            OPERATIONS.iter().filter(|(name, ..)| name.starts_with("wait") || name.starts_with("barrier"))
+        {
+            let all = body(&ptx, name);
+            let any = |l: &&str| l.starts_with("bar.red") || l.starts_with("vote.sync.any");
+            assert!(instructions(&all).filter(any).count() >= 2, "{arch} {name}: a wait of one thread");
+        }
         // Peers' words that are summed are loaded in no order, and a fence stands behind them.
         for name in ["wait_all", "read_all"] {
             let body = body(&ptx, name);

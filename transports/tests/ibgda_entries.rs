@@ -93,6 +93,8 @@ fn a_wait() {
     let golden = hex("00abcd0f 12345602 00000008 00000000
                       00000000 00000000 00012345 00654321");
     assert_eq!(bytes(&HEAD.wait(0x65_4321, 0x1_2345)), golden);
+    // Completion queues count in 24 bits.
+    assert_eq!(bytes(&HEAD.wait(0x65_4321, 0x5_0201_2345)), bytes(&HEAD.wait(0x65_4321, 0x1_2345)));
 }
 
 #[test]
@@ -158,7 +160,7 @@ fn meaning(kind: &Kind, far: Far, local: impl Fn(u32) -> Local) -> Action {
         Kind::Add(add) => Action::FetchAdd(far, add, local(8)),
         Kind::Swap(swap, compare) => Action::CompareSwap { far, swap, compare, old: local(8) },
         Kind::Nop => Action::Nop,
-        Kind::Wait(queue, index) => Action::Wait { queue, index: index as u32 },
+        Kind::Wait(queue, index) => Action::Wait { queue, index: index as u32 & 0xff_ffff },
     }
 }
 

@@ -7,6 +7,8 @@
 //! - a counter is never ahead of the signals it counts;
 //! - without a fault that lasts, everything arrives; with one, every thread that waits has an error within its deadline.
 //!
+//! Queues begin where they are new, and where one of their counts is about to begin anew.
+//!
 //! And that it would notice: signals without a fence, signals on another queue pair, counters that do not wait, are all caught.
 
 #![allow(dead_code)] // a part of each module is used
@@ -110,7 +112,9 @@ fn play(rig: &Rig, seed: u64, broke: Broke, with_faults: bool) -> Verdict {
         b
     };
     let behaviours = [act(1), act(2)];
-    rig.reset(behaviours);
+    // Where indices of entries, of completions and of both at once begin anew, and where none does.
+    let first = [0, (1 << 16) - 3, (1 << 24) - 5, (1 << 32) - 7][rng.below(4) as usize];
+    rig.reset(behaviours, first);
     if fault == Fault::None && rng.below(4) == 0 {
         // Receiver's credit runs out for a while.
         rig.ranks[1].nic.hold_off(5);

@@ -272,6 +272,30 @@ fn many_threads_on_few_entries() {
     });
 }
 
+/// Indices go out in 16 bits, and queues are used for longer.
+#[test]
+fn queues_pass_their_65536th_entry() {
+    let (rounds, options) = (33_000u64, IbgdaOptions::new(16 << 10).queue_pairs(1).depth(64));
+    common::ranks_with(2, DATA, options, |rank| {
+        if rank.me == 1 {
+            rank.world.barrier().unwrap();
+            assert_eq!((rank.word(0), rank.word(128)), (rounds, rounds));
+            return;
+        }
+        let (endpoint, own, remote) = (rank.endpoint(1, 0), rank.memory.local(), rank.remotes[1]);
+        for round in 1..=rounds {
+            // SAFETY: registered words; two entries on each of both queues.
+            unsafe {
+                endpoint.put_value(remote, round).unwrap();
+                endpoint.signal_counter_remote(remote.at(128), 1, own.at(256), 1).unwrap();
+            }
+        }
+        // SAFETY: a live word.
+        unsafe { wait_signal(rank.at(256).cast(), Compare::Equal, rounds, &control()) }.unwrap();
+        rank.world.barrier().unwrap();
+    });
+}
+
 #[test]
 fn a_signal_is_reset() {
     pair(|rank| {

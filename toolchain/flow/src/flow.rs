@@ -200,6 +200,22 @@ impl Flow {
         }
     }
 
+    /// Whether a way from an instruction to itself leads over one of those that `over` names.
+    pub(crate) fn turns_over(&self, at: usize, over: impl Fn(&Instruction) -> bool) -> bool {
+        let behind = self.reached(at);
+        behind.iter().any(|one| over(&self.code[*one]) && self.reached(*one).contains(&at))
+    }
+
+    fn reached(&self, at: usize) -> HashSet<usize> {
+        let (mut seen, mut open) = (HashSet::new(), self.next[at].clone());
+        while let Some(one) = open.pop() {
+            if seen.insert(one) {
+                open.extend(&self.next[one]);
+            }
+        }
+        seen
+    }
+
     /// Whether an instruction can be reached from itself over none of those that `stops` names.
     pub(crate) fn turns_without(&self, at: usize, stops: impl Fn(&Instruction) -> bool) -> bool {
         let (mut seen, mut open) = (HashSet::new(), self.next[at].clone());

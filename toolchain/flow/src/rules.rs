@@ -72,6 +72,11 @@ impl Seen<'_> {
         self.flag() && self.wide()
     }
 
+    /// A line, or a row's part of one, of this rank's buffers.
+    fn looks_at_line(&self) -> bool {
+        self.load() && self.wide() && self.strong() && self.i.has("relaxed") && self.from & OWN != 0
+    }
+
     fn taken(&self) -> bool {
         self.load() && !self.strong() && self.wide() && self.from & OWN != 0
     }
@@ -208,10 +213,9 @@ fn rings(state: u8, s: &Seen<'_>) -> Step {
 
 /// Room is given back behind a barrier of all that loaded.
 fn gives_back(state: u8, s: &Seen<'_>) -> Step {
-    // Of lines, what is given back is a word.
-    let takes = s.taken() || s.load() && s.wide() && s.strong() && s.i.has("relaxed") && s.from & OWN != 0;
     match state {
-        _ if takes => Ok(1),
+        // Of lines, what is given back is a word.
+        _ if s.taken() || s.looks_at_line() => Ok(1),
         1 if s.barrier() => Ok(0),
         1 if s.flag() && !s.wide() => Err("given back before all threads have loaded"),
         _ => Ok(state),
@@ -221,9 +225,9 @@ fn gives_back(state: u8, s: &Seen<'_>) -> Step {
 /// Before a flag somebody looks whether a thread of the block has panicked.
 fn looks_before_it_publishes(state: u8, s: &Seen<'_>) -> Step {
     match state {
-        _ if s.payload() || s.taken() => Ok(1),
+        _ if s.payload() || s.taken() || s.looks_at_line() => Ok(1),
         1 if s.looks_for_panic() => Ok(0),
-        1 if s.flag() => Err("published without a look whether a thread has panicked"),
+        1 if s.flag() && !s.line() => Err("published without a look whether a thread has panicked"),
         _ => Ok(state),
     }
 }
@@ -243,8 +247,8 @@ fn lines(state: u8, s: &Seen<'_>, alone: bool) -> Step {
         _ if s.payload() => Err("a plain store to a peer, which no line's flag tells of"),
         _ if s.vote() => Ok(1),
         0 if s.line() && !alone => Err("a line is stored by a warp that may be in parts"),
-        0 if s.load() && s.wide() && s.strong() && s.from & OWN != 0 => Ok(0),
-        1 if (s.load() || s.store()) && s.global() && !s.line() => Ok(0),
+        0 if s.looks_at_line() && !alone => Err("a line is loaded by a warp that may be in parts"),
+        1 if (s.load() || s.store()) && s.global() && !s.line() && !s.looks_at_line() => Ok(0),
         _ => Ok(state),
     }
 }
@@ -266,6 +270,13 @@ fn polls(flow: &Flow, protocol: Protocol) -> Vec<String> {
     }
     if !acquires {
         wrong.push("no wait acquires".into());
+    }
+    let acquires = |i: &Instruction| i.is("ld.acquire.sys") && seen(flow, i).from & OWN != 0;
+    for (at, i) in flow.code.iter().enumerate() {
+        let flag = seen(flow, i).flag() && !seen(flow, i).wide();
+        if flag && flow.turns_without(at, |_| false) && !flow.turns_over(at, acquires) {
+            wrong.push(format!("published again and again without a wait: `{}` (instruction {at})", i.text));
+        }
     }
     wrong
 }

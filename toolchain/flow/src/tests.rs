@@ -85,7 +85,10 @@ fn constants_are_remembered() {
     let first = "mov.b64 %from, 0;\n$L_turn:\nsetp.eq.b64 %none, %from, 0;\n@%none bra $L_store;\n";
     let again = "$L_store:\n";
     let turn = "add.s64 %from, %from, 128;\nsetp.lt.s64 %more, %from, %own;\n@%more bra $L_turn;\n";
-    right(Staged, &[WAIT, STORE, first, LOOK, READY, again, BARRIER, turn]);
+    right(
+        Staged,
+        &[WAIT, STORE, first, &WAIT.replace("$L_wait", "$L_room"), LOOK, READY, again, BARRIER, turn],
+    );
 }
 
 #[test]
@@ -138,6 +141,14 @@ fn waits_acquire() {
 }
 
 #[test]
+fn loops_wait() {
+    let (turn, again) = ("$L_turn:\n", "@%more bra $L_turn;\n");
+    let wait = WAIT.replace("$L_wait", "$L_again");
+    right(Staged, &[WAIT, BARRIER, turn, &wait, STORE, BARRIER, LOOK, READY, again]);
+    bad(Staged, &[WAIT, BARRIER, turn, STORE, BARRIER, LOOK, READY, again], "without a wait");
+}
+
+#[test]
 fn lines_are_stored_by_whole_warps() {
     let vote = "vote.sync.ballot.b32 %all, %yes, -1;\n";
     let poll = "ld.relaxed.sys.global.v4.b32 {%a, %b, %c, %d}, [%own];\n";
@@ -148,7 +159,9 @@ fn lines_are_stored_by_whole_warps() {
     // The header, which one lane stores.
     let header = ["add.s64 %at, %out, 208896;\n", &LINE.replace("%out", "%at")].concat();
     right(Lines, &[&header, vote, LINE, poll]);
-    bad(Lines, &[vote, LINE, poll, FREE], "given back before");
+    bad(Lines, &[vote, LINE, poll, LOOK, FREE], "given back before");
+    bad(Lines, &[vote, LINE, poll, BARRIER, FREE], "whether a thread has panicked");
+    bad(Lines, &[vote, LINE, BARRIER, LOOK, "ld.b32 %x, [%input];\n", poll], "loaded by a warp");
 }
 
 #[test]

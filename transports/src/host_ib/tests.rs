@@ -311,6 +311,28 @@ fn a_fault_of_one_rank_reaches_the_other() {
     assert!(told.elapsed() < Duration::from_secs(4));
 }
 
+/// Signals to itself go by its proxy as well.
+#[test]
+fn to_itself() {
+    let [a, _b] = ranks(&USUAL);
+    // SAFETY: the line only grows.
+    unsafe { a.ops.signal(&Thread, 0, Line::User(2), 5) };
+    until("a signal", || a.line(0, Line::User(2)) == 5);
+}
+
+/// What a rank hands over after a fault of its own goes nowhere.
+#[test]
+fn nothing_is_carried_out_after_a_fault() {
+    let [a, b] = ranks(&USUAL);
+    // SAFETY: refused by the own proxy.
+    unsafe { a.ops.get(&Thread, 1, 0, std::ptr::null_mut(), 8) };
+    a.fault();
+    // SAFETY: the line only grows.
+    unsafe { a.ops.signal(&Thread, 1, Line::User(1), 7) };
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(b.line(0, Line::User(1)), 0);
+}
+
 /// Once a rank has reported a fault, no kernel of a peer begins, however slow that one's proxy is.
 #[test]
 fn a_fault_is_reported_when_peers_know() {

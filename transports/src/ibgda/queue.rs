@@ -238,7 +238,7 @@ impl Queue {
             atomic::store::<Device, Relaxed, u64>(word!(self, posted), to);
             atomic::store::<System, Relaxed, u32>(
                 self.cq_record as *mut u32,
-                (done as u32 & 0xff_ffff).to_be(),
+                (done as u32 & wqe::COMPLETIONS).to_be(),
             );
             atomic::store::<System, Release, u32>(self.sq_record as *mut u32, (to as u32 & 0xffff).to_be());
             arch::fence_system();

@@ -42,6 +42,9 @@ pub mod opcode {
 const REPORT: u32 = 0x08;
 const FENCE: u32 = 4 << 5;
 
+/// Completion queues count so far, then from 0 on again: DPDK's wait segments carry as many bits (`MLX5_CQ_INDEX_WIDTH`).
+pub const COMPLETIONS: u32 = 0xff_ffff;
+
 /// What every entry says of itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
@@ -131,7 +134,8 @@ impl Head {
     /// Holds the queue until completion queue `cqn` has the entry of work queue index `index`.
     #[inline(always)]
     pub const fn wait(&self, cqn: u32, index: u64) -> Entry {
-        self.entry(opcode::WAIT, 2, [[0, 0, (index as u32).to_be(), cqn.to_be()], [0; 4], [0; 4]])
+        let index = index as u32 & COMPLETIONS;
+        self.entry(opcode::WAIT, 2, [[0, 0, index.to_be(), cqn.to_be()], [0; 4], [0; 4]])
     }
 }
 

@@ -12,5 +12,5 @@ mod wait;
 pub mod wqe;
 pub use buffer::{Key, LocalBuffer, RemoteBuffer};
 pub use endpoint::{Endpoint, IbgdaPeer, Pair};
-pub use queue::{Queue, state_bytes};
+pub use queue::{Queue, QueueState, state_bytes};
 pub use wait::{Broken, Compare, wait_signal};

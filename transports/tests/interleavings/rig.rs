@@ -1,7 +1,7 @@
 //! Two ranks with stepped adapters, made once and used for many schedules.
 
 use crate::device::wait::Control;
-use crate::ibgda::{IbgdaPeer, Key, LocalBuffer, Pair, Queue, RemoteBuffer, state_bytes};
+use crate::ibgda::{IbgdaPeer, Key, LocalBuffer, Pair, Queue, QueueState, RemoteBuffer, state_bytes};
 use fusewire_nic::emulated::Behaviour;
 use fusewire_nic::{Block, Emulated, Kind, Memory, Nic, QueuePair, QueueRequest, QueueSource, Region};
 use std::cell::Cell;
@@ -148,17 +148,23 @@ impl Rig {
         Rig { ranks }
     }
 
-    /// As new, with other choices.
-    pub fn reset(&self, behaviours: [Behaviour; 2]) {
+    /// As new, with other choices, and as if `first` entries had been posted to every queue.
+    pub fn reset(&self, behaviours: [Behaviour; 2], first: u64) {
         for (me, rank) in self.ranks.iter().enumerate() {
             for queue in &rank.queues {
                 rank.nic.reset(queue).expect("a queue pair to reset");
+                rank.nic.begin_at(queue, first).expect("a queue pair");
             }
             let states = 2 * PAIRS * state_bytes(DEPTH) as usize;
             // SAFETY: both allocations are this rig's, and no virtual thread runs.
             unsafe {
                 rank.states.as_ptr().write_bytes(0, states);
                 rank.memory.as_ptr().write_bytes(0, BYTES);
+                for queue in 0..2 * PAIRS {
+                    let state =
+                        rank.states.as_ptr().add(queue * state_bytes(DEPTH) as usize).cast::<QueueState>();
+                    ((*state).reserved, (*state).posted, (*state).completed) = (first, first, first);
+                }
             }
             rank.nic.behave(behaviours[me]);
             rank.nic.set_link(true);

@@ -38,8 +38,8 @@ pub struct Mutant {
 #[serde(deny_unknown_fields)]
 pub struct Site {
     pub file: String,
-    /// Part of the line.
-    pub text: String,
+    /// Parts of lines; any of them.
+    pub texts: Vec<String>,
     pub reason: String,
 }
 

@@ -128,13 +128,13 @@ fn unmutated(tree: &Tree, test: &str) -> Outcome {
 fn try_one(tree: &Tree, mutant: &Mutant, key: u64) -> Outcome<Row> {
     let start = Instant::now();
     let limit = Duration::from_secs(mutant.seconds.unwrap_or(SECONDS));
-    tree.apply(mutant)?;
+    let original = tree.apply(mutant)?;
     let built = tree.test(&mutant.test, true, start + limit);
     let ended = match &built {
         Ok(Ended::Well(_)) => tree.test(&mutant.test, false, start + limit),
         _ => Ok(Ended::Well(0)),
     };
-    tree.restore(mutant)?;
+    tree.restore(mutant, &original)?;
     let (verdict, why) = match (built?, ended?) {
         (Ended::Badly(why), _) => (Verdict::DoesNotBuild, why),
         (Ended::Never(why), _) => (Verdict::TooLong, format!("while it was built: {why}")),

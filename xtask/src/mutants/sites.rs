@@ -14,12 +14,17 @@ struct Found {
 
 /// Lists the sites; fails if one has neither, or a reason has no site.
 pub fn check(list: &List, show: bool) -> Outcome {
-    let mut used = vec![false; list.sites.len()];
+    // Each part of a line that a reason names.
+    let all = list.sites.iter().enumerate();
+    let texts: Vec<(usize, &str)> =
+        all.flat_map(|(k, s)| s.texts.iter().map(move |t| (k, t.as_str()))).collect();
+    let mut used = vec![false; texts.len()];
     let (mut mutated, mut excused, mut bare) = (0, 0, Vec::new());
     for found in find(list)? {
         let Found { file, line, text, kind } = &found;
         let by = list.mutants.iter().filter(|m| m.file == *file).find(|m| covers(m, *line));
-        let reason = list.sites.iter().position(|s| s.file == *file && text.contains(&s.text));
+        let is = |s: &&(usize, &str)| list.sites[s.0].file == *file && text.contains(s.1);
+        let reason = texts.iter().position(|s| is(&s));
         let verdict = match (by, reason) {
             (Some(mutant), _) => {
                 mutated += 1;
@@ -27,7 +32,7 @@ pub fn check(list: &List, show: bool) -> Outcome {
             }
             (None, Some(k)) => {
                 excused += 1;
-                format!("none: {}", list.sites[k].reason)
+                format!("none: {}", list.sites[texts[k].0].reason)
             }
             (None, None) => {
                 bare.push(format!("{file}:{line}: {kind}: {text}"));
@@ -41,8 +46,9 @@ pub fn check(list: &List, show: bool) -> Outcome {
             println!("{file}:{line}: {kind}: {text}\n    {verdict}");
         }
     }
-    let stale = list.sites.iter().zip(used).filter(|(_, used)| !used);
-    let stale: Vec<String> = stale.map(|(s, _)| format!("{}: no site has `{}`", s.file, s.text)).collect();
+    let stale = texts.iter().zip(used).filter(|(_, used)| !used);
+    let stale: Vec<String> =
+        stale.map(|((k, text), _)| format!("{}: no site has `{text}`", list.sites[*k].file)).collect();
     println!(
         "{} mutations; {} sites: {mutated} mutated, {excused} with a reason, {} with neither",
         list.mutants.len(),

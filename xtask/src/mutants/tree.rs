@@ -54,13 +54,15 @@ impl Tree {
         Ok(Tree { folder, hash: hasher.finish() })
     }
 
-    pub fn apply(&self, mutant: &Mutant) -> Outcome {
-        let text = mutant.mutated(&self.folder)?;
-        put(&self.folder.join(&mutant.file), text.as_bytes())
+    /// Writes the mutation; gives the file's text as it was.
+    pub fn apply(&self, mutant: &Mutant) -> Outcome<String> {
+        let text = mutant.original(&self.folder)?;
+        put(&self.folder.join(&mutant.file), mutant.mutated(&self.folder)?.as_bytes())?;
+        Ok(text)
     }
 
-    pub fn restore(&self, mutant: &Mutant) -> Outcome {
-        put(&self.folder.join(&mutant.file), mutant.original(&root())?.as_bytes())
+    pub fn restore(&self, mutant: &Mutant, text: &str) -> Outcome {
+        put(&self.folder.join(&mutant.file), text.as_bytes())
     }
 
     /// `cargo test` in the copy, until `deadline`.

@@ -69,7 +69,7 @@ pub enum Action {
     Wait {
         /// The completion queue.
         queue: u32,
-        /// Index of the completion waited for.
+        /// Index of the completion waited for, 24 bits.
         index: u32,
     },
 }
@@ -187,7 +187,8 @@ pub fn decode(block: &[u8; 64], number: u32, index: u16) -> Result<Decoded, Bad>
         }
         0x0f => {
             wants(2)?;
-            if r.u64(16) != 0 {
+            // Completion queues count in 24 bits.
+            if r.u64(16) != 0 || r.u32(24) >> 24 != 0 {
                 return Err(Bad::Reserved);
             }
             Action::Wait { index: r.u32(24), queue: r.u32(28) }

@@ -148,7 +148,8 @@ impl Engine {
         let Some(other) = self.queues.get(&queue).map(|k| &self.pairs[*k]) else {
             return Err(syndrome::LOCAL_OPERATION);
         };
-        match (other.produced as u32).wrapping_sub(index) as i32 > 0 {
+        // In 24 bits, as a signed difference.
+        match ((other.produced as u32).wrapping_sub(index) << 8) as i32 > 0 {
             _ if other.state == State::Error || other.overrun => Err(syndrome::FLUSHED),
             there => Ok(there),
         }

@@ -125,6 +125,17 @@ impl Emulated {
         engine.pairs.iter_mut().for_each(|pair| pair.room = behaviour.completion_room);
     }
 
+    /// Puts a queue pair that was just made or reset to where it stands after `first` entries: whoever posts begins there too.
+    ///
+    /// # Errors
+    /// If there is no such queue pair.
+    pub fn begin_at(&self, queue: &QueuePair, first: u64) -> Result<()> {
+        self.pair(queue, |pair| {
+            pair.begin_at(first);
+            Ok(())
+        })
+    }
+
     /// What it did so far.
     pub fn counts(&self) -> Counts {
         self.shared.engine().counts

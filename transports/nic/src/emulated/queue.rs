@@ -167,6 +167,18 @@ impl Pair {
         }
     }
 
+    /// As after `first` entries, all of them complete.
+    pub fn begin_at(&mut self, first: u64) {
+        (self.posted, self.taken, self.produced) = (first, first, first);
+        (self.send, self.expected) = (Cursor::start(first), Cursor::start(first));
+        // SAFETY: live records, aligned by their making.
+        unsafe {
+            let (sq, cq) = (self.places.sq_record.cast_mut(), self.places.cq_record.cast_mut());
+            AtomicU32::from_ptr(sq).store((first as u32 & 0xffff).to_be(), Ordering::Relaxed);
+            AtomicU32::from_ptr(cq).store((first as u32 & 0xff_ffff).to_be(), Ordering::Release);
+        }
+    }
+
     /// Looks at the doorbell. Whether it was rung; the syndrome if what it says cannot be.
     pub fn listen(&mut self) -> Result<bool, u8> {
         // SAFETY: a live doorbell, aligned by its making.
