@@ -57,7 +57,7 @@ impl Meet for Nvl {
 impl Meet for Ibgda {
     fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
         match scale {
-            Scale::Host => Ok(Ibgda::emulated(world, options)?),
+            Scale::Host => Ok(Ibgda::rendezvous_with(world, adapter(world)?, None, options)?),
             Scale::Gpu => Ok(Ibgda::emulated_on(world, &gpu(world)?, options)?),
         }
     }
@@ -69,7 +69,8 @@ impl Meet for Ibgda {
             return Ok(MultiPeerTransport::new(self, &PeersConfig::default())?);
         }
         let world = self.link().world();
-        let ibgda = Arc::new(Ibgda::emulated(world, Options::per_peer(1024).channels(1))?);
+        let options = Options::per_peer(1024).channels(1);
+        let ibgda = Arc::new(Ibgda::rendezvous_with(world, adapter(world)?, None, options)?);
         let ranks: Vec<usize> = (0..world.size()).collect();
         let pairs: Vec<&[usize]> = if ranks.len() >= 4 && ranks.len().is_multiple_of(2) {
             ranks.chunks(2).collect()
@@ -84,8 +85,10 @@ impl Meet for Ibgda {
 /// Ranks of one domain of a mesh.
 const DOMAIN: usize = 2;
 
+/// An adapter that places the bytes of writes as late as it may: behind later additions of their queue pair that have no fence.
 fn adapter(world: &World) -> Result<Arc<dyn Nic>> {
-    let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
+    let seed = world.rank() as u64;
+    let behaviour = Behaviour { seed, late_placement: true, ..Behaviour::default() };
     Ok(Arc::new(Emulated::new(behaviour)?))
 }
 

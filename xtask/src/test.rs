@@ -74,6 +74,7 @@ pub fn run(only: Option<&str>) -> Outcome {
         }
         steps::run("cargo test", &mut command)
     });
+    account.step("a dozen mutations of the protocol", crate::mutants::dozen);
     account.step("examples", || {
         steps::run(
             "building the examples",

@@ -31,6 +31,11 @@ pub struct Arguments {
     fresh: bool,
 }
 
+/// The dozen that every run of the tests tries, and that no site has neither mutation nor reason.
+pub fn dozen() -> Outcome {
+    run(&Arguments { sites: false, quick: true, only: None, fresh: true })
+}
+
 /// Seconds for a first build and the tests without a mutation.
 const FIRST: u64 = 1200;
 
