@@ -36,7 +36,9 @@ pub fn raised(ptx: &str, major: u32) -> Cow<'_, str> {
     }
     let raise = |line: &str| match line.strip_prefix(".target sm_") {
         // Those of a family (`sm_90a`) are as new.
-        Some(number) if number.trim_end().parse().is_ok_and(|n: u32| n < 90) => ".target sm_90\n".to_owned(),
+        Some(number) if number.trim_end().parse().is_ok_and(|n: u32| n < 90) => {
+            format!(".target sm_90{}", &number[number.trim_end().len()..])
+        }
         _ => line.replace(MARK, ""),
     };
     Cow::Owned(ptx.split_inclusive('\n').map(raise).collect())
@@ -145,7 +147,7 @@ fn end(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::part;
+    use super::{part, raised};
 
     const MODULE: &str = "\
 .version 8.6
@@ -224,5 +226,12 @@ mod tests {
     fn all_entries_are_all_of_it() {
         let all = part(MODULE, &["two", "one"]);
         assert_eq!(definitions(&all), definitions(MODULE));
+    }
+
+    #[test]
+    fn a_text_that_ends_with_its_target_keeps_its_end() {
+        assert_eq!(raised("// sm_90: ret;\n.target sm_80", 9), "ret;\n.target sm_90");
+        assert_eq!(raised("// sm_90: ret;\n.target sm_80\r\n", 9), "ret;\n.target sm_90\r\n");
+        assert_eq!(raised("// sm_90: ret;\n.target sm_90a\n", 9), "ret;\n.target sm_90a\n");
     }
 }

@@ -34,6 +34,8 @@ const HEADER_LEN: usize = TOKEN_LEN + 4 * 8;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a connection may take to send a parcel.
 const PARCEL_LIMIT: Duration = Duration::from_secs(1);
+/// The most exchanges that this rank has not begun, of which parcels in one rank's name are kept.
+const MOST_WAITING: usize = 1024;
 const ADVICE: &str = "see that the ranks of a host share its network namespace and its user";
 
 /// Where a rank receives.
@@ -217,7 +219,13 @@ impl Mailbox {
             ));
         }
         let mut arrived = lock(&self.arrived);
-        let parcel = arrived.entry((header.key, header.from)).or_default();
+        let place = (header.key, header.from);
+        let waiting = || arrived.keys().filter(|(_, from)| *from == header.from).count();
+        if !arrived.contains_key(&place) && waiting() >= MOST_WAITING {
+            // The exchange that it is of ends with the deadline, and names its sender.
+            return Ok(());
+        }
+        let parcel = arrived.entry(place).or_default();
         parcel.total = header.total;
         parcel.fds.append(&mut fds);
         Ok(())
@@ -282,4 +290,29 @@ fn send(to: &Address, header: &[u8; HEADER_LEN], fds: &[BorrowedFd<'_>]) -> Resu
 /// In constant time.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parcels_that_nobody_asked_for_are_bounded() {
+        let mailbox = Mailbox::new().unwrap();
+        let mut header = [0; HEADER_LEN];
+        for nth in 0..2 * MOST_WAITING as u64 {
+            header[TOKEN_LEN + 16..TOKEN_LEN + 24].copy_from_slice(&nth.to_le_bytes());
+            while !send(&mailbox.address, &header, &[]).unwrap() {
+                mailbox.receive_all().unwrap();
+            }
+        }
+        mailbox.receive_all().unwrap();
+        assert_eq!(lock(&mailbox.arrived).len(), MOST_WAITING);
+        // What is not meant for this mailbox is not kept.
+        header[TOKEN_LEN] = 1;
+        let other = Address { token: [1; TOKEN_LEN], ..mailbox.address.clone() };
+        assert!(send(&other, &header, &[]).unwrap());
+        mailbox.receive_all().unwrap();
+        assert_eq!(lock(&mailbox.arrived).len(), MOST_WAITING);
+    }
 }
