@@ -4,7 +4,7 @@
 #[allow(dead_code)] // a part is used
 mod device;
 
-use device::{ARCHS, compile};
+use device::{ARCHS, body, compile};
 use fusewire_device::line::BUFFER;
 use fusewire_device::mapped::Mapped;
 use fusewire_device::schedule::{Params, Shape};
@@ -98,6 +98,9 @@ fn memory_operations_keep_their_order() {
         let ptx = raised(&compile("order", &source, *arch));
         let all = SCHEDULES.iter().map(|(name, protocol)| (format!("k_{name}"), *protocol));
         for (name, protocol) in all.chain([("custom_ring".to_owned(), Protocol::Staged)]) {
+            // What a user's hook keeps is loaded when it is given back.
+            let fences = body(&ptx, &name).iter().filter(|line| line.contains("fence.acq_rel.sys")).count();
+            assert!(name != "custom_ring" || fences > 0, "{arch} {name}: no fence before room is given back");
             let wrong = wrong(&ptx, &name, protocol, &roots(), &[BUFFER - 128]);
             assert!(wrong.is_empty(), "{arch} {name}:\n{}", wrong.join("\n"));
         }
