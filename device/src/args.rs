@@ -9,32 +9,107 @@
 
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
-use crate::element::Element;
+use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16};
 use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
 
-/// A slice as it crosses from host to device.
-#[derive(Clone, Copy, Debug)]
+/// A slice as it crosses from host to device: of `T` on both sides, see [`Crosses::CODE`].
+#[derive(Debug)]
 #[repr(C)]
-pub struct RawSlice {
+pub struct RawSlice<T> {
     /// Address in the memory of the machine that runs the kernel, 16-byte aligned.
-    pub address: u64,
+    address: u64,
     /// Elements.
-    pub len: u64,
+    len: u64,
+    element: PhantomData<fn() -> T>,
 }
 
-impl RawSlice {
+impl<T> Clone for RawSlice<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for RawSlice<T> {}
+
+impl<T> RawSlice<T> {
+    /// `len` elements at `address`. What follows the address says what must be there.
+    pub const fn new(address: u64, len: usize) -> Self {
+        RawSlice { address, len: len as u64, element: PhantomData }
+    }
+
+    /// Address of the first element.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
     /// The slice a hook sees.
     ///
     /// # Safety
-    /// The launch checked that `address` holds `len` elements of `T`, aligned, that outlive `'a` and are not written in `'a`.
+    /// The launch checked that the address holds that many elements of `T`, aligned, that outlive `'a` and are not written in `'a`.
     #[inline(always)]
-    pub unsafe fn slice<'a, T: Element>(self) -> &'a [T] {
+    pub unsafe fn slice<'a>(self, _: Lent<'a>) -> &'a [T]
+    where
+        T: Element,
+    {
         let at =
             if self.len == 0 { core::ptr::NonNull::dangling().as_ptr() } else { self.address as *const T };
         // SAFETY: the caller's contract.
         unsafe { core::slice::from_raw_parts(at, self.len as usize) }
     }
+}
+
+/// How long arguments are lent to hooks: for `'a`, and no longer however a hook names its lifetimes.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent<'a>(PhantomData<fn(&'a ()) -> &'a ()>);
+
+impl<'a> Lent<'a> {
+    /// For as long as `_while` is borrowed.
+    #[inline(always)]
+    pub const fn while_borrowed<T>(_while: &'a T) -> Self {
+        Lent(PhantomData)
+    }
+
+    /// For a lifetime that the caller names.
+    #[inline(always)]
+    pub const fn named() -> Self {
+        Lent(PhantomData)
+    }
+}
+
+/// What may cross from a launch to a kernel: the host's compiler and the device's compare it, field by field.
+///
+/// # Safety
+/// Same layout on host and device. Types that are not the same have different codes.
+pub unsafe trait Crosses: Copy + Send + Sync + 'static {
+    /// Number of this type.
+    const CODE: u64;
+}
+
+/// The code of a field of the arguments' raw struct, as the struct declares it.
+#[doc(hidden)]
+pub const fn code_of<R, T: Crosses>(_: fn(&R) -> &T) -> u64 {
+    T::CODE
+}
+
+/// The code of a type that is made of another: FNV-1a over words.
+#[doc(hidden)]
+pub const fn made_of(what: u64, of: u64) -> u64 {
+    const PRIME: u64 = 0x100_0000_01b3;
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let words = [what, of];
+    let mut k = 0;
+    while k < 16 {
+        hash = (hash ^ (words[k / 8] >> (8 * (k % 8)) & 0xff)).wrapping_mul(PRIME);
+        k += 1;
+    }
+    hash
+}
+
+// SAFETY: two words; the code is of slices and the element.
+unsafe impl<T: Element> Crosses for RawSlice<T> {
+    const CODE: u64 = made_of(1, T::CODE as u64);
 }
 
 /// Plain data that may be a by-value argument.
@@ -46,14 +121,23 @@ impl RawSlice {
     label = "not plain device data",
     note = "accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool`, and arrays of numbers"
 )]
-pub unsafe trait Plain: Copy + Send + Sync + 'static {}
+pub unsafe trait Plain: Crosses {}
 
-macro_rules! plain { ($($t:ty)*) => {$(
-    // SAFETY: a primitive (or transparent wrapper of one) with the same layout on both targets.
+macro_rules! plain { ($($t:ty, $code:expr;)*) => {$(
+    // SAFETY: a primitive (or transparent wrapper of one) with the same layout on both targets; the codes below differ.
+    unsafe impl Crosses for $t {
+        const CODE: u64 = $code as u64;
+    }
+    // SAFETY: as above.
     unsafe impl Plain for $t {}
 )*} }
-plain! { u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64 bool
-crate::element::F16 crate::element::Bf16 crate::element::F8E4M3 crate::element::F8E5M2 }
+macro_rules! elements { ($($t:ty)*) => { plain! { $($t, <$t as Element>::CODE;)* } } }
+elements! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 F16 Bf16 F8E4M3 F8E5M2 }
+plain! { usize, 256; isize, 257; bool, 258; }
+// SAFETY: an array has the same layout on both targets; the code is of its length and elements.
+unsafe impl<T: Plain, const N: usize> Crosses for [T; N] {
+    const CODE: u64 = made_of(made_of(2, N as u64), T::CODE);
+}
 // SAFETY: an array of plain data has the same layout on both targets.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
@@ -155,7 +239,8 @@ impl<T: Element> Packs<T> for [T] {
     #[inline(always)]
     #[track_caller]
     fn transposed(&self, ctx: &Ctx) -> T {
-        // The same for all elements of a chunk, so that one test serves all that are asked for together.
+        // The same for all elements of a chunk, so that one test serves all that are asked for together. The sum is a number: launches and
+        // tiles whose chunks end beyond are refused.
         assert!(ctx.chunk_start + ctx.chunk_len <= self.len(), "input ends before this chunk");
         let (first, beside) = ctx.transposed_parts();
         // Two instructions for each of neighbours, and not four. `beside` is of whole tiles, which go over 128 bytes of a column at least, and
@@ -219,7 +304,7 @@ impl<'a, T: Element> Out<'a, T> {
     /// The launch checked that `raw` holds `len` elements of `T`, 16-byte aligned, that outlive `'a`, and that nothing but the
     /// consume calls of this one launch accesses them in `'a`.
     #[inline(always)]
-    pub unsafe fn from_raw(raw: RawSlice) -> Self {
+    pub unsafe fn from_raw(raw: RawSlice<T>, _: Lent<'a>) -> Self {
         Self { start: raw.address as *mut T, len: raw.len as usize, life: PhantomData }
     }
 
@@ -493,7 +578,7 @@ impl<'a, T: AtomicAdd> Accumulate<'a, T> {
     /// # Safety
     /// The launch checked that `raw` holds `len` aligned elements of `T` that outlive `'a`, and nothing but this launch accesses them.
     #[inline(always)]
-    pub unsafe fn from_raw(raw: RawSlice) -> Self {
+    pub unsafe fn from_raw(raw: RawSlice<T>, _: Lent<'a>) -> Self {
         Self { start: raw.address as *mut T, len: raw.len as usize, life: PhantomData }
     }
 

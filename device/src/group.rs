@@ -4,7 +4,10 @@
 //! On the host a group has one lane and both are free.
 
 /// Threads that work together.
-pub trait Group: Copy {
+///
+/// # Safety
+/// `lane` is below `lanes`, and each is one thread's of those that call together; `sync` and `any` order their memory accesses.
+pub unsafe trait Group: Copy {
     /// This thread's index in the group.
     fn lane(&self) -> u32;
     /// Threads in the group.
@@ -24,7 +27,8 @@ pub trait Group: Copy {
 #[derive(Clone, Copy, Debug)]
 pub struct Thread;
 
-impl Group for Thread {
+// SAFETY: one thread.
+unsafe impl Group for Thread {
     #[inline(always)]
     fn lane(&self) -> u32 {
         0
@@ -54,7 +58,8 @@ mod sides {
     use super::{Block, Group, Warp};
     use crate::arch;
 
-    impl Group for Warp {
+    // SAFETY: the hardware's numbers and barriers.
+    unsafe impl Group for Warp {
         #[inline(always)]
         fn lane(&self) -> u32 {
             arch::lane_index() & 31
@@ -73,7 +78,8 @@ mod sides {
         }
     }
 
-    impl Group for Block {
+    // SAFETY: the hardware's numbers and barriers.
+    unsafe impl Group for Block {
         #[inline(always)]
         fn lane(&self) -> u32 {
             arch::lane_index()
@@ -99,7 +105,8 @@ mod sides {
 
     macro_rules! single {
         ($t:ty) => {
-            impl Group for $t {
+            // SAFETY: one thread.
+            unsafe impl Group for $t {
                 fn lane(&self) -> u32 {
                     Thread.lane()
                 }

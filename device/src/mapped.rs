@@ -106,11 +106,10 @@ impl Layout {
     }
 }
 
-/// The device half shared by transports with mapped peers.
+/// What a [`Mapped`] is made of: numbers and addresses, which nothing follows here.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(target_arch = "nvptx64"), derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
-pub struct Mapped {
+pub struct MappedParts {
     /// The region's layout.
     pub layout: Layout,
     /// This rank.
@@ -123,24 +122,45 @@ pub struct Mapped {
     pub bases: u64,
 }
 
+/// The device half shared by transports with mapped peers.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Mapped(MappedParts);
+
 impl Mapped {
     /// Where the address of this rank's region is in it: checks of compiled kernels tell accesses by it.
     #[doc(hidden)]
-    pub const OWN: usize = core::mem::offset_of!(Mapped, own);
+    pub const OWN: usize = core::mem::offset_of!(MappedParts, own);
     /// Where the address of the peers' table is in it.
     #[doc(hidden)]
-    pub const BASES: usize = core::mem::offset_of!(Mapped, bases);
+    pub const BASES: usize = core::mem::offset_of!(MappedParts, bases);
+
+    /// The operations on these regions.
+    ///
+    /// # Safety
+    /// Table and regions are as the parts say, where the value is used and as long as it or a copy of it is; regions were zero at first,
+    /// and only operations on them access them. Whoever has the value names ranks, channels and signals that there are.
+    #[inline(always)]
+    pub const unsafe fn new(parts: MappedParts) -> Self {
+        Mapped(parts)
+    }
+
+    /// What it is made of.
+    #[inline(always)]
+    pub const fn parts(&self) -> &MappedParts {
+        &self.0
+    }
 
     /// As `base`; the load stays where it is.
     #[inline(always)]
     pub fn peer_base(&self, peer: u32) -> u64 {
         // SAFETY: as there.
-        unsafe { (self.bases as *const u64).add(peer as usize).read_volatile() }
+        unsafe { (self.0.bases as *const u64).add(peer as usize).read_volatile() }
     }
     #[inline(always)]
     fn base(&self, peer: u32) -> u64 {
         // SAFETY: the table has `world` entries, written before any launch; schedules pass ranks below `world`.
-        unsafe { (self.bases as *const u64).add(peer as usize).read() }
+        unsafe { (self.0.bases as *const u64).add(peer as usize).read() }
     }
 }
 
@@ -153,27 +173,27 @@ macro_rules! mapped_ops {
             const NAME: &'static str = $label;
             #[inline(always)]
             fn rank(&self) -> u32 {
-                self.0.rank
+                self.0.parts().rank
             }
             #[inline(always)]
             fn world(&self) -> u32 {
-                self.0.layout.world
+                self.0.parts().layout.world
             }
             #[inline(always)]
             fn channels(&self) -> u32 {
-                self.0.layout.channels
+                self.0.parts().layout.channels
             }
             #[inline(always)]
             fn signals(&self) -> u32 {
-                self.0.layout.signals
+                self.0.parts().layout.signals
             }
             #[inline(always)]
             fn window(&self) -> u64 {
-                self.0.layout.window
+                self.0.parts().layout.window
             }
             #[inline(always)]
             fn heap_bytes(&self) -> u64 {
-                self.0.layout.heap
+                self.0.parts().layout.heap
             }
             #[inline(always)]
             fn heap(&self) -> *mut u8 {
@@ -217,7 +237,7 @@ macro_rules! mapped_ops {
             }
             #[cfg(not(target_arch = "nvptx64"))]
             fn reads_processes(&self) -> bool {
-                self.0.processes != 0
+                self.0.parts().processes != 0
             }
             #[cfg(not(target_arch = "nvptx64"))]
             unsafe fn read_process(&self, peer: u32, from: u64, to: *mut u8, bytes: usize) -> bool {
@@ -230,7 +250,7 @@ macro_rules! mapped_ops {
         unsafe impl $crate::ops::Direct for $name {
             #[inline(always)]
             fn line_channels(&self) -> u32 {
-                self.0.layout.line_channels
+                self.0.parts().layout.line_channels
             }
             #[inline(always)]
             fn peer_base(&self, peer: u32) -> u64 {
@@ -290,39 +310,39 @@ macro_rules! mapped_ops {
 impl Mapped {
     #[inline(always)]
     pub fn heap(&self) -> *mut u8 {
-        (self.own + self.layout.heap()) as *mut u8
+        (self.0.own + self.0.layout.heap()) as *mut u8
     }
     #[inline(always)]
     pub fn outgoing(&self, peer: u32, channel: u32) -> *mut u8 {
-        (self.base(peer) + self.layout.staging(self.rank, channel)) as *mut u8
+        (self.base(peer) + self.0.layout.staging(self.0.rank, channel)) as *mut u8
     }
     #[inline(always)]
     pub fn incoming(&self, peer: u32, channel: u32) -> *const u8 {
-        (self.own + self.layout.staging(peer, channel)) as *const u8
+        (self.0.own + self.0.layout.staging(peer, channel)) as *const u8
     }
     #[inline(always)]
     pub fn lines_out(&self, base: u64, channel: u32) -> *mut u8 {
-        (base + self.layout.lines(self.rank, channel)) as *mut u8
+        (base + self.0.layout.lines(self.0.rank, channel)) as *mut u8
     }
     #[inline(always)]
     pub fn lines_in(&self, peer: u32, channel: u32) -> *const u8 {
-        (self.own + self.layout.lines(peer, channel)) as *const u8
+        (self.0.own + self.0.layout.lines(peer, channel)) as *const u8
     }
     #[inline(always)]
     pub fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState {
-        (self.own + self.layout.line_state(peer, channel)) as *mut ChannelState
+        (self.0.own + self.0.layout.line_state(peer, channel)) as *mut ChannelState
     }
     #[inline(always)]
     pub fn line(&self, peer: u32, line: Line) -> *const u64 {
-        (self.own + self.layout.line(peer, line)) as *const u64
+        (self.0.own + self.0.layout.line(peer, line)) as *const u64
     }
     #[inline(always)]
     pub fn state(&self, peer: u32, channel: u32) -> *mut ChannelState {
-        (self.own + self.layout.state(peer, channel)) as *mut ChannelState
+        (self.0.own + self.0.layout.state(peer, channel)) as *mut ChannelState
     }
     #[inline(always)]
     pub fn signal_state(&self, peer: u32, id: u32) -> *mut SignalState {
-        (self.own + self.layout.signal_state(peer, id)) as *mut SignalState
+        (self.0.own + self.0.layout.signal_state(peer, id)) as *mut SignalState
     }
     #[inline(always)]
     pub fn signal<G: Group>(&self, group: &G, peer: u32, line: Line, value: u64) {
@@ -342,11 +362,11 @@ impl Mapped {
     }
     #[inline(always)]
     pub fn line_out(&self, base: u64, line: Line) -> *mut u64 {
-        (base + self.layout.line(self.rank, line)) as *mut u64
+        (base + self.0.layout.line(self.0.rank, line)) as *mut u64
     }
     #[inline(never)]
     pub fn raise_abort(&self, peer: u32, code: u64) {
-        let at = (self.base(peer) + self.layout.abort()) as *mut u64;
+        let at = (self.base(peer) + self.0.layout.abort()) as *mut u64;
         // SAFETY: the abort word of the peer's region, accessed by atomics alone.
         unsafe { <u64 as Modify<System, Relaxed>>::compare_exchange(at, 0, code) };
     }
@@ -354,12 +374,12 @@ impl Mapped {
     /// As for [`crate::ops::Ops::read_process`].
     #[cfg(not(target_arch = "nvptx64"))]
     pub unsafe fn read_process(&self, peer: u32, from: u64, to: *mut u8, bytes: usize) -> bool {
-        if self.processes == 0 {
+        if self.0.processes == 0 {
             return false;
         }
         // SAFETY: the table has `2 * world` entries where `processes` says so; the rest is the caller's contract.
         unsafe {
-            let id = (self.bases as *const u64).add((self.layout.world + peer) as usize).read();
+            let id = (self.0.bases as *const u64).add((self.0.layout.world + peer) as usize).read();
             arch::read_process(id, from, to, bytes)
         }
     }
@@ -367,7 +387,7 @@ impl Mapped {
     /// As for [`crate::ops::Put::put`].
     #[inline(always)]
     pub unsafe fn put<G: Group>(&self, group: &G, peer: u32, to: u64, from: *const u8, bytes: u64) {
-        let to = (self.base(peer) + self.layout.heap() + to) as *mut u8;
+        let to = (self.base(peer) + self.0.layout.heap() + to) as *mut u8;
         // SAFETY: the caller's contract.
         unsafe { copy(group, to, from, bytes) };
     }
@@ -375,7 +395,7 @@ impl Mapped {
     /// As for [`crate::ops::Get::get`].
     #[inline(always)]
     pub unsafe fn get<G: Group>(&self, group: &G, peer: u32, from: u64, to: *mut u8, bytes: u64) {
-        let from = (self.base(peer) + self.layout.heap() + from) as *const u8;
+        let from = (self.base(peer) + self.0.layout.heap() + from) as *const u8;
         // SAFETY: the caller's contract.
         unsafe { copy(group, to, from, bytes) };
     }

@@ -235,8 +235,11 @@ impl Watch {
 
     /// The part of [`Watch::begin`] and [`Watch::begin_all`] that needs no memory: what does not either may be worked out before the other
     /// part, while the kernel before this one on the stream still runs.
+    ///
+    /// # Safety
+    /// As for [`Watch::begin`], whose other part follows.
     #[inline(always)]
-    pub fn armed<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
+    pub unsafe fn armed<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
         let watch = Watch { control, rank, block, poison: 0 };
         arch::arm_panic(group, &watch.control, rank, block);
         watch

@@ -3,7 +3,7 @@
 #[path = "common/world.rs"]
 mod world;
 
-use fusewire_device::args::{Out, Packs, RawSlice};
+use fusewire_device::args::{Lent, Out, Packs, RawSlice};
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::hooks::Hooks;
 use fusewire_device::pack::Pack;
@@ -18,8 +18,8 @@ use world::{Peers, World};
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Raw {
-    input: RawSlice,
-    output: RawSlice,
+    input: RawSlice<u32>,
+    output: RawSlice<u32>,
     /// Milliseconds that hooks take for a chunk: one that produces at the beginning, one that consumes half-way.
     produce_ms: u64,
     consume_ms: u64,
@@ -60,7 +60,13 @@ unsafe impl Unpack for Slow {
         let Raw { produce_ms, consume_ms, .. } = *raw;
         // SAFETY: as above.
         unsafe {
-            Args { input: raw.input.slice(), output: Out::from_raw(raw.output), produce_ms, consume_ms }
+            let lent = Lent::<'a>::named();
+            Args {
+                input: raw.input.slice(lent),
+                output: Out::from_raw(raw.output, lent),
+                produce_ms,
+                consume_ms,
+            }
         }
     }
 }
@@ -83,7 +89,7 @@ impl Rank {
         Rank { input: vec![four(value); words], output: vec![0; words] }
     }
     fn raw(&mut self, produce_ms: u64, consume_ms: u64) -> Raw {
-        let raw = |v: &mut Vec<u128>| RawSlice { address: v.as_mut_ptr() as u64, len: 4 * v.len() as u64 };
+        let raw = |v: &mut Vec<u128>| RawSlice::new(v.as_mut_ptr() as u64, 4 * v.len());
         Raw { input: raw(&mut self.input), output: raw(&mut self.output), produce_ms, consume_ms }
     }
     fn chunk(&self, from: usize) -> &[u128] {
@@ -181,18 +187,18 @@ fn a_late_rank(schedule: Schedule, blocks: u32, shape_of: impl Fn(u32, u64) -> S
     let world = World::new(2, 1, 2048);
     let mut ranks = [Rank::new(2, 1), Rank::new(2, 2)];
     let raws = [0, 1].map(|r| ranks[r].raw(if r == 1 { 50 } else { 0 }, 0));
-    let table = raws.map(|raw| raw.output.address);
+    let table = raws.map(|raw| raw.output.address());
     let shapes = [0, 1].map(|rank| shape_of(rank, table.as_ptr() as u64));
     let early = std::thread::scope(|threads| {
         let first = threads.spawn(|| {
             launch(&world, schedule, 0, shapes[0], raws[0], blocks).map(|()| {
-                let at = raws[0].output.address as *const u128;
+                let at = raws[0].output.address() as *const u128;
                 // SAFETY: the launch is over: nobody writes rank 0's output any more, or the test fails here.
                 (0..N / 2).map(|k| unsafe { at.add(k).read_volatile() }).collect::<Vec<_>>()
             })
         });
         std::thread::sleep(Duration::from_millis(60));
-        let at = raws[1].output.address as *const u128;
+        let at = raws[1].output.address() as *const u128;
         // SAFETY: rank 1 has not launched: nobody writes its output, or the test fails here.
         let touched = (0..N / 2).any(|k| unsafe { at.add(k).read_volatile() } != 0);
         assert!(!touched, "rank 1's output was written before it launched");
@@ -223,16 +229,16 @@ fn bulk_copies_wait_for_go() {
     let world = World::new(2, 1, 2048);
     let mut ranks = [Rank::new(2, 1), Rank::new(2, 2)];
     let raws = [0, 1].map(|r| ranks[r].raw(0, 0));
-    let table = raws.map(|raw| raw.output.address);
+    let table = raws.map(|raw| raw.output.address());
     let shape = |rank: usize| {
-        let (outputs, input) = (table.as_ptr() as u64, raws[rank].input.address);
+        let (outputs, input) = (table.as_ptr() as u64, raws[rank].input.address());
         Shape { outputs, input, own_share: 0, ..shape() }
     };
     std::thread::scope(|threads| {
         threads.spawn(|| launch(&world, all_to_all_bulk::<Peers, Slow>, 0, shape(0), raws[0], 2).unwrap());
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(60) {
-            let at = raws[1].output.address as *const u128;
+            let at = raws[1].output.address() as *const u128;
             // SAFETY: rank 1 has not launched: nobody writes its output, or the test fails here.
             assert_eq!(unsafe { at.read_volatile() }, 0, "rank 1's output was written before it launched");
         }
@@ -290,7 +296,7 @@ fn direct_calls(elements: [u64; 2], calls: u32) -> (World, Vec<Flow>) {
     let mut ranks: Vec<[Rank; 2]> = (0..calls).map(|call| [10, 20].map(|v| Rank::new(2, v + call))).collect();
     let raws: Vec<[Raw; 2]> =
         ranks.iter_mut().map(|pair| pair.each_mut().map(|rank| rank.raw(0, 0))).collect();
-    let tables: Vec<[u64; 2]> = raws.iter().map(|pair| pair.map(|raw| raw.output.address)).collect();
+    let tables: Vec<[u64; 2]> = raws.iter().map(|pair| pair.map(|raw| raw.output.address())).collect();
     let flows = world.run(1, |rank, _| {
         for (raw, table) in raws.iter().zip(&tables) {
             let outputs = table.as_ptr() as u64;

@@ -3,7 +3,7 @@
 #[path = "common/world.rs"]
 mod world;
 
-use fusewire_device::args::{Out, RawSlice};
+use fusewire_device::args::{Lent, Out, RawSlice};
 use fusewire_device::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::group::{Group, Thread};
@@ -144,8 +144,8 @@ fn what_is_flushed_is_there_when_it_is_signalled() {
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Raw {
-    input: RawSlice,
-    output: RawSlice,
+    input: RawSlice<u32>,
+    output: RawSlice<u32>,
 }
 
 /// A plain copy.
@@ -172,7 +172,7 @@ unsafe impl Unpack for Copied {
     type Raw = Raw;
     unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
         // SAFETY: as above.
-        unsafe { (raw.input.slice(), Out::from_raw(raw.output)) }
+        unsafe { (raw.input.slice(Lent::<'a>::named()), Out::from_raw(raw.output, Lent::<'a>::named())) }
     }
 }
 
@@ -187,7 +187,7 @@ fn input_is_the_callers_when_the_kernel_has_ended() {
     let flows = world.run(1, |rank, grid| {
         let mut input = inputs[rank as usize].lock().unwrap();
         let mut output = outputs[rank as usize].lock().unwrap();
-        let raw = |v: &mut Vec<u32>| RawSlice { address: v.as_mut_ptr() as u64, len: v.len() as u64 };
+        let raw = |v: &mut Vec<u32>| RawSlice::new(v.as_mut_ptr() as u64, v.len());
         let shape = Shape {
             elements: n as u64,
             rows: 1,

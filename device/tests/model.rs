@@ -26,7 +26,7 @@ mod wait;
 use arch::Removed;
 use channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use group::Thread;
-use mapped::{Layout, Mapped};
+use mapped::{Layout, Mapped, MappedParts};
 use ops::{Line, Ops};
 use std::{panic, sync::Arc};
 use wait::{AbortRecord, Control, Flow, Watch, abort_code, kind};
@@ -76,7 +76,10 @@ impl World {
 
     fn ops(&self, rank: u32) -> Peers {
         let own = self.bases[rank as usize];
-        Peers(Mapped { layout: LAYOUT, rank, processes: 0, own, bases: self.bases.as_ptr() as u64 })
+        let parts =
+            MappedParts { layout: LAYOUT, rank, processes: 0, own, bases: self.bases.as_ptr() as u64 };
+        // SAFETY: regions that live as long as the model.
+        Peers(unsafe { Mapped::new(parts) })
     }
 
     fn watch(&self, rank: u32) -> Flow<Watch> {

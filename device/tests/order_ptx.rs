@@ -19,7 +19,7 @@ fusewire_device::mapped_ops!(Peers, \"peers\");
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Raw { a: RawSlice, b: RawSlice }
+pub struct Raw { a: RawSlice<f32>, b: RawSlice<f32> }
 
 #[derive(Clone, Copy)]
 pub struct Args<'a> { input: &'a [f32], output: Out<'a, f32> }
@@ -37,14 +37,16 @@ unsafe impl Unpack for H {
     type Raw = Raw;
     #[inline(always)]
     unsafe fn unpack<'a>(raw: &Raw) -> Args<'a> {
-        unsafe { Args { input: raw.a.slice(), output: Out::from_raw(raw.b) } }
+        let lent = args::Lent::<'a>::named();
+        unsafe { Args { input: raw.a.slice(lent), output: Out::from_raw(raw.b, lent) } }
     }
 }
 
 #[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Raw>) {
     let grid = Grid::here();
     let _ = unsafe { custom(grid, p.ops, p.control, p.shape, |kernel| {
-        let (input, output) = (p.raw.a.slice::<f32>(), Out::<f32>::from_raw(p.raw.b));
+        let lent = args::Lent::while_borrowed(&p);
+        let (input, output) = (p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent));
         let tile = kernel.share(input.len());
         kernel.send_tile(kernel.next(1), tile, |ctx| input[ctx.index()])?;
         kernel.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))?;

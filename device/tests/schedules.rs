@@ -4,7 +4,7 @@
 mod world;
 
 use fusewire_device::{
-    args::{Out, Packs, RawSlice},
+    args::{Lent, Out, Packs, RawSlice},
     channel::CUT,
     ctx::{Consume, Produce},
     element::{Bf16, Element, F8E4M3, Float},
@@ -19,11 +19,21 @@ use fusewire_device::{
 use std::marker::PhantomData;
 use world::{Noise, Peers, World};
 
+/// A slice of whatever the hooks take.
+#[derive(Clone, Copy)]
+struct Any(u64, usize);
+
+impl Any {
+    fn of<T: Element>(self) -> RawSlice<T> {
+        RawSlice::new(self.0, self.1)
+    }
+}
+
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Raw {
-    input: RawSlice,
-    output: RawSlice,
+    input: Any,
+    output: Any,
 }
 
 #[derive(Clone, Copy)]
@@ -53,7 +63,7 @@ macro_rules! hooks {
             type Raw = Raw;
             unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
                 // SAFETY: as above.
-                unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+                unsafe { Args { input: raw.input.of().slice(Lent::<'a>::named()), output: Out::from_raw(raw.output.of(), Lent::<'a>::named()) } }
             }
         }
     };
@@ -98,7 +108,12 @@ unsafe impl Unpack for Halved {
     type Raw = Raw;
     unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
         // SAFETY: as above.
-        unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+        unsafe {
+            Args {
+                input: raw.input.of().slice(Lent::<'a>::named()),
+                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
+            }
+        }
     }
 }
 
@@ -127,7 +142,12 @@ unsafe impl<T: Element> Unpack for Tiled<T> {
     type Raw = Raw;
     unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
         // SAFETY: as above.
-        unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+        unsafe {
+            Args {
+                input: raw.input.of().slice(Lent::<'a>::named()),
+                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
+            }
+        }
     }
 }
 
@@ -155,8 +175,8 @@ impl<T: Element> Aligned<T> {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
     }
-    fn raw(&mut self) -> RawSlice {
-        RawSlice { address: self.words.as_mut_ptr() as u64, len: self.len as u64 }
+    fn raw(&mut self) -> Any {
+        Any(self.words.as_mut_ptr() as u64, self.len)
     }
 }
 
@@ -243,16 +263,16 @@ fn exchange<H, I, O>(
             }
             Way::Lines => run(ends + launch.diagonal, &|g, p| all_to_all_lines::<Peers, H>(g, p), 0),
             Way::Bulk { first } => {
-                let table: Vec<u64> = raws.iter().map(|raw| raw.output.address).collect();
+                let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
                 let bulk = |grid: Grid, params: &Params<Peers, Raw>| {
                     let own_share = share_packs(first, launch.diagonal);
-                    let shape = Shape { first, own_share, input: params.raw.input.address, ..params.shape };
+                    let shape = Shape { first, own_share, input: params.raw.input.0, ..params.shape };
                     all_to_all_bulk::<Peers, H>(grid, &Params { shape, ..*params })
                 };
                 run(ends + launch.diagonal, &bulk, table.as_ptr() as u64);
             }
             Way::Direct => {
-                let table: Vec<u64> = raws.iter().map(|raw| raw.output.address).collect();
+                let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
                 let direct = |g: Grid, p: &Params<Peers, Raw>| all_to_all_direct::<Peers, H>(g, p);
                 run(ends + launch.diagonal, &direct, table.as_ptr() as u64);
             }
@@ -358,13 +378,13 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
         for channels in [[2, 3], [3, 2], [1, 2]] {
             let (n, world) = (160, World::new(2, 3, 2048));
             let mut vectors: Vec<Aligned<f32>> = (0..4).map(|_| Aligned::new(2 * n, |k| k as f32)).collect();
-            let raws: Vec<RawSlice> = vectors.iter_mut().map(Aligned::raw).collect();
-            let table = [raws[2].address, raws[3].address];
+            let raws: Vec<Any> = vectors.iter_mut().map(Aligned::raw).collect();
+            let table = [raws[2].0, raws[3].0];
             let launch = |own: usize| Launch { channels: channels[own], diagonal: 1, chunk: 384, rows: 1 };
             let flows = world.run(7, |rank, grid| {
                 let (ops, control, own) = (world.ops(rank), world.control(rank, 2000), rank as usize);
                 let first = if let Way::Bulk { first } = way { first } else { 0 };
-                let (outputs, input) = (table.as_ptr() as u64, raws[own].address);
+                let (outputs, input) = (table.as_ptr() as u64, raws[own].0);
                 let given = shape(n, 4, launch(own));
                 let own_share = if first > 0 { first } else { given.own_share };
                 let shape = Shape { first, own_share, outputs, input, ..given }.name_cut(0, 0);
@@ -400,13 +420,13 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
 fn others_are_told(parts: [(u64, u64); 2], blocks: u32) {
     let (n, world) = (400, World::new(2, blocks, 2048));
     let mut vectors: Vec<Aligned<f32>> = (0..4).map(|_| Aligned::new(2 * n, |k| k as f32)).collect();
-    let raws: Vec<RawSlice> = vectors.iter_mut().map(Aligned::raw).collect();
-    let table = [raws[2].address, raws[3].address];
+    let raws: Vec<Any> = vectors.iter_mut().map(Aligned::raw).collect();
+    let table = [raws[2].0, raws[3].0];
     let launch = Launch { channels: 1, diagonal: blocks, chunk: 384, rows: 1 };
     let flows = world.run(1 + blocks, |rank, grid| {
         let (ops, control, own) = (world.ops(rank), world.control(rank, DEADLINE_MS), rank as usize);
         let (first, own_share) = parts[own];
-        let (outputs, input) = (table.as_ptr() as u64, raws[own].address);
+        let (outputs, input) = (table.as_ptr() as u64, raws[own].0);
         let shape = Shape { first, own_share, outputs, input, ..shape(n, 4, launch) }.name_cut(0, 0);
         let raw = Raw { input: raws[own], output: raws[2 + own] };
         // SAFETY: all blocks run it, with slices of two chunks.
@@ -589,7 +609,12 @@ fn witnesses_do_not_multiply() {
         type Raw = Raw;
         unsafe fn unpack<'a>(raw: &Raw) -> Args<'a, f32, u8> {
             // SAFETY: as above.
-            unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+            unsafe {
+                Args {
+                    input: raw.input.of().slice(Lent::<'a>::named()),
+                    output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
+                }
+            }
         }
     }
     let world = World::new(1, 1, 1024);

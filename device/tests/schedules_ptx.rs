@@ -13,7 +13,7 @@ fusewire_device::mapped_ops!(Peers, "peers");
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Raw { a: RawSlice, b: RawSlice, scale: f32 }
+pub struct Raw<I, O> { a: RawSlice<I>, b: RawSlice<O>, scale: f32 }
 "#;
 
 /// A hook module with an input of `I`, an output of `O` and wire `W`, and entries for both schedules.
@@ -34,17 +34,18 @@ fn module(name: &str, [i, w, o]: [&str; 3], unroll: u32, produce: &str, consume:
                 fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<{w}>) {{ {consume} }}
             }}
             unsafe impl Unpack for H {{
-                type Raw = Raw;
+                type Raw = Raw<{i}, {o}>;
                 #[inline(always)]
-                unsafe fn unpack<'a>(raw: &Raw) -> Args<'a> {{
-                    unsafe {{ Args {{ input: raw.a.slice(), output: Out::from_raw(raw.b), scale: raw.scale }} }}
+                unsafe fn unpack<'a>(raw: &Raw<{i}, {o}>) -> Args<'a> {{
+                    let lent = Lent::<'a>::named();
+                    unsafe {{ Args {{ input: raw.a.slice(lent), output: Out::from_raw(raw.b, lent), scale: raw.scale }} }}
                 }}
             }}
         }}"
     );
     for schedule in ["all_to_all", "sendrecv"] {
         text.push_str(&format!(
-            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}_{schedule}(p: Params<Peers, Raw>) {{
+            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}_{schedule}(p: Params<Peers, Raw<{i}, {o}>>) {{
                 let _ = unsafe {{ {schedule}::<Peers, m_{name}::H>(Grid::here(), &p) }};
             }}"
         ));
@@ -69,9 +70,10 @@ const WIDEN: &str = "consume_each(ctx, value, |ctx, v| args.output.at(ctx).updat
 
 /// A schedule of a user's own: one tile round the ring with a signal.
 const CUSTOM: &str = r#"
-#[unsafe(no_mangle)] pub unsafe extern "ptx-kernel" fn custom_ring(p: Params<Peers, Raw>) {
+#[unsafe(no_mangle)] pub unsafe extern "ptx-kernel" fn custom_ring(p: Params<Peers, Raw<f32, f32>>) {
     let _ = unsafe { custom(Grid::here(), p.ops, p.control, p.shape, |kernel| {
-        let (input, output) = (p.raw.a.slice::<f32>(), Out::<f32>::from_raw(p.raw.b));
+        let lent = Lent::while_borrowed(&p);
+        let (input, output) = (p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent));
         let tile = kernel.share(input.len());
         kernel.send_tile(kernel.next(1), tile, |ctx| input[ctx.index()])?;
         kernel.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))?;

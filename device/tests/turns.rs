@@ -3,7 +3,7 @@
 #[path = "common/world.rs"]
 mod world;
 
-use fusewire_device::args::{Out, Packs, RawSlice};
+use fusewire_device::args::{Lent, Out, Packs, RawSlice};
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::element::Element;
 use fusewire_device::hooks::{Hooks, consume_each, produce_each};
@@ -16,9 +16,9 @@ use world::{Noise, World};
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Raw {
-    input: RawSlice,
-    output: RawSlice,
+struct Raw<T> {
+    input: RawSlice<T>,
+    output: RawSlice<T>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,10 +54,11 @@ macro_rules! hooks {
         }
         // SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
         unsafe impl<T: Element> Unpack for $name<T> {
-            type Raw = Raw;
-            unsafe fn unpack<'a>(raw: &Raw) -> Args<'a, T> {
+            type Raw = Raw<T>;
+            unsafe fn unpack<'a>(raw: &Raw<T>) -> Args<'a, T> {
+                let lent = Lent::<'a>::named();
                 // SAFETY: as above.
-                unsafe { Args { input: raw.input.slice(), output: Out::from_raw(raw.output) } }
+                unsafe { Args { input: raw.input.slice(lent), output: Out::from_raw(raw.output, lent) } }
             }
         }
     };
@@ -83,15 +84,15 @@ hooks!(Half, |ctx, args| args.input.pack(ctx), |ctx, args, v| args.output.at(ctx
 });
 
 /// A launch on every rank: `n(rank)` elements to each peer, in chunks of `chunk` stream bytes. What each rank's blocks came to.
-fn launch<H: Unpack<Raw = Raw>, T: Element>(
+fn launch<H: Unpack<Raw = Raw<T>>, T: Element>(
     world: &World,
     (channels, chunk): (u32, u64),
     n: impl Fn(u32) -> usize + Sync,
     inputs: &mut [Vec<T>],
     outputs: &mut [Vec<T>],
 ) -> Vec<Vec<Flow>> {
-    let raw = |v: &mut Vec<T>| RawSlice { address: v.as_mut_ptr() as u64, len: v.len() as u64 };
-    let raws: Vec<Raw> =
+    let raw = |v: &mut Vec<T>| RawSlice::new(v.as_mut_ptr() as u64, v.len());
+    let raws: Vec<Raw<T>> =
         inputs.iter_mut().zip(outputs).map(|(i, o)| Raw { input: raw(i), output: raw(o) }).collect();
     world.run(channels, |rank, grid| {
         let elements = n(rank) as u64;
@@ -125,7 +126,7 @@ fn launch<H: Unpack<Raw = Raw>, T: Element>(
 }
 
 /// Calls of many sizes follow each other on one world; each is a transpose.
-fn transposes<H: Unpack<Raw = Raw>, T: Element>(world: &World, cut: (u32, u64), sizes: &[usize]) {
+fn transposes<H: Unpack<Raw = Raw<T>>, T: Element>(world: &World, cut: (u32, u64), sizes: &[usize]) {
     let ranks = world.layout.world as usize;
     let mut noise = Noise(u64::from(T::CODE) << 8 | ranks as u64);
     for &n in sizes {

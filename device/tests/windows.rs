@@ -7,7 +7,7 @@ use fusewire_device::group::{Block, Thread};
 use fusewire_device::prelude::*;
 use fusewire_device::schedule::{Grid, NOBODY, Shape, custom};
 use fusewire_device::wait::{Flow, kind};
-use fusewire_device::window::{WindowLayout, WindowPeer, operation};
+use fusewire_device::window::{WindowLayout, WindowParts, WindowPeer, operation};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::{Noise, Peers, World};
@@ -56,9 +56,9 @@ impl Windows {
         Windows { world: World::new(ranks, 1, 1024), layout, inboxes, epochs, data, tables }
     }
 
-    fn device(&self, rank: u32) -> DeviceWindow {
+    fn device(&self, rank: u32) -> DeviceWindow<'_> {
         let own = rank as usize;
-        DeviceWindow {
+        let parts = WindowParts {
             layout: self.layout,
             rank,
             data_key: 0,
@@ -69,7 +69,9 @@ impl Windows {
             sources: 0,
             sources_len: 0,
             adapter: Default::default(),
-        }
+        };
+        // SAFETY: tables and words that live as long as this.
+        unsafe { DeviceWindow::new(parts) }
     }
 
     /// Sets every word and every epoch, as if so much had been counted.

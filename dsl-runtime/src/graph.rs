@@ -4,12 +4,11 @@ use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::Op;
 use crate::residency::{Demand, Ledger};
-use crate::stream::{Captured, Kind, Queue};
+use crate::stream::{Captured, Kind, Queue, Used};
 use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
-use fusewire_transports::host::Machine;
-use fusewire_transports::host::{Cut, Link};
+use fusewire_transports::host::{Cut, Machine};
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ pub struct Graph {
     device: Device,
     exec: Option<cuda::GraphExec>,
     ops: Vec<Op>,
-    links: Vec<Arc<Link>>,
+    links: Vec<Used>,
     memory: Vec<(Arc<Memory>, Access)>,
     _held: Vec<Held>,
     _functions: Vec<cuda::Function>,
@@ -36,7 +35,7 @@ impl Graph {
             Machine::Cuda(context) => Some(Ledger::of(context)?),
         };
         // In which they are to be claimed by every launch.
-        links.sort_by_key(|link| link.id());
+        links.sort_by_key(|used| used.link.id());
         let memory = in_order(memory, Arc::as_ptr);
         Ok(Graph {
             device: device.clone(),
@@ -69,11 +68,9 @@ impl Graph {
             "Graph::launch",
             self.memory.iter().map(|(memory, access)| (memory, *access)),
         )?;
-        let mut turns = self.links.iter().map(|link| stream.touch(link));
-        // Mostly there is one: no allocation for it.
-        let _first = turns.next().transpose()?;
-        let _others = turns.collect::<Result<Vec<_>>>()?;
-        self.links.iter().for_each(|link| link.note("", ["a replay of a graph", ""], None, Cut::default()));
+        let _turns = stream.touch_all(&self.links)?;
+        let own = self.links.iter().filter(|used| used.told);
+        own.for_each(|used| used.link.note("", ["a replay of a graph", ""], None, Cut::default()));
         let grid = self.demand.whole();
         let ledger = self.ledger.as_ref().filter(|_| grid.blocks > 0);
         let _admitted = ledger.map(|l| l.admit(stream.queue(), grid, false, Queue::is_idle)).transpose()?;

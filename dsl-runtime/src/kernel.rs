@@ -4,8 +4,9 @@ use crate::buffer::Memory;
 use crate::schedule::Protocol;
 use crate::uses::{Access, Claims};
 use crate::{Device, Error, Result, Stream, Transport, View, ViewMut};
-use fusewire_device::args::RawSlice;
+use fusewire_device::args::{Crosses, RawSlice};
 use fusewire_device::element::Element;
+use fusewire_device::hooks::Hooks;
 use fusewire_device::ops::{Direct, Ops};
 use fusewire_device::schedule::{self, Grid, Params, Unpack};
 use fusewire_device::wait::Flow;
@@ -41,13 +42,19 @@ pub struct Entry {
 }
 
 /// A hook module or schedule function, for one element type.
-pub trait HookSet: Sized + 'static {
+///
+/// # Safety
+/// What is said of the hooks is so of the entries that [`Supports`] names: they take [`Arguments::Raw`] of `Args`, send and receive
+/// `Wire`, and are left out where the constants say so. Launches check lengths, and copy whole chunks, by nothing else.
+pub unsafe trait HookSet: Sized + 'static {
     /// Arguments of a launch.
     type Args<'a>: Arguments;
     /// What crosses the wire.
     type Wire: Element;
     /// Path of the module.
     const NAME: &'static str;
+    /// File and line of it.
+    const FILE: &'static str;
     /// Element type of a generic module, else empty.
     const ELEMENT: &'static str;
     /// Differs when hooks or options do.
@@ -68,13 +75,21 @@ pub trait HookSet: Sized + 'static {
     label = "there is no kernel for this",
     note = "name what it is to be compiled for in the attribute: `#[comm_kernel(transports(..), schedules(..), elements(..))]`"
 )]
-pub trait Supports<S, X: Transport>: HookSet {
+///
+/// # Safety
+/// Each entry, on the host and in its images, is the kernel of these hooks for that schedule, protocol, unroll and the operations of `X`:
+/// a launch gives it `Params<X::Ops, Raw>` and a grid of that schedule.
+pub unsafe trait Supports<S, X: Transport>: HookSet {
     /// The variants, the default first.
     const ENTRIES: &'static [Entry];
 }
 
 /// Arguments of a launch: generated as `Launch`.
-pub trait Arguments {
+///
+/// # Safety
+/// Every address in what `bind` returns came from its binder; slices that kernels write came from [`Binder::write`]. `input` and `output`
+/// are the slices that the hooks read and write at those names.
+pub unsafe trait Arguments {
     /// What crosses to the device.
     type Raw: Copy + Send + Sync + 'static;
     /// Checks every buffer and takes its address.
@@ -124,7 +139,11 @@ pub(crate) type Held = Arc<dyn std::any::Any + Send + Sync>;
     label = "has no host half",
     note = "`DeviceWindow`, `DeviceWindow<Mixed>`, `DeviceWindow<AllRdma>` and `DevicePeers` have one"
 )]
-pub trait Handle: Copy + Send + Sync + 'static {
+///
+/// # Safety
+/// What `bind` returns is valid for as long as the binder holds what it was given to hold, and no kernel can race through it with what
+/// the binder was not told of.
+pub unsafe trait Handle: Crosses {
     /// What a launch is given.
     type Owner<'a>;
     /// Checks it and makes what crosses.
@@ -166,7 +185,7 @@ impl Binder {
     ///
     /// # Errors
     /// [`Error::Misuse`] if it is on another device, not aligned to 16 bytes, or overlaps one that is written.
-    pub fn read<T: Element>(&mut self, name: &'static str, view: &View<'_, T>) -> Result<RawSlice> {
+    pub fn read<T: Element>(&mut self, name: &'static str, view: &View<'_, T>) -> Result<RawSlice<T>> {
         self.bind::<T>(name, view.memory, view.address(), view.len(), false)
     }
 
@@ -174,7 +193,7 @@ impl Binder {
     ///
     /// # Errors
     /// As for [`Binder::read`]; it may overlap no other.
-    pub fn write<T: Element>(&mut self, name: &'static str, view: &ViewMut<'_, T>) -> Result<RawSlice> {
+    pub fn write<T: Element>(&mut self, name: &'static str, view: &ViewMut<'_, T>) -> Result<RawSlice<T>> {
         self.bind::<T>(name, view.memory, view.address(), view.len(), true)
     }
 
@@ -185,7 +204,7 @@ impl Binder {
         address: u64,
         len: usize,
         written: bool,
-    ) -> Result<RawSlice> {
+    ) -> Result<RawSlice<T>> {
         self.device.check_same(memory.machine(), format_args!("buffer `{name}`"))?;
         if len > 0 && !address.is_multiple_of(16) {
             let off = address % 16;
@@ -203,7 +222,7 @@ impl Binder {
             )));
         }
         self.bound.push(Bound { name, from, to, written, memory: Arc::clone(memory) });
-        Ok(RawSlice { address, len: len as u64 })
+        Ok(RawSlice::new(address, len))
     }
 
     /// Claims the buffers for what is queued on the stream next.
@@ -213,6 +232,15 @@ impl Binder {
         stream.captured(|c| c.held.extend(self.held.iter().cloned()));
         Ok(claims)
     }
+}
+
+/// That hooks and what a launch of them is given are of the same types: it does not compile otherwise.
+#[doc(hidden)]
+pub const fn twins<S: HookSet, H>()
+where
+    H: Unpack + Hooks<Wire = S::Wire>,
+    S::Args<'static>: Arguments<Raw = H::Raw>,
+{
 }
 
 macro_rules! host_entries {
@@ -244,7 +272,8 @@ host_entries! {
 #[derive(Debug)]
 pub enum Nowhere<const N: usize> {}
 
-impl<const N: usize> Transport for Nowhere<N> {
+// SAFETY: there is no value.
+unsafe impl<const N: usize> Transport for Nowhere<N> {
     type Ops = fusewire_transports::ops::ShmOps;
     const NAME: &'static str = "nowhere";
 
@@ -252,7 +281,7 @@ impl<const N: usize> Transport for Nowhere<N> {
         match *self {}
     }
 
-    fn ops(&self) -> Self::Ops {
+    unsafe fn ops(&self) -> Self::Ops {
         match *self {}
     }
 }

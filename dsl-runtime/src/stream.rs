@@ -2,13 +2,13 @@
 
 use crate::buffer::Memory;
 use crate::kernel::Held;
-use crate::machine::{Op, Worker};
+use crate::machine::{Op, Waited, Worker};
 use crate::residency::Demand;
 use crate::schedule::copy::Aside;
 use crate::uses::{Access, Capture};
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Link, Machine};
+use fusewire_transports::host::{Launching, Link, Machine};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +35,8 @@ pub(crate) struct Queue {
     used: AtomicU64,
     /// The last of them that was waited for.
     past: AtomicU64,
+    /// Somebody stopped waiting for it: nobody waits for it any more but who says so.
+    given_up: AtomicBool,
 }
 
 /// A link whose kernels were queued since the last synchronisation, or whose fault is still to be reported.
@@ -56,7 +58,7 @@ pub(crate) enum Kind {
 #[derive(Default)]
 pub(crate) struct Captured {
     pub(crate) ops: Vec<Op>,
-    pub(crate) links: Vec<Arc<Link>>,
+    pub(crate) links: Vec<Used>,
     pub(crate) memory: Vec<(Arc<Memory>, Access)>,
     pub(crate) held: Vec<Held>,
     pub(crate) modules: Vec<cuda::Function>,
@@ -83,6 +85,7 @@ impl Stream {
             mode: RwLock::default(),
             used: AtomicU64::new(0),
             past: AtomicU64::new(0),
+            given_up: AtomicBool::new(false),
         };
         Ok(Stream(Arc::new(Handle(Arc::new(queue)))))
     }
@@ -99,11 +102,13 @@ impl Stream {
     /// [`Error::Misuse`] while the stream is capturing.
     pub fn synchronize(&self) -> Result<()> {
         self.not_capturing("synchronize")?;
-        self.0.wait_idle()?;
+        self.0.wait()?;
         self.check_links()
     }
 
-    /// As [`Stream::synchronize`]; gives up waiting after `limit`, with the work still queued.
+    /// As [`Stream::synchronize`]; gives up waiting after `limit`, with the work still queued. From then on nothing waits for the stream
+    /// but [`Stream::synchronize`] and this, until one of them has come to its end: dropping it or a transport does not, so that the process
+    /// can exit, and whoever wants a buffer that it uses is refused. What the stream uses is given back when it gets there.
     ///
     /// # Errors
     /// As for [`Stream::synchronize`], and [`Error::Misuse`] when `limit` has passed.
@@ -111,15 +116,25 @@ impl Stream {
         self.not_capturing("synchronize")?;
         let used = self.0.used.load(Ordering::Acquire);
         match &self.0.kind {
-            Kind::Host(worker) if !worker.wait(Some(limit)) => {
-                return Err(Error::misuse(format!(
-                    "the stream was still busy after {limit:?}; nothing was cancelled"
-                )));
+            Kind::Host(worker) => match worker.wait(Some(limit)) {
+                Waited::Done => {}
+                Waited::Late => {
+                    self.0.given_up.store(true, Ordering::Release);
+                    return Err(Error::misuse(format!(
+                        "the stream was still busy after {limit:?}; nothing was cancelled"
+                    )));
+                }
+                Waited::Gone => return Err(gone().into()),
+            },
+            Kind::Cuda(stream) => {
+                let waited = stream.synchronize_deadline(limit);
+                if matches!(waited, Err(cuda::Error::Timeout { .. })) {
+                    self.0.given_up.store(true, Ordering::Release);
+                }
+                waited?;
             }
-            Kind::Host(_) => {}
-            Kind::Cuda(stream) => stream.synchronize_deadline(limit)?,
         }
-        self.0.past.fetch_max(used, Ordering::AcqRel);
+        self.0.over(used);
         self.check_links()
     }
 
@@ -213,17 +228,25 @@ impl Stream {
         }
     }
 
-    /// Before a kernel on `link` is queued: two streams' kernels on one link would break its channels, so the other stream is waited for.
+    /// Before a kernel that uses these links is queued, of which the lowest number comes first.
+    pub(crate) fn touch_all<'t>(&'t self, links: &'t [Used]) -> Result<impl Sized + 't> {
+        let mut turns = links.iter().map(|used| self.touch(used));
+        // Mostly there is one: no allocation for it.
+        let first = turns.next().transpose()?;
+        Ok((first, turns.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// Before a kernel on a link is queued: two streams' kernels on one link would break its channels, so the other stream is waited for.
     /// The guard is for the time until the kernel is queued; a capture needs none.
-    pub(crate) fn touch<'t>(&'t self, link: &'t Arc<Link>) -> Result<Option<Turn<'t>>> {
+    fn touch<'t>(&'t self, used: &'t Used) -> Result<Option<Turn<'t>>> {
         if self.is_capturing() {
-            self.captured(|c| {
-                if !c.links.iter().any(|l| Arc::ptr_eq(l, link)) {
-                    c.links.push(Arc::clone(link));
-                }
+            self.captured(|c| match c.links.iter_mut().find(|l| Arc::ptr_eq(&l.link, &used.link)) {
+                Some(known) => known.told |= used.told,
+                None => c.links.push(used.clone()),
             });
             return Ok(None);
         }
+        let link = &used.link;
         let alone = link.launching();
         let own: *const Queue = Arc::as_ptr(self.queue());
         let mut before = None;
@@ -233,7 +256,7 @@ impl Stream {
             // Not before the other was waited for: who is refused that and tries again has to find it here.
             link.set_last_stream(Arc::downgrade(self.queue()) as _);
         }
-        Ok(Some(Turn { queue: self.queue(), link, _alone: alone, _before: before }))
+        Ok(Some(Turn { queue: self.queue(), used, _alone: alone, _before: before }))
     }
 
     /// Takes over what `other` has not reported yet of kernels that can have spoilt its use of memory with this number: the results are
@@ -248,19 +271,37 @@ impl Stream {
     }
 }
 
+/// A link that kernels use.
+#[derive(Clone)]
+pub(crate) struct Used {
+    pub(crate) link: Arc<Link>,
+    /// It is told of their faults: the transport's own, and not one that is a part of it.
+    pub(crate) told: bool,
+}
+
+impl Used {
+    /// What kernels on a transport use, in the order in which turns are taken.
+    pub(crate) fn by(link: &Arc<Link>) -> Vec<Used> {
+        let all = link.with_joined().into_iter();
+        all.map(|part| Used { told: Arc::ptr_eq(&part, link), link: part }).collect()
+    }
+}
+
 /// The right to queue kernels on a link. It ends before the claims of the launch; from then on their faults are the stream's to report:
 /// whoever synchronizes it before has not waited for them.
 pub(crate) struct Turn<'t> {
     queue: &'t Queue,
-    link: &'t Arc<Link>,
-    _alone: MutexGuard<'t, ()>,
+    used: &'t Used,
+    _alone: Launching<'t>,
     /// The last stream, of which this may be the last end, which can wait for peers: they may wait for what is queued here.
     _before: Option<Arc<dyn fusewire_transports::host::Queue>>,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.queue.answer(self.link, self.queue.used.load(Ordering::Acquire) + 1);
+        if self.used.told {
+            self.queue.answer(&self.used.link, self.queue.used.load(Ordering::Acquire) + 1);
+        }
     }
 }
 
@@ -310,9 +351,37 @@ impl Drop for Recording<'_> {
 }
 
 impl Queue {
-    /// Waits without looking for faults.
+    /// Waits without looking for faults; not for a stream that somebody has given up.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         Ok(fusewire_transports::host::Queue::wait_idle(self)?)
+    }
+
+    /// Waits, also for a stream that somebody has given up.
+    fn wait(&self) -> fusewire_transports::host::Result<()> {
+        // Numbered once they were queued: those up to here are before what is waited for.
+        let used = self.used.load(Ordering::Acquire);
+        match &self.kind {
+            Kind::Host(worker) if worker.wait(None) != Waited::Done => return Err(gone()),
+            Kind::Host(_) => {}
+            Kind::Cuda(stream) => stream.synchronize()?,
+        }
+        self.over(used);
+        Ok(())
+    }
+
+    /// The stream was waited for, behind these uses.
+    fn over(&self, used: u64) {
+        self.past.fetch_max(used, Ordering::AcqRel);
+        self.given_up.store(false, Ordering::Release);
+    }
+
+    /// Whether it is busy, and somebody stopped waiting for that to end.
+    fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+            && match &self.kind {
+                Kind::Host(worker) => !worker.is_idle(),
+                Kind::Cuda(stream) => !stream.query().unwrap_or(true),
+            }
     }
 
     /// Numbers a use of memory that has been queued.
@@ -339,7 +408,7 @@ impl Queue {
     pub(crate) fn is_idle(&self) -> bool {
         match &self.kind {
             Kind::Cuda(stream) => !self.is_capturing() && stream.query().unwrap_or(false),
-            Kind::Host(worker) => worker.wait(Some(Duration::ZERO)),
+            Kind::Host(worker) => worker.is_idle(),
         }
     }
 
@@ -372,16 +441,21 @@ impl Queue {
 
 impl fusewire_transports::host::Queue for Queue {
     fn wait_idle(&self) -> fusewire_transports::host::Result<()> {
-        // Numbered once they were queued: those up to here are before what is waited for.
-        let used = self.used.load(Ordering::Acquire);
-        match &self.kind {
-            Kind::Host(worker) => {
-                worker.wait(None);
-            }
-            Kind::Cuda(stream) => stream.synchronize()?,
+        if self.is_given_up() {
+            let what = "a stream is to be waited for that was still busy when `synchronize_within` gave it up: synchronize it first";
+            return Err(fusewire_transports::host::Error::Misuse { what: what.into() });
         }
-        self.past.fetch_max(used, Ordering::AcqRel);
-        Ok(())
+        self.wait()
+    }
+}
+
+/// Nothing on the stream runs any more, and what was queued has not run.
+fn gone() -> fusewire_transports::host::Error {
+    fusewire_transports::host::Error::System {
+        what: "waiting for a stream".into(),
+        source: std::io::Error::other(
+            "its thread has ended, with work that it has not done: make a new stream",
+        ),
     }
 }
 
@@ -396,7 +470,7 @@ impl Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // A panic is news that peers wait for: what runs is left to itself, with what it uses.
-        if std::thread::panicking() {
+        if std::thread::panicking() || self.0.is_given_up() {
             return std::mem::forget(Arc::clone(&self.0));
         }
         let _ = self.wait_idle();
@@ -441,12 +515,13 @@ mod tests {
         let world = World::single().unwrap();
         let shm = Shm::rendezvous(&world, 1 << 16).unwrap();
         let (link, stream) = (shm.link(), Device::host().stream().unwrap());
+        let used = Used::by(link);
         let before = Arc::new(Refuses(AtomicU32::new(0)));
         let weak: Weak<Refuses> = Arc::downgrade(&before);
         link.set_last_stream(weak);
-        assert!(stream.touch(link).is_err());
+        assert!(stream.touch_all(&used).is_err());
         for _ in 0..2 {
-            assert!(stream.touch(link).is_ok());
+            assert!(stream.touch_all(&used).is_ok());
             assert_eq!(before.0.load(Ordering::Relaxed), 2);
         }
     }

@@ -2,7 +2,7 @@
 
 use fusewire::device::args::RawSlice;
 use fusewire::device::line;
-use fusewire::device::mapped::{Layout, Mapped};
+use fusewire::device::mapped::{Layout, Mapped, MappedParts};
 use fusewire::device::schedule::{Params, Shape};
 use fusewire::device::wait::Control;
 use fusewire::ops::NvlOps;
@@ -12,8 +12,8 @@ use std::mem::offset_of;
 #[allow(dead_code)]
 #[repr(C)]
 struct Raw {
-    input: RawSlice,
-    output: RawSlice,
+    input: RawSlice<f32>,
+    output: RawSlice<f32>,
 }
 
 type Launch = Params<NvlOps, Raw>;
@@ -28,8 +28,8 @@ fn the_header_agrees() {
         format!("sizeof(Control) == {}", size_of::<Control>()),
         format!("sizeof(Shape) == {}", size_of::<Shape>()),
         format!("sizeof(Params) == {}", size_of::<Launch>()),
-        format!("offsetof(Mapped, own) == {}", offset_of!(Mapped, own)),
-        format!("offsetof(Mapped, bases) == {}", offset_of!(Mapped, bases)),
+        format!("offsetof(Mapped, own) == {}", offset_of!(MappedParts, own)),
+        format!("offsetof(Mapped, bases) == {}", offset_of!(MappedParts, bases)),
         format!("offsetof(Shape, outputs) == {}", offset_of!(Shape, outputs)),
         format!("offsetof(Shape, channels) == {}", offset_of!(Shape, channels)),
         format!("offsetof(Params, control) == {}", offset_of!(Launch, control)),

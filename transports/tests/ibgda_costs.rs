@@ -99,7 +99,8 @@ fn of_an_all_to_all() {
             options
         };
         ranks_with(n as usize, 4096, options(), |rank| {
-            let ops = rank.ibgda.ops();
+            // SAFETY: the transport lives as long as this rank runs.
+            let ops = unsafe { rank.ibgda.ops() };
             let peers = || (1..n).map(|step| (ops.rank() + step) % n);
             for peer in peers() {
                 // SAFETY: the ring is free, and this thread alone works it.

@@ -135,7 +135,9 @@ fn what_is_complete_is_at_the_peer() {
 #[test]
 fn a_channels_lines_come_behind_its_data() {
     pairs(|rank| {
-        let (ops, abort, record) = (rank.ibgda.ops(), 0u64, Box::new(AbortRecord::EMPTY));
+        // SAFETY: the transport lives as long as this rank runs.
+        let ops = unsafe { rank.ibgda.ops() };
+        let (abort, record) = (0u64, Box::new(AbortRecord::EMPTY));
         let words = Control {
             abort: &raw const abort as u64,
             record: &raw const *record as u64,
@@ -195,7 +197,8 @@ struct Lanes<'k> {
 
 const LANES: u32 = 4;
 
-impl Group for Lanes<'_> {
+// SAFETY: a number for each thread, and a barrier of them all.
+unsafe impl Group for Lanes<'_> {
     fn lane(&self) -> u32 {
         self.lane
     }
@@ -278,14 +281,16 @@ fn group_forms_with_several_lanes() {
 
 /// Makes this thread one of a kernel's, whose operations wait as long as others do.
 fn in_kernel(rank: &Rank) {
-    let _ = Watch::armed(&Thread, control(), rank.me as u32, 0);
+    // SAFETY: words that live as long as the program.
+    let _ = unsafe { Watch::armed(&Thread, control(), rank.me as u32, 0) };
 }
 
 /// More than a queue holds, of which nobody has told the adapter.
 #[test]
 fn quiet_entries_are_rung_for_when_the_queue_is_full() {
     pairs(|rank| {
-        let (ops, peer) = (rank.ibgda.ops(), 1 - rank.me as u32);
+        // SAFETY: the transport lives as long as this rank runs.
+        let (ops, peer) = (unsafe { rank.ibgda.ops() }, 1 - rank.me as u32);
         in_kernel(rank);
         if rank.me == 0 {
             for k in 0..40u64 {
@@ -307,7 +312,8 @@ fn quiet_entries_are_rung_for_when_the_queue_is_full() {
 #[test]
 fn a_groups_put_and_get() {
     pairs(|rank| {
-        let (ops, peer) = (rank.ibgda.ops(), 1 - rank.me as u32);
+        // SAFETY: the transport lives as long as this rank runs.
+        let (ops, peer) = (unsafe { rank.ibgda.ops() }, 1 - rank.me as u32);
         let bytes = 2000usize;
         for round in 1..=30u64 {
             if rank.me == 0 {

@@ -173,7 +173,9 @@ fn control_messages_keep_their_order_and_size() {
         }
         assert!(matches!(guard.send_ctrl(16, &[0; CTRL_BYTES + 1]), Err(Error::Misuse { .. })));
         let odd = CtrlMessage { kind: 99, payload: vec![1] };
-        assert!(matches!(guard.import_remote(&odd), Err(Error::Unexpected { kind: 99, bytes: 1, .. })));
+        // SAFETY: refused.
+        let refused = unsafe { guard.import_remote(&odd) };
+        assert!(matches!(refused, Err(Error::Unexpected { kind: 99, bytes: 1, .. })));
     });
 }
 
@@ -267,13 +269,13 @@ fn wrong_writes_fail_with_the_peers_name() {
             } else {
                 let request = guard.recv_ctrl().unwrap();
                 let message = guard.wait_ctrl(&request, LIMIT).unwrap();
-                let RemoteBuffer::ZeroCopy { address, rkey, bytes } = guard.import_remote(&message).unwrap()
-                else {
-                    panic!("a zero-copy export");
-                };
-                let rkey = if wrong_key { rkey ^ 0x100 } else { rkey };
-                let far = 2 * bytes;
-                let to = Some(RemoteBuffer::ZeroCopy { address: address + bytes - 4096, rkey, bytes: far });
+                // SAFETY: the peer's own message.
+                let remote = unsafe { guard.import_remote(&message) }.unwrap();
+                let RemoteBuffer::ZeroCopy(theirs) = remote else { panic!("a zero-copy export") };
+                let rkey = if wrong_key { theirs.rkey() ^ 0x100 } else { theirs.rkey() };
+                let (at, far) = (theirs.address() + theirs.bytes() - 4096, 2 * theirs.bytes());
+                // SAFETY: refused by the adapter: past the end, or by a key of nothing.
+                let to = Some(RemoteBuffer::ZeroCopy(unsafe { Exported::new(at, rkey, far) }));
                 let chunk =
                     SendChunk { buffer: Some(buffer.clone()), bytes: 8192, to, ..SendChunk::default() };
                 let request = guard.send_chunk(chunk).unwrap();

@@ -21,6 +21,12 @@ const fn packs_in<W: Element>(tile: Tile) -> u64 {
     tile.len.div_ceil(Pack::<W>::LANES) as u64
 }
 
+/// Where tiles as long as this one begin at most: all indices of one, and the sum of start and length, are numbers.
+#[inline(always)]
+const fn last_start(tile: Tile) -> u64 {
+    u64::MAX - tile.len as u64
+}
+
 /// A run of elements of a flat buffer that travels as one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
@@ -143,7 +149,7 @@ impl<O: Ops> Kernel<O> {
 
     /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value. The peer's block of the
     /// same index receives it with a tile of the same length and wire type. Waits only for staging. A peer or a channel that there is not,
-    /// or a tile of [`MOST_PACKS`], ends the kernel on all ranks.
+    /// or a tile of [`MOST_PACKS`] or whose end is no index, ends the kernel on all ranks.
     ///
     /// # Panics
     /// If `hook` sends or receives.
@@ -154,6 +160,7 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::SEND)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::SEND)?;
         self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, operation::SEND)?;
+        self.check(tile.start as u64, last_start(tile), peer, channel, operation::SEND)?;
         self.enter();
         self.leave(self.send_packs(peer, tile, &hook))
     }
@@ -191,6 +198,7 @@ impl<O: Ops> Kernel<O> {
         self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::RECEIVE)?;
         self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::RECEIVE)?;
         self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, operation::RECEIVE)?;
+        self.check(tile.start as u64, last_start(tile), peer, channel, operation::RECEIVE)?;
         self.enter();
         self.leave(self.receive_packs(peer, tile, &hook))
     }
@@ -231,8 +239,13 @@ impl<O: Ops> Kernel<O> {
     ///
     /// # Safety
     /// As for [`Kernel::recv_tile`].
+    ///
+    /// # Panics
+    /// If the tile's end is no index.
     #[inline(always)]
+    #[track_caller]
     pub unsafe fn local_tile(&self, tile: Tile, hook: impl Fn(&Consume)) {
+        assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
         let place = self.tile_place(self.rank(), tile);
         let mut pos = Block.lane() as usize;
         while pos < tile.len {

@@ -124,7 +124,8 @@ unsafe fn store<H: Hooks>(
 #[inline(always)]
 pub unsafe fn all_to_all_direct<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
-    let watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
     let args = unsafe { H::unpack(&params.raw) };
     let blocks = if ring.world == 1 { 0 } else { shape.channels };

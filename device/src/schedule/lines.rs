@@ -112,7 +112,8 @@ fn carried<H: Hooks>(shape: &Shape, part: u32) -> Load {
 pub unsafe fn all_to_all_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
     let channel = grid.block;
-    let armed = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
     let args = unsafe { H::unpack(&params.raw) };
     let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
@@ -231,7 +232,8 @@ pub(super) unsafe fn first<O: Direct, H: Unpack>(
 #[inline(always)]
 pub unsafe fn sendrecv_lines<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
-    let armed = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
     let args = unsafe { H::unpack(&params.raw) };
     let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };

@@ -167,7 +167,8 @@ fn stream<H: Hooks, O: Ops>(
 #[inline(always)]
 pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
-    let watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
     let args = unsafe { H::unpack(&params.raw) };
     let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
@@ -245,7 +246,8 @@ impl Turn {
 #[inline(always)]
 pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape) = (&params.ops, &params.shape);
-    let mut watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let mut watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
     let args = unsafe { H::unpack(&params.raw) };
     let ring = Ring::of(ops);

@@ -18,7 +18,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn barrier<G: Group>(&self, group: &G, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.barriers)?;
+        self.id(call, id, self.device.parts.layout.barriers)?;
         self.arrive(group, call)?;
         self.await_all(group, call)
     }
@@ -29,7 +29,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     pub fn barrier_peer<G: Group>(&self, group: &G, peer: usize, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER_PEER, peer, id, Location::caller());
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.barriers)?;
+        self.id(call, id, self.device.parts.layout.barriers)?;
         self.ready(group)?;
         self.arrive_at(group, call, entry)?;
         self.await_one(group, call, entry)
@@ -40,7 +40,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn barrier_arrive<G: Group>(&self, group: &G, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER_ARRIVE, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.barriers)?;
+        self.id(call, id, self.device.parts.layout.barriers)?;
         self.arrive(group, call)
     }
 
@@ -50,7 +50,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     pub fn barrier_arrive_peer<G: Group>(&self, group: &G, peer: usize, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER_ARRIVE_PEER, peer, id, Location::caller());
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.barriers)?;
+        self.id(call, id, self.device.parts.layout.barriers)?;
         self.ready(group)?;
         self.arrive_at(group, call, entry)
     }
@@ -60,7 +60,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn barrier_wait<G: Group>(&self, group: &G, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER_WAIT, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.barriers)?;
+        self.id(call, id, self.device.parts.layout.barriers)?;
         self.await_all(group, call)
     }
 
@@ -70,7 +70,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     pub fn barrier_wait_peer<G: Group>(&self, group: &G, peer: usize, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER_WAIT_PEER, peer, id, Location::caller());
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.barriers)?;
+        self.id(call, id, self.device.parts.layout.barriers)?;
         self.await_one(group, call, entry)
     }
 
@@ -80,20 +80,20 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn barrier_grid(&self, id: usize) -> Flow {
         let call = Call::new(operation::BARRIER_GRID, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.barriers)?;
+        self.id(call, id, self.device.parts.layout.barriers)?;
         self.ready(&Block)?;
         if L::RDMA {
             // What this block posted has a queue of its own, and another block will arrive for it.
-            for peer in (0..self.device.layout.world).filter(|peer| *peer != self.device.rank) {
+            for peer in (0..self.device.parts.layout.world).filter(|peer| *peer != self.device.parts.rank) {
                 let entry = self.entry(peer);
                 if self.far(entry) {
                     // SAFETY: a peer of the table.
-                    let outcome = unsafe { self.device.adapter.complete(&Block, self.route(entry)) };
+                    let outcome = unsafe { self.device.parts.adapter.complete(&Block, self.route(entry)) };
                     self.posted(&Block, Call { peer, ..call }, outcome)?;
                 }
             }
         }
-        let count = (self.device.epochs + self.device.layout.grid_gate(call.id)) as *mut u64;
+        let count = (self.device.parts.epochs + self.device.parts.layout.grid_gate(call.id)) as *mut u64;
         let gate = count.wrapping_add(1);
         let (mut passed, mut last) = (0, false);
         if Block.leads() {
@@ -130,16 +130,16 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[inline(always)]
     fn arrive<G: Group>(&self, group: &G, call: Call) -> Flow {
         self.ready(group)?;
-        let world = self.device.layout.world;
+        let world = self.device.parts.layout.world;
         let mut peer = group.lane();
         while peer < world {
-            if peer != self.device.rank && !self.far(self.entry(peer)) {
+            if peer != self.device.parts.rank && !self.far(self.entry(peer)) {
                 store(self.entry(peer), call.id);
             }
             peer += group.lanes();
         }
         if L::RDMA {
-            for peer in (0..world).filter(|peer| *peer != self.device.rank) {
+            for peer in (0..world).filter(|peer| *peer != self.device.parts.rank) {
                 if self.far(self.entry(peer)) {
                     self.arrive_at(group, Call { peer, ..call }, self.entry(peer))?;
                 }
@@ -155,7 +155,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
             let address = entry.barriers_out + LINE * u64::from(call.id);
             let arrival = Add { word: RemoteMemory { address, key: entry.inbox_key }, value: 1 };
             // SAFETY: the peer registered its inbox, whose words adapters alone change; ids were checked.
-            let outcome = unsafe { self.device.adapter.signal(group, self.route(entry), arrival) };
+            let outcome = unsafe { self.device.parts.adapter.signal(group, self.route(entry), arrival) };
             return self.posted(group, call, outcome);
         }
         if group.leads() {
@@ -168,8 +168,8 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[inline(always)]
     fn await_all<G: Group>(&self, group: &G, call: Call) -> Flow {
         let (mut peer, mut about, mut fault) = (group.lane(), call, Fault::NONE);
-        while peer < self.device.layout.world && fault.kind == 0 {
-            if peer != self.device.rank {
+        while peer < self.device.parts.layout.world && fault.kind == 0 {
+            if peer != self.device.parts.rank {
                 about.peer = peer;
                 fault = self.next_arrival(self.entry(peer), about);
             }
@@ -187,7 +187,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     /// One thread's wait for a peer. The epoch is advanced by this thread alone: never by every thread of a group.
     #[inline(always)]
     fn next_arrival(&self, entry: &WindowPeer, call: Call) -> Fault {
-        let target = self.advance(self.device.layout.awaited_barrier(call.peer, call.id), 1);
+        let target = self.advance(self.device.parts.layout.awaited_barrier(call.peer, call.id), 1);
         let at = entry.barriers_in + LINE * u64::from(call.id);
         // SAFETY: a live word of this window.
         unsafe { self.poll_word(at, target, |seen| reached(seen, target)) }

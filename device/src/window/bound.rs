@@ -18,13 +18,13 @@ pub(super) type At = &'static Location<'static>;
 #[derive(Clone, Copy)]
 pub struct Window<'k, O, L: Links> {
     pub(super) kernel: &'k Kernel<O>,
-    pub(super) device: &'k DeviceWindow<L>,
+    pub(super) device: &'k DeviceWindow<'k, L>,
 }
 
 impl<O: Ops> Kernel<O> {
     /// The operations of a window.
     #[inline(always)]
-    pub fn window<'k, L: Links>(&'k self, window: &'k DeviceWindow<L>) -> Window<'k, O, L> {
+    pub fn window<'k, L: Links>(&'k self, window: &'k DeviceWindow<'_, L>) -> Window<'k, O, L> {
         Window { kernel: self, device: window }
     }
 }
@@ -50,31 +50,31 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     /// This rank.
     #[inline(always)]
     pub fn rank(&self) -> usize {
-        self.device.rank as usize
+        self.device.parts.rank as usize
     }
 
     /// Ranks.
     #[inline(always)]
     pub fn world(&self) -> usize {
-        self.device.layout.world as usize
+        self.device.parts.layout.world as usize
     }
 
     /// Signals from each peer.
     #[inline(always)]
     pub fn signals(&self) -> usize {
-        self.device.layout.signals as usize
+        self.device.parts.layout.signals as usize
     }
 
     /// Barriers.
     #[inline(always)]
     pub fn barriers(&self) -> usize {
-        self.device.layout.barriers as usize
+        self.device.parts.layout.barriers as usize
     }
 
     /// Counters to each peer.
     #[inline(always)]
     pub fn counters(&self) -> usize {
-        self.device.layout.counters as usize
+        self.device.parts.layout.counters as usize
     }
 
     /// How a rank is reached; `None` for one that does not exist.
@@ -91,7 +91,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     pub(super) fn entry(&self, peer: u32) -> &WindowPeer {
         // SAFETY: the table has `world` entries, written before any launch and kept as long as launches run; callers have compared
         // `peer` with it.
-        unsafe { &*(self.device.peers as *const WindowPeer).add(peer as usize) }
+        unsafe { &*(self.device.parts.peers as *const WindowPeer).add(peer as usize) }
     }
 
     /// Whether an adapter reaches the peer: known when compiled, where the window's type says so.

@@ -54,7 +54,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[inline(always)]
     pub(super) fn counter(&self, call: Call, peer: usize, id: usize) -> Flow<u64> {
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.counters)?;
+        self.id(call, id, self.device.parts.layout.counters)?;
         Ok(entry.counters + LINE * id as u64)
     }
 }

@@ -17,13 +17,13 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     /// Elements of `T` in this rank's own buffer.
     #[inline(always)]
     pub fn len<T: Element>(&self) -> usize {
-        self.device.data_bytes as usize / T::SIZE
+        self.device.parts.data_bytes as usize / T::SIZE
     }
 
     /// Whether this rank has no buffer in the window.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.device.data_bytes == 0
+        self.device.parts.data_bytes == 0
     }
 
     /// Copies `from` to element `to` of the buffer of `peer`; all threads of the group take part. Visible at the peer once it has seen
@@ -44,7 +44,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
             let transfer = self.transfer(call, entry, from.as_ptr() as u64, to, bytes)?;
             self.ready(group)?;
             // SAFETY: both ranges are registered and checked; exclusive by the caller's contract.
-            let outcome = unsafe { self.device.adapter.put(group, self.route(entry), transfer) };
+            let outcome = unsafe { self.device.parts.adapter.put(group, self.route(entry), transfer) };
             return self.posted(group, call, outcome);
         }
         // SAFETY: in range by the check, exclusive by the caller's contract.
@@ -69,7 +69,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     ) -> Flow {
         let call = Call::new(operation::PUT_SIGNAL, peer, id, Location::caller());
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         let (to, bytes) = self.target(call, entry, to, from)?;
         if self.far(entry) {
             let transfer = self.transfer(call, entry, from.as_ptr() as u64, to, bytes)?;
@@ -77,7 +77,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
             self.ready(group)?;
             // SAFETY: both ranges are registered and checked; exclusive by the caller's contract.
             let outcome =
-                unsafe { self.device.adapter.put_signal(group, self.route(entry), transfer, signal) };
+                unsafe { self.device.parts.adapter.put_signal(group, self.route(entry), transfer, signal) };
             return self.posted(group, call, outcome);
         }
         // SAFETY: in range by the check, exclusive by the caller's contract.
@@ -106,7 +106,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     ) -> Flow {
         let call = Call::new(operation::PUT_SIGNAL_COUNTER, peer, id, Location::caller());
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         let count = self.counter(Call { id: counter as u32, ..call }, peer, counter)?;
         let (to, bytes) = self.target(call, entry, to, from)?;
         if self.far(entry) {
@@ -116,7 +116,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
             self.ready(group)?;
             // SAFETY: all ranges are registered and checked; exclusive by the caller's contract.
             let outcome = unsafe {
-                let adapter = &self.device.adapter;
+                let adapter = &self.device.parts.adapter;
                 adapter.put_signal_counter(group, self.route(entry), transfer, signal, count)
             };
             return self.posted(group, call, outcome);
@@ -141,7 +141,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     pub unsafe fn get<T: Element>(&self, index: usize) -> T {
         assert!(index < self.len::<T>(), "index past the end of the window's buffer");
         // SAFETY: in bounds by the assertion, aligned as every buffer is; not written by the caller's contract.
-        unsafe { (self.device.data as *const T).add(index).read_volatile() }
+        unsafe { (self.device.parts.data as *const T).add(index).read_volatile() }
     }
 
     /// Sets element `index` of this rank's own buffer.
@@ -153,7 +153,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     pub unsafe fn set<T: Element>(&self, index: usize, value: T) {
         assert!(index < self.len::<T>(), "index past the end of the window's buffer");
         // SAFETY: in bounds by the assertion, aligned as every buffer is; exclusive by the caller's contract.
-        unsafe { (self.device.data as *mut T).add(index).write_volatile(value) };
+        unsafe { (self.device.parts.data as *mut T).add(index).write_volatile(value) };
     }
 
     /// `len` elements of this rank's own buffer from element `start` on: as a source of [`Window::put`], say.
@@ -172,7 +172,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
             return &[];
         }
         // SAFETY: in bounds by the assertion, aligned as every buffer is; not written by the caller's contract.
-        unsafe { core::slice::from_raw_parts((self.device.data as *const T).add(start), len) }
+        unsafe { core::slice::from_raw_parts((self.device.parts.data as *const T).add(start), len) }
     }
 
     /// Sends `from` to `peer` through the transport that the kernel runs on, on the channel with this block's index; the peer's block of
@@ -220,13 +220,13 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
         let within =
             |start: u64, len: u64| address >= start && len >= bytes && address - start <= len - bytes;
         let own = |key| Ok(LocalMemory { address, bytes, key, reserved: 0 });
-        if within(self.device.data, self.device.data_bytes) {
-            return own(self.device.data_key);
+        if within(self.device.parts.data, self.device.parts.data_bytes) {
+            return own(self.device.parts.data_key);
         }
         let mut k = 0;
-        while k < self.device.sources_len {
+        while k < self.device.parts.sources_len {
             // SAFETY: the table has `sources_len` entries, written before any launch and kept as long as launches run.
-            let entry = unsafe { (self.device.sources as *const LocalMemory).add(k as usize).read() };
+            let entry = unsafe { (self.device.parts.sources as *const LocalMemory).add(k as usize).read() };
             if within(entry.address, entry.bytes) {
                 return own(entry.key);
             }

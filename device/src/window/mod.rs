@@ -40,6 +40,9 @@ pub use layout::{WindowLayout, WindowPeer};
 pub use peers::{DevicePeers, LinkKind, PeerSlot};
 pub use rdma::{Add, LocalMemory, NoRdma, Rdma, Refused, RemoteMemory, Route, Transfer};
 
+use crate::args::{Crosses, Lent, made_of};
+use core::marker::PhantomData;
+
 /// Operations of windows, as numbers in an abort record; [`NAMES`](operation::NAMES) has their names in the same order.
 pub mod operation {
     use crate::wait::operation::WINDOW;
@@ -145,10 +148,57 @@ unsafe impl Links for AllMapped {
 /// A window as it crosses to a kernel: one flat value. [`Kernel::window`](crate::schedule::Kernel::window) gives its operations.
 ///
 /// Kernels take it as an argument, `window: DeviceWindow` if every peer's memory can be stored to, `DeviceWindow<Mixed>` for any mix of
-/// links; a launch is given the host half in its place.
+/// links; a launch is given the host half in its place. A kernel has it for `'a`, as long as it runs.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct DeviceWindow<'a, L: Links = AllMapped> {
+    parts: WindowParts<L>,
+    life: PhantomData<&'a ()>,
+}
+
+impl<'a, L: Links> DeviceWindow<'a, L> {
+    /// A window of these parts.
+    ///
+    /// # Safety
+    /// Its tables and memory are as the parts say, as long as kernels use it, and every peer's link is of a kind that `L` admits. No
+    /// access races with those of its operations.
+    #[inline(always)]
+    pub const unsafe fn new(parts: WindowParts<L>) -> Self {
+        DeviceWindow { parts, life: PhantomData }
+    }
+
+    /// What it is made of.
+    #[inline(always)]
+    pub const fn parts(&self) -> &WindowParts<L> {
+        &self.parts
+    }
+
+    /// The same for a shorter time.
+    #[inline(always)]
+    pub const fn lend<'b>(self, _: Lent<'b>) -> DeviceWindow<'b, L>
+    where
+        'a: 'b,
+    {
+        DeviceWindow { parts: self.parts, life: PhantomData }
+    }
+}
+
+impl<L: Links> core::fmt::Debug for DeviceWindow<'_, L> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "DeviceWindow of rank {}, {:?}", self.parts.rank, self.parts.layout)
+    }
+}
+
+// SAFETY: plain words, the same on both sides; the code is of windows, the links' kinds and the size of the adapter's part.
+unsafe impl<L: Links> Crosses for DeviceWindow<'static, L> {
+    const CODE: u64 =
+        made_of(made_of(4, L::MAPPED as u64 | (L::RDMA as u64) << 1), size_of::<L::Adapter>() as u64);
+}
+
+/// What a [`DeviceWindow`] is made of: numbers and addresses, which nothing follows here.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct DeviceWindow<L: Links = AllMapped> {
+pub struct WindowParts<L: Links> {
     /// Counts of ranks, signals, barriers and counters.
     pub layout: WindowLayout,
     /// This rank.

@@ -1,5 +1,8 @@
 //! Who the peers are and how they are reached.
 
+use crate::args::{Crosses, Lent};
+use core::marker::PhantomData;
+
 /// How a rank is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -39,20 +42,63 @@ impl PeerSlot {
 /// Kernels take it as an argument, `peers: DevicePeers`; a launch is given the `MultiPeerTransport` in its place.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct DevicePeers {
-    /// This rank.
-    pub rank: u32,
-    /// Ranks.
-    pub world: u32,
-    /// Mapped peers.
-    pub mapped: u32,
-    /// Peers that an adapter reaches.
-    pub rdma: u32,
+pub struct DevicePeers<'a> {
+    rank: u32,
+    world: u32,
+    mapped: u32,
+    rdma: u32,
     /// Address of a table of one [`PeerSlot`] for each rank.
-    pub table: u64,
+    table: u64,
+    life: PhantomData<&'a ()>,
 }
 
-impl DevicePeers {
+// SAFETY: plain words, the same on both sides, under a code of their own.
+unsafe impl Crosses for DevicePeers<'static> {
+    const CODE: u64 = 3 << 32;
+}
+
+impl<'a> DevicePeers<'a> {
+    /// The peers of `rank` of `world`, of which `mapped` and `rdma` are reached so.
+    ///
+    /// # Safety
+    /// At `table`, where kernels that use it run, are `world` slots that are not written during `'a`.
+    pub const unsafe fn new([rank, world]: [u32; 2], [mapped, rdma]: [u32; 2], table: u64) -> Self {
+        DevicePeers { rank, world, mapped, rdma, table, life: PhantomData }
+    }
+
+    /// The same for a shorter time.
+    #[inline(always)]
+    pub const fn lend<'b>(self, _: Lent<'b>) -> DevicePeers<'b>
+    where
+        'a: 'b,
+    {
+        DevicePeers { life: PhantomData, ..self }
+    }
+
+    /// This rank.
+    #[inline(always)]
+    pub fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// Ranks.
+    #[inline(always)]
+    pub fn world(&self) -> usize {
+        self.world as usize
+    }
+
+    /// Mapped peers.
+    #[inline(always)]
+    pub fn mapped(&self) -> usize {
+        self.mapped as usize
+    }
+
+    /// Peers that an adapter reaches.
+    #[inline(always)]
+    pub fn rdma(&self) -> usize {
+        self.rdma as usize
+    }
+
     #[inline(always)]
     fn slot(&self, rank: usize) -> Option<PeerSlot> {
         // SAFETY: the table has `world` slots, written before any launch and kept as long as launches run.
@@ -128,7 +174,8 @@ mod tests {
         #[test]
         fn ranks_and_indices_of_peers_are_inverse(world in 1u32..1200, seed in 0u32..1200) {
             let rank = seed % world;
-            let peers = DevicePeers { rank, world, mapped: 0, rdma: 0, table: 0 };
+            // SAFETY: nothing that is asked here follows the address.
+            let peers = unsafe { DevicePeers::new([rank, world], [0, 0], 0) };
             let all: Vec<usize> = (0..peers.peers()).map(|i| peers.peer_rank(i).unwrap()).collect();
             let want: Vec<usize> = (0..world as usize).filter(|r| *r != rank as usize).collect();
             prop_assert_eq!(&all, &want);

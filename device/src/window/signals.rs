@@ -20,7 +20,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     pub fn signal_peer<G: Group>(&self, group: &G, peer: usize, id: usize, op: SignalOp, value: u64) -> Flow {
         let call = Call::new(operation::SIGNAL_PEER, peer, id, Location::caller());
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         self.settable(call, entry, op)?;
         self.ready(group)?;
         self.raise(group, call, entry, op, value)
@@ -31,7 +31,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn signal_all<G: Group>(&self, group: &G, id: usize, op: SignalOp, value: u64) -> Flow {
         let call = Call::new(operation::SIGNAL_ALL, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         if L::RDMA {
             for peer in self.others() {
                 self.settable(Call { peer, ..call }, self.entry(peer), op)?;
@@ -39,8 +39,8 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
         }
         self.ready(group)?;
         let mut peer = group.lane();
-        while peer < self.device.layout.world {
-            if peer != self.device.rank && !self.far(self.entry(peer)) {
+        while peer < self.device.parts.layout.world {
+            if peer != self.device.parts.rank && !self.far(self.entry(peer)) {
                 store(self.entry(peer), call.id, op, value);
             }
             peer += group.lanes();
@@ -83,7 +83,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn wait_signal<G: Group>(&self, group: &G, id: usize, cmp: Cmp, value: u64) -> Flow {
         let call = Call::new(operation::WAIT_SIGNAL, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         self.wait_sum(group, call, value, |seen| cmp.holds(seen, value))
     }
 
@@ -96,7 +96,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
         let at = self.inbox(call, peer, id)?;
         let mut fault = Fault::NONE;
         if group.leads() {
-            let target = self.advance(self.device.layout.taken(call.peer, call.id), n);
+            let target = self.advance(self.device.parts.layout.taken(call.peer, call.id), n);
             // SAFETY: a live word of this window.
             fault = unsafe { self.poll_word(at, target, |seen| reached(seen, target)) };
         }
@@ -108,9 +108,9 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn wait_next<G: Group>(&self, group: &G, id: usize, n: u64) -> Flow {
         let call = Call::new(operation::WAIT_NEXT, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         let target = match group.leads() {
-            true => self.advance(self.device.layout.taken_of_all(call.id), n),
+            true => self.advance(self.device.parts.layout.taken_of_all(call.id), n),
             false => 0,
         };
         self.wait_sum(group, call, target, |seen| reached(seen, target))
@@ -121,7 +121,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[track_caller]
     pub fn read_signal(&self, id: usize) -> Flow<u64> {
         let call = Call::new(operation::READ_SIGNAL, self.rank(), id, Location::caller());
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         let sum = self.sum(call.id);
         arch::fence_system();
         Ok(sum)
@@ -139,21 +139,21 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
 
     #[inline(always)]
     fn others(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.device.layout.world).filter(|peer| *peer != self.device.rank)
+        (0..self.device.parts.layout.world).filter(|peer| *peer != self.device.parts.rank)
     }
 
     /// Where signal `id` of `peer` arrives.
     #[inline(always)]
     fn inbox(&self, call: Call, peer: usize, id: usize) -> Flow<u64> {
         let entry = self.peer(call, peer)?;
-        self.id(call, id, self.device.layout.signals)?;
+        self.id(call, id, self.device.parts.layout.signals)?;
         Ok(entry.signals_in + LINE * id as u64)
     }
 
     /// Adds to an epoch; the value after it. Concurrent groups get values of their own.
     #[inline(always)]
     pub(super) fn advance(&self, epoch: u64, n: u64) -> u64 {
-        let at = (self.device.epochs + epoch) as *mut u64;
+        let at = (self.device.parts.epochs + epoch) as *mut u64;
         // SAFETY: a live epoch of this window, accessed by atomics of this processor alone.
         unsafe { <u64 as Modify<Device, Relaxed>>::fetch_add(at, n) }.wrapping_add(n)
     }
@@ -204,7 +204,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
             let address = entry.signals_out + LINE * u64::from(call.id);
             let signal = Add { word: RemoteMemory { address, key: entry.inbox_key }, value };
             // SAFETY: the peer registered its inbox, whose words adapters alone change; ids were checked.
-            let outcome = unsafe { self.device.adapter.signal(group, self.route(entry), signal) };
+            let outcome = unsafe { self.device.parts.adapter.signal(group, self.route(entry), signal) };
             return self.posted(group, call, outcome);
         }
         if group.leads() {

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test uses a part
 
 use fusewire_device::{
-    mapped::{Layout, Mapped},
+    mapped::{Layout, Mapped, MappedParts},
     mapped_ops,
     ops::{ChannelState, Line, Ops},
     schedule::Grid,
@@ -72,7 +72,10 @@ impl World {
     pub fn ops(&self, rank: u32) -> Peers {
         let own = self.bases[rank as usize];
         let processes = u32::from(self.bases.len() > self.layout.world as usize);
-        Peers(Mapped { layout: self.layout, rank, processes, own, bases: self.bases.as_ptr() as u64 })
+        let bases = self.bases.as_ptr() as u64;
+        let parts = MappedParts { layout: self.layout, rank, processes, own, bases };
+        // SAFETY: regions that live as long as this world, in which alone tests use what they are given.
+        Peers(unsafe { Mapped::new(parts) })
     }
 
     pub fn control(&self, rank: u32, deadline_ms: u64) -> Control {

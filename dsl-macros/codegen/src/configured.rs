@@ -9,7 +9,11 @@ use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::Attribute;
 use syn::ext::IdentExt;
 
-/// What is of the target, but `target_arch`, which is how a body asks whether it is the device's.
+/// How a body asks whether it is the device's. Outside of bodies it would make types and constants differ, which both sides must have
+/// alike.
+const ARCH: &str = "target_arch";
+
+/// What is of the target beside [`ARCH`].
 const OWN: [&str; 11] = [
     "target_abi",
     "target_endian",
@@ -41,35 +45,79 @@ pub fn always(attrs: &[Attribute], what: &str, errors: &mut Errors) {
 
 /// Refuses what would be decided differently for the device.
 pub fn alike(tokens: &TokenStream, errors: &mut Errors) {
-    let mut asks = None;
-    for token in tokens.clone() {
+    within(tokens, false, errors);
+}
+
+/// Tokens of a function's body, or of what stands outside of bodies.
+fn within(tokens: &TokenStream, body: bool, errors: &mut Errors) {
+    let (mut asks, mut function) = (None, false);
+    let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    for (k, token) in trees.iter().enumerate() {
         match token {
             // `cfg!(..)`, `#[cfg(..)]`, `#[cfg_attr(.., ..)]`.
-            TokenTree::Ident(word) => asks = ["cfg", "cfg_attr"].into_iter().find(|name| word == name),
+            TokenTree::Ident(word) => {
+                asks = ["cfg", "cfg_attr"].into_iter().find(|name| word.unraw() == name);
+                function |= word == "fn";
+            }
             TokenTree::Punct(mark) if mark.as_char() == '!' => {}
-            TokenTree::Group(group) if asks.is_some() && group.delimiter() == Delimiter::Parenthesis => {
-                own(group.stream(), asks == Some("cfg_attr"), errors);
+            TokenTree::Group(group) if asks.is_some() && group.delimiter() != Delimiter::None => {
+                own(group.stream(), asks == Some("cfg_attr"), body, errors);
                 asks = None;
             }
             TokenTree::Group(group) => {
                 asks = None;
-                alike(&group.stream(), errors);
+                let of_function = match group.delimiter() {
+                    Delimiter::Brace => function,
+                    // An attribute of a function decides as its body may.
+                    Delimiter::Bracket => before_fn(&trees[k + 1..]),
+                    _ => false,
+                };
+                within(&group.stream(), body || of_function, errors);
+                function &= group.delimiter() != Delimiter::Brace;
             }
-            _ => asks = None,
+            TokenTree::Punct(mark) => {
+                asks = None;
+                function &= mark.as_char() != ';';
+            }
+            TokenTree::Literal(_) => asks = None,
         }
     }
 }
 
+/// Whether attributes and qualifiers are all that stands before `fn`.
+fn before_fn(trees: &[TokenTree]) -> bool {
+    let skipped = |token: &&TokenTree| match token {
+        TokenTree::Ident(word) => {
+            ["pub", "const", "unsafe", "extern", "async"].iter().any(|name| word == name)
+        }
+        TokenTree::Group(group) => matches!(group.delimiter(), Delimiter::Bracket | Delimiter::Parenthesis),
+        TokenTree::Punct(mark) => mark.as_char() == '#',
+        TokenTree::Literal(_) => true,
+    };
+    matches!(trees.iter().find(|token| !skipped(token)), Some(TokenTree::Ident(word)) if word == "fn")
+}
+
 /// Looks at a predicate; of `cfg_attr` at what stands before the first comma.
-fn own(predicate: TokenStream, of_attr: bool, errors: &mut Errors) {
+fn own(predicate: TokenStream, of_attr: bool, body: bool, errors: &mut Errors) {
     for token in predicate {
         match token {
             TokenTree::Ident(word) if OWN.iter().any(|own| word.unraw() == own) => refuse(&word, errors),
-            TokenTree::Group(group) => own(group.stream(), false, errors),
+            TokenTree::Ident(word) if !body && word.unraw() == ARCH => outside(&word, errors),
+            TokenTree::Group(group) => own(group.stream(), false, body, errors),
             TokenTree::Punct(mark) if of_attr && mark.as_char() == ',' => break,
             _ => {}
         }
     }
+}
+
+fn outside(word: &Ident, errors: &mut Errors) {
+    errors.at(
+        word,
+        format!(
+            "`cfg({word})` outside of a function's body would give host and device other types or constants, and both must understand a launch \
+             alike: ask inside of bodies"
+        ),
+    );
 }
 
 fn refuse(word: &Ident, errors: &mut Errors) {

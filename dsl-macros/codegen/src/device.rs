@@ -2,7 +2,7 @@
 
 use crate::diagnose;
 use crate::errors::Errors;
-use crate::generate::device_source;
+use crate::generate::{self, device_source};
 use crate::host;
 use crate::model::{Entry, Model};
 use crate::source::Text;
@@ -20,6 +20,8 @@ pub struct Image {
     pub element: Option<String>,
     /// The PTX.
     pub text: String,
+    /// How the device's compiler understood the arguments and the wire: see `Crosses::CODE`.
+    pub codes: Vec<u64>,
 }
 
 /// What to compile, for the command line.
@@ -38,6 +40,8 @@ pub struct Compiled {
     pub symbols: Vec<String>,
     /// The text.
     pub text: String,
+    /// The codes of arguments and wire.
+    pub codes: Vec<u64>,
     /// Seconds it took, and whether it came from the cache.
     pub seconds: f64,
     /// Whether it came from the cache.
@@ -141,18 +145,62 @@ fn finish(
     result: Result<Ptx, CompileError>,
 ) -> Result<Compiled, Errors> {
     match result {
-        Ok(ptx) => Ok(Compiled {
-            symbols: entries.iter().map(|e| e.symbol(model.ident())).collect(),
-            text: bound_threads(model, &ptx.text),
-            seconds: ptx.seconds,
-            from_cache: ptx.from_cache,
-        }),
+        Ok(ptx) => match take_codes(&ptx.text) {
+            Some((text, codes)) => Ok(Compiled {
+                symbols: entries.iter().map(|e| e.symbol(model.ident())).collect(),
+                text: bound_threads(model, &text),
+                codes,
+                seconds: ptx.seconds,
+                from_cache: ptx.from_cache,
+            }),
+            None => {
+                let mut errors = Errors::default();
+                errors.span(
+                    model.options.span,
+                    format!("the PTX of `{}` lacks the table of its arguments' types: empty the cache of kernels and build again", model.ident()),
+                );
+                Err(errors)
+            }
+        },
         Err(error) => {
             let mut errors = Errors::default();
             diagnose::report(&error, text, model, &mut errors);
             Err(errors)
         }
     }
+}
+
+/// The PTX without the table of codes, and the codes.
+fn take_codes(ptx: &str) -> Option<(String, Vec<u64>)> {
+    let mut codes = None;
+    let mut text = String::with_capacity(ptx.len());
+    for line in ptx.lines() {
+        match table(line) {
+            Some(found) => codes = Some(found),
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    let (count, codes) = codes.as_ref()?.split_first()?;
+    (codes.len() as u64 + 1 == *count).then(|| (text, codes.to_vec()))
+}
+
+/// The words of the table of codes, if the line declares it: their number, then the others.
+fn table(line: &str) -> Option<Vec<u64>> {
+    let (declared, values) = line.split_once('=')?;
+    let name = declared.split_whitespace().find(|word| word.starts_with(generate::CODES))?;
+    let by_bytes = declared.split_whitespace().any(|word| word == ".b8" || word == ".u8");
+    if !name[generate::CODES.len()..].starts_with('[') && !declared.contains(".global") {
+        return None;
+    }
+    let values = values.trim().trim_end_matches(';').trim().trim_start_matches('{').trim_end_matches('}');
+    let values: Vec<u64> = values.split(',').map(|v| v.trim().parse().ok()).collect::<Option<_>>()?;
+    Some(match by_bytes {
+        true => values.chunks(8).map(|b| b.iter().rev().fold(0, |word, byte| word << 8 | byte)).collect(),
+        false => values,
+    })
 }
 
 /// Writes the largest block size into each entry.
@@ -222,7 +270,7 @@ pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
     let mut images = Vec::new();
     for (((arch, element, entries), (_, text)), result) in units.into_iter().zip(&texts).zip(compiled) {
         let compiled = finish(model, &entries, text, result)?;
-        images.push(Image { arch, element, text: compiled.text });
+        images.push(Image { arch, element, text: compiled.text, codes: compiled.codes });
     }
     Ok(images)
 }
@@ -277,8 +325,8 @@ pub fn cached(model: &Model) -> Vec<Image> {
         let cfgs = cfgs(&text.text);
         unit.cfgs = &cfgs;
         unit.file = text.file.as_deref();
-        if let Some(ptx) = toolchain.cached_kernel(&unit) {
-            images.push(Image { arch, element, text: bound_threads(model, &ptx.text) });
+        if let Some((text, codes)) = toolchain.cached_kernel(&unit).and_then(|ptx| take_codes(&ptx.text)) {
+            images.push(Image { arch, element, text: bound_threads(model, &text), codes });
         }
     }
     images
@@ -297,6 +345,25 @@ mod tests {
             for (k, result) in results.into_iter().enumerate() {
                 assert_eq!(result, if k == 5 { Err(k) } else { Ok(k) });
             }
+        }
+    }
+
+    #[test]
+    fn codes_are_taken_out_of_the_text() {
+        for line in [
+            ".visible .global .align 8 .u64 __fusewire_codes[3] = {3, 9, 18446744073709551615};",
+            ".visible .global .align 8 .b8 __fusewire_codes[24] = {3, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255};",
+        ] {
+            let text = format!(".version 7.0\n{line}\n.visible .entry k()\n");
+            let (rest, codes) = super::take_codes(&text).unwrap();
+            assert_eq!((rest.as_str(), codes), (".version 7.0\n.visible .entry k()\n", vec![9, u64::MAX]));
+        }
+        for text in [
+            "",
+            ".visible .global .u64 other[1] = {1};",
+            ".visible .global .u64 __fusewire_codes[2] = {3, 1};",
+        ] {
+            assert!(super::take_codes(text).is_none(), "{text}");
         }
     }
 

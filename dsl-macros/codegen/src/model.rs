@@ -130,8 +130,9 @@ pub enum Kind {
     Out(Type),
     /// `Accumulate<'a, T>`.
     Accumulate(Type),
-    /// `DeviceWindow` and `DevicePeers`: by value, made by a launch from their host halves.
-    Handle,
+    /// `DeviceWindow` and `DevicePeers`: by value, made by a launch from their host halves. The type with its lifetime `'static`, as it
+    /// crosses; hooks are lent it.
+    Handle(Type),
     /// By value.
     Plain,
 }
@@ -141,7 +142,7 @@ impl Kind {
     pub fn element(&self) -> Option<&Type> {
         match self {
             Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => Some(t),
-            Kind::Handle | Kind::Plain => None,
+            Kind::Handle(_) | Kind::Plain => None,
         }
     }
 }

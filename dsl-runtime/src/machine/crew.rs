@@ -1,7 +1,10 @@
 //! The threads of a host stream: one for each block of the kernel that runs, all at once, since blocks wait for each other.
 
+use super::Running;
+use super::overflow::{enter, leave};
 use fusewire_device::wait::{Flow, abort_code, kind, record_panic};
 use fusewire_transports::host::panic_text;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -51,11 +54,14 @@ impl Crew {
     pub(crate) fn run(
         &mut self,
         blocks: u32,
+        running: Running,
         work: &(dyn Fn(u32) -> Flow + Sync),
         on_panic: &(dyn Fn(u64) + Sync),
     ) {
         let block = |block: u32| {
+            enter(running, block);
             guarded(block, work, on_panic);
+            leave();
             Ok(())
         };
         if blocks == 1 {
@@ -149,15 +155,29 @@ fn catch_panics_of_blocks() {
     });
 }
 
+/// Drops what a panic carried, which is the user's and may panic in turn, with something that does.
+fn let_go(mut payload: Box<dyn Any + Send>) {
+    for _ in 0..8 {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
+    }
+    std::mem::forget(payload);
+}
+
 fn guarded(block: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u64) + Sync)) {
     IN_BLOCK.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| work(block)));
+    let (armed, panic) = (fusewire_device::arch::take_armed(), PANIC.take());
+    let panicked = outcome.is_err();
+    if let Err(payload) = outcome {
+        let_go(payload);
+    }
     IN_BLOCK.set(false);
-    let armed = fusewire_device::arch::take_armed();
-    if outcome.is_err()
-        && let Some((control, rank, block)) = armed
-    {
-        let (file, line, column) = PANIC.take().unwrap_or_default();
+    PANIC.set(None);
+    if panicked && let Some((control, rank, block)) = armed {
+        let (file, line, column) = panic.unwrap_or_default();
         // SAFETY: the words of the kernel that this thread ran; the operation that holds them has not returned.
         unsafe { record_panic(&control, rank, block, &file, line, column) };
         on_panic(abort_code(rank, kind::PANIC));

@@ -1,10 +1,12 @@
 //! Where kernels run: CPU threads or a GPU.
 
 mod crew;
+mod overflow;
 mod worker;
 
 pub(crate) use crew::Crew;
-pub(crate) use worker::{Op, Worker, on_stream};
+pub(crate) use overflow::Running;
+pub(crate) use worker::{Op, Waited, Worker, on_stream};
 
 use crate::{Buffer, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;

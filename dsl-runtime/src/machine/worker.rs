@@ -2,7 +2,8 @@
 
 use super::Crew;
 use std::cell::Cell;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -23,8 +24,22 @@ pub(crate) fn on_stream() -> bool {
     ON_STREAM.get()
 }
 
+/// What came of waiting for a stream's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// Everything pushed before has run.
+    Done,
+    /// It was still busy.
+    Late,
+    /// The thread has ended, with work that it has not done.
+    Gone,
+}
+
 /// A thread with a queue.
 pub(crate) struct Worker {
+    /// Operations that were pushed, and of them those that have run.
+    pushed: AtomicU64,
+    run: Arc<AtomicU64>,
     queue: Mutex<Option<Sender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -32,32 +47,52 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new() -> std::io::Result<Self> {
         let (sender, receiver) = channel::<Job>();
+        let run = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&run);
         let thread = std::thread::Builder::new().name("stream".into()).spawn(move || {
             ON_STREAM.set(true);
             let mut crew = Crew::new();
             for job in receiver {
                 match job {
-                    Job::Run(op) => op(&mut crew),
+                    Job::Run(op) => {
+                        op(&mut crew);
+                        drop(op);
+                        count.fetch_add(1, Ordering::Release);
+                    }
                     Job::Tell(waiting) => drop(waiting.send(())),
                 }
             }
         })?;
-        Ok(Worker { queue: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+        Ok(Worker {
+            pushed: AtomicU64::new(0),
+            run,
+            queue: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     pub(crate) fn push(&self, op: Op) {
+        self.pushed.fetch_add(1, Ordering::Relaxed);
         self.send(Job::Run(op));
     }
 
-    /// Waits until everything pushed so far has run; `false` if `limit` passed first.
-    pub(crate) fn wait(&self, limit: Option<std::time::Duration>) -> bool {
+    /// Whether everything pushed so far has run.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.run.load(Ordering::Acquire) == self.pushed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything pushed so far has run, `limit` at most.
+    pub(crate) fn wait(&self, limit: Option<std::time::Duration>) -> Waited {
         let (sender, receiver) = channel();
         self.send(Job::Tell(sender));
         match limit {
-            None => receiver.recv().is_ok(),
-            Some(limit) => {
-                !matches!(receiver.recv_timeout(limit), Err(std::sync::mpsc::RecvTimeoutError::Timeout))
-            }
+            None if receiver.recv().is_ok() => Waited::Done,
+            None => Waited::Gone,
+            Some(limit) => match receiver.recv_timeout(limit) {
+                Ok(()) => Waited::Done,
+                Err(RecvTimeoutError::Timeout) => Waited::Late,
+                Err(RecvTimeoutError::Disconnected) => Waited::Gone,
+            },
         }
     }
 

@@ -64,7 +64,7 @@ impl<X: Transport> Prepared<X> {
         let (binder, raw) = self.bind(stream, args)?;
         // For all of it: other streams are not to come between.
         let _claims = binder.claim(stream)?;
-        let _turn = stream.touch(&self.link)?;
+        let _turns = stream.touch_all(&self.links)?;
         let aside = stream.aside(&self.aside, main.context())?;
         self.queue(stream, &binder, raw, plan, shape, options)?;
         let own = chunks.iter().any(|c| c.peer == rank);

@@ -4,9 +4,9 @@ use super::copy::Aside;
 use super::plan::{HOST_BLOCKS, Plan, most_threads};
 use super::{LaunchOptions, Protocol};
 use crate::kernel::{Arguments, Binder, Entry, HookSet, Image, Place, Supports};
-use crate::machine::Crew;
+use crate::machine::{Crew, Running};
 use crate::residency::{self, Footprint, Ledger};
-use crate::stream::{Kind, Queue};
+use crate::stream::{Kind, Queue, Used};
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::channel::Call;
@@ -23,11 +23,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Prepared<X: Transport> {
     pub(crate) ops: X::Ops,
     pub(crate) link: Arc<Link>,
+    /// All that kernels use, the link among them.
+    pub(crate) links: Vec<Used>,
     pub(crate) kernel: u64,
     /// What the tuning table says of this kernel.
     pub(crate) tuned: Tuned,
     key: Key,
     name: &'static str,
+    /// Where the hooks are written.
+    file: &'static str,
     variants: Vec<Variant>,
     /// Threads of a block at most.
     threads: u32,
@@ -97,12 +101,15 @@ impl<X: Transport> Prepared<X> {
         let mut variants: Vec<Variant> = variants.collect();
         agree_residency(link, ledger.as_deref(), &mut variants, most_threads::<H>())?;
         Ok(Prepared {
-            ops: transport.ops(),
+            // SAFETY: the link is kept beside it, and with each launch; schedules stay within what there is.
+            ops: unsafe { transport.ops() },
             link: Arc::clone(link),
+            links: Used::by(link),
             kernel,
             tuned,
             key,
             name: H::NAME,
+            file: H::FILE,
             variants,
             threads: most_threads::<H>(),
             shaped: H::TRANSPOSED,
@@ -331,7 +338,7 @@ impl<X: Transport> Prepared<X> {
     ) -> Result<()> {
         let (binder, raw) = self.bind(stream, args)?;
         let _claims = binder.claim(stream)?;
-        let _turn = stream.touch(&self.link)?;
+        let _turns = stream.touch_all(&self.links)?;
         self.queue(stream, &binder, raw, plan, shape, options)
     }
 
@@ -383,12 +390,13 @@ impl<X: Transport> Prepared<X> {
             }
             (Kind::Host(_), _, Some(entry)) => {
                 let (blocks, held, ops) = (plan.blocks, Arc::clone(binder), self.ops);
+                let running = Running { kernel: self.name, file: self.file, rank: self.rank() };
                 stream.push(Arc::new(move |crew: &mut Crew| {
                     let _held = &held;
                     let at = Address((&raw const params).cast());
                     // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
                     let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };
-                    crew.run(blocks, &block, &|code| tell_peers(&ops, code));
+                    crew.run(blocks, running, &block, &|code| tell_peers(&ops, code));
                 }));
             }
             _ => return Err(Error::misuse(format!("`{}` was not compiled for this device", self.name))),

@@ -3,31 +3,37 @@
 use super::{HostWindow, WindowMemory};
 use crate::kernel::{Binder, Handle};
 use crate::{PeersError, Result};
-use fusewire_device::window::{AllMapped, DevicePeers, DeviceWindow, LinkKind, Links, NoRdma};
+use fusewire_device::window::{AllMapped, DevicePeers, DeviceWindow, LinkKind, Links, NoRdma, WindowParts};
 use fusewire_transports::MultiPeerTransport;
 use fusewire_transports::mixed::{AllRdma, Mixed, QueuePairs};
 use fusewire_transports::peers::{Table, Topology};
 use std::sync::{Arc, PoisonError};
 
-/// Links as the host makes them. Sealed by [`Links`] being unsafe to implement; there is one for each of its types.
-pub trait HostLinks: Links {
+/// Links as the host makes them.
+///
+/// # Safety
+/// The adapter that is made reaches the endpoints at that address, and nothing else.
+pub unsafe trait HostLinks: Links {
     /// What crosses for the adapter, whose endpoints are at this address (0 without).
     fn adapter(endpoints: u64) -> Self::Adapter;
 }
 
-impl HostLinks for AllMapped {
+// SAFETY: no adapter.
+unsafe impl HostLinks for AllMapped {
     fn adapter(_: u64) -> NoRdma {
         NoRdma
     }
 }
 
-impl HostLinks for AllRdma {
+// SAFETY: the table that it is given.
+unsafe impl HostLinks for AllRdma {
     fn adapter(peers: u64) -> QueuePairs {
         QueuePairs { peers }
     }
 }
 
-impl HostLinks for Mixed {
+// SAFETY: the table that it is given.
+unsafe impl HostLinks for Mixed {
     fn adapter(peers: u64) -> QueuePairs {
         QueuePairs { peers }
     }
@@ -49,24 +55,24 @@ fn admitted<L: Links>(topology: &Topology) -> Result<(), PeersError> {
 }
 
 impl HostWindow {
-    /// The window as it crosses to kernels whose peers' links are `L`; launches make it themselves.
+    /// What crosses to kernels whose peers' links are `L`: numbers and addresses. Launches make a [`DeviceWindow`] of it themselves.
     ///
     /// # Errors
     /// [`PeersError::NotExchanged`]; [`PeersError::NotMapped`] or [`PeersError::Configuration`] if a peer's link is not among `L`'s.
-    pub fn device_window<L: HostLinks>(&self) -> Result<DeviceWindow<L>> {
+    pub fn device_window<L: HostLinks>(&self) -> Result<WindowParts<L>> {
         self.memory.device()
     }
 }
 
 impl WindowMemory {
-    fn device<L: HostLinks>(&self) -> Result<DeviceWindow<L>> {
+    fn device<L: HostLinks>(&self) -> Result<WindowParts<L>> {
         let exchanged = self.exchanged("the device half of a `HostWindow`")?;
         admitted::<L>(self.peers.topology())?;
         let rank = self.peers.world().rank();
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let (sources, sources_len) =
             sources.tables.last().map_or((0, 0), |(t, len)| (Table::address(t), *len));
-        Ok(DeviceWindow {
+        Ok(WindowParts {
             layout: self.layout,
             rank: rank as u32,
             data_key: exchanged.data_key,
@@ -81,7 +87,8 @@ impl WindowMemory {
     }
 }
 
-impl<L: HostLinks> Handle for DeviceWindow<L> {
+// SAFETY: the binder holds the window's memory and claims all that kernels reach through it.
+unsafe impl<L: HostLinks> Handle for DeviceWindow<'static, L> {
     type Owner<'a> = &'a HostWindow;
 
     fn bind(window: &HostWindow, name: &'static str, binder: &mut Binder) -> Result<Self> {
@@ -94,17 +101,20 @@ impl<L: HostLinks> Handle for DeviceWindow<L> {
         let sources = memory.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.memory.iter().for_each(|(_, memory)| binder.use_memory(memory));
         drop(sources);
-        memory.device()
+        // SAFETY: made from live memory, which the binder holds; `device` has compared the links.
+        Ok(unsafe { DeviceWindow::new(memory.device()?) })
     }
 }
 
-impl Handle for DevicePeers {
+// SAFETY: the binder holds what the table belongs to.
+unsafe impl Handle for DevicePeers<'static> {
     type Owner<'a> = &'a MultiPeerTransport;
 
     fn bind(peers: &MultiPeerTransport, name: &'static str, binder: &mut Binder) -> Result<Self> {
-        let handle = peers.device_handle()?;
+        let ([rank, world], reached, table) = peers.device_parts()?;
         let held = peers.shared();
         binder.hold(name, &held, Arc::new(held.clone()))?;
-        Ok(handle)
+        // SAFETY: the table is of what is held.
+        Ok(unsafe { DevicePeers::new([rank, world], reached, table) })
     }
 }

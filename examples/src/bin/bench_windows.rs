@@ -48,7 +48,7 @@ pub fn bare_flag<O: Ops>(kernel: &Kernel<O>, window: DeviceWindow, rounds: u64, 
     }
     // SAFETY: the table of the window, and two words of it that nothing else uses meanwhile.
     unsafe {
-        let peer = (window.peers as *const WindowPeer).add(1 - me).read();
+        let peer = (window.parts().peers as *const WindowPeer).add(1 - me).read();
         let (out, inbox) = (peer.signals_out as *mut u64, peer.signals_in as *const u64);
         let mut round = first;
         while round < first + rounds {

@@ -296,8 +296,8 @@ pub fn peers_seen<O: Ops>(kernel: &Kernel<O>, peers: DevicePeers, seen: Out<'_, 
                 }
             }
             let end = 7 * (world + 1);
-            seen.write(end, u64::from(peers.rank) << 32 | u64::from(peers.world));
-            seen.write(end + 1, u64::from(peers.mapped) << 32 | u64::from(peers.rdma));
+            seen.write(end, (peers.rank() << 32 | peers.world()) as u64);
+            seen.write(end + 1, (peers.mapped() << 32 | peers.rdma()) as u64);
             seen.write(end + 2, peers.peers() as u64);
         }
     }

@@ -285,7 +285,8 @@ fn port(adapter: &Adapter) -> Result<Port> {
     })
 }
 
-impl Nic for Mlx5 {
+// SAFETY: queues and regions are as the adapter's commands made them.
+unsafe impl Nic for Mlx5 {
     fn name(&self) -> String {
         let link = if self.port.ethernet { "RoCE v2" } else { "InfiniBand" };
         format!("{} port {} ({link})", self.port.adapter, self.port.number)

@@ -179,7 +179,8 @@ struct Source(Mutex<Vec<Vec<u64>>>);
 
 const KERNELS: u64 = 0x7000_0000_0000;
 
-impl QueueSource for Source {
+// SAFETY: zeroed memory of its own, each part given once.
+unsafe impl QueueSource for Source {
     fn take(&self, bytes: u64) -> Result<Block> {
         let mut memory = vec![u64::MAX; bytes as usize / 8];
         let host = NonNull::from(memory.as_mut_slice()).cast();

@@ -111,7 +111,10 @@ pub struct Block {
 }
 
 /// Gives memory for queues. It must outlive the adapter's queue pairs.
-pub trait QueueSource: Send + Sync {
+///
+/// # Safety
+/// Blocks are zeroed, as long as was asked for, given to nobody else, and stay where they are as long as the queues made in them.
+pub unsafe trait QueueSource: Send + Sync {
     /// `bytes` zero bytes, aligned to 4096.
     ///
     /// # Errors
@@ -183,7 +186,11 @@ pub struct Address {
 /// Order at set-up: every rank creates its queue pairs and registers its memory; ranks exchange [`Nic::port`], [`Address`]es and
 /// [`Share`]s; every rank admits its peers' and connects. [`Nic::connect`] and [`Nic::reset`] are for queue pairs with nothing in
 /// flight at either end.
-pub trait Nic: Send + Sync + fmt::Debug {
+///
+/// # Safety
+/// The adapter writes to its queues and to registered memory alone, as entries say. Queues, records and doorbells are where
+/// [`QueuePair`] says, until [`Nic::destroy`].
+pub unsafe trait Nic: Send + Sync + fmt::Debug {
     /// Which adapter, for people.
     fn name(&self) -> String;
 

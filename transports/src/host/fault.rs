@@ -493,6 +493,17 @@ impl Operation {
                 "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; one has at most {} (64 GiB)",
                 limit - 1
             ),
+            // No world, channel or memory has so many.
+            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, given, limit }
+                if *limit > MOST_PACKS =>
+            {
+                write!(
+                    f,
+                    "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile that begins at element {given} and has {} elements: its \
+                     end is no index",
+                    u64::MAX - limit
+                )
+            }
             // The block's number, or that of a peer.
             Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, limit, given }
                 if *given == *block as u64 && !is_peer(*given, *peer) =>
@@ -555,6 +566,9 @@ mod tests {
         let (given, limit) = (MOST_PACKS + 1, MOST_PACKS);
         let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
         assert!(text.contains("a tile of 4294967297 packs") && text.contains("at most 4294967295"), "{text}");
+        let (given, limit) = (u64::MAX - 159, u64::MAX - 160);
+        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
+        assert!(text.contains("18446744073709551456 and has 160 elements"), "{text}");
     }
 
     #[test]

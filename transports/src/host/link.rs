@@ -1,7 +1,7 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
 use super::{Board, Cut, Error, Fault, Options, Result, Symmetric};
-use fusewire_device::mapped::{Layout, Mapped};
+use fusewire_device::mapped::{Layout, Mapped, MappedParts};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::{Teardown, World};
 use std::fmt;
@@ -47,7 +47,10 @@ pub trait Health: Send + Sync {
 }
 
 /// Symmetric memory as one rank sees it. Implemented by each transport's host half.
-pub trait Region: Send + Sync {
+///
+/// # Safety
+/// Addresses are of memory that this value owns and that is as the link's layout says; `clear` zeroes the control words and nothing else.
+pub unsafe trait Region: Send + Sync {
     /// The abort word of this rank.
     ///
     /// # Errors
@@ -71,7 +74,10 @@ pub trait Region: Send + Sync {
     ///
     /// # Errors
     /// If it cannot be written.
-    fn clear(&self) -> Result<()>;
+    ///
+    /// # Safety
+    /// No kernel runs on the region, on this rank or, towards it, on a peer.
+    unsafe fn clear(&self) -> Result<()>;
     /// The record that kernels fill, if it is not on the board.
     fn record(&self) -> Option<AbortRecord>;
     /// Address of that record as kernels see it; `None` if the board's is to be used.
@@ -93,6 +99,11 @@ pub trait Region: Send + Sync {
     }
 }
 
+/// The right to launch on a link.
+pub struct Launching<'l> {
+    _turn: MutexGuard<'l, u64>,
+}
+
 /// A rank's end of a transport.
 pub struct Link {
     name: &'static str,
@@ -110,7 +121,8 @@ pub struct Link {
     id: u64,
     /// Not kept by the link: a stream keeps the links of what is queued on it.
     last_stream: Mutex<Option<Weak<dyn Queue>>>,
-    launching: Mutex<()>,
+    /// Counts the turns that were given.
+    launching: Mutex<u64>,
     joined: Mutex<Vec<Joined>>,
     /// Ranks between whose GPUs nothing carries lines whole.
     parted: OnceLock<(usize, usize)>,
@@ -201,14 +213,19 @@ impl Link {
     }
 
     /// The device half of a transport whose peers' regions are mapped here.
-    pub(crate) fn mapped(&self) -> Mapped {
-        Mapped {
+    ///
+    /// # Safety
+    /// As for [`Transport::ops`](super::Transport::ops).
+    pub(crate) unsafe fn mapped(&self) -> Mapped {
+        let parts = MappedParts {
             layout: self.layout,
             rank: self.world.rank() as u32,
             processes: u32::from(self.region.reads_processes()),
             own: self.region.own_address(),
             bases: self.region.table_address(),
-        }
+        };
+        // SAFETY: the region owns what the addresses are of; the rest is the caller's contract.
+        unsafe { Mapped::new(parts) }
     }
 
     /// Notes that lines are left out since the path between these two ranks' GPUs does not carry them.
@@ -287,8 +304,23 @@ impl Link {
 
     /// For whoever launches, from before the last stream is waited for until the kernel is queued: launches on a transport must not
     /// overlap. Of several links the one with the lowest [`Link::id`] goes first.
-    pub fn launching(&self) -> MutexGuard<'_, ()> {
-        self.launching.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn launching(&self) -> Launching<'_> {
+        let mut turn = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
+        *turn = turn.wrapping_add(1);
+        Launching { _turn: turn }
+    }
+
+    /// This link and those that its kernels use as well, in the order in which they are to be taken: see [`Link::launching`].
+    pub fn with_joined(self: &Arc<Self>) -> Vec<Arc<Link>> {
+        let mut all = vec![Arc::clone(self)];
+        let mut next = 0;
+        while let Some(link) = all.get(next).cloned() {
+            let joined = link.joined.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(joined.iter().map(|joined| Arc::clone(&joined.link)));
+            next += 1;
+        }
+        all.sort_by_key(|link| link.id);
+        all
     }
 
     /// The stream that the last launch went to. `None` if there was none, or nothing of it is left.
@@ -356,18 +388,37 @@ impl Link {
     ///
     /// # Errors
     /// If a rank is lost or does not come.
-    pub fn renew(&self) -> Result<()> {
-        // Positions must not be cleared under a kernel. Not under the lock: whoever ends there may launch.
-        if let Some(stream) = self.last_stream() {
-            stream.wait_idle()?;
-        }
+    pub fn renew(self: &Arc<Self>) -> Result<()> {
+        let all = self.with_joined();
+        // Positions must not be cleared under a kernel: nobody launches meanwhile. Streams are not waited for under the locks, since whoever
+        // ends there may launch.
+        let _turns = loop {
+            let seen: Vec<u64> = all.iter().map(|link| *link.turns()).collect();
+            for stream in all.iter().filter_map(|link| link.last_stream()) {
+                stream.wait_idle()?;
+            }
+            let turns: Vec<_> = all.iter().map(|link| link.turns()).collect();
+            if turns.iter().map(|turns| **turns).eq(seen) {
+                break turns;
+            }
+        };
+        self.renew_idle()
+    }
+
+    fn turns(&self) -> MutexGuard<'_, u64> {
+        self.launching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// With nothing queued, and nobody launching.
+    fn renew_idle(&self) -> Result<()> {
         self.region.quiesce()?;
         self.world.barrier()?;
-        self.region.clear()?;
+        // SAFETY: between two barriers, with nothing under way on any rank.
+        unsafe { self.region.clear()? };
         self.board.clear();
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for joined in self.joined.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            joined.link.renew()?;
+            joined.link.renew_idle()?;
         }
         self.world.barrier()?;
         Ok(())

@@ -14,7 +14,7 @@ pub use board::Board;
 pub use error::{Error, Result};
 pub use fault::{Fault, Operation, Place, Refusal, panic_text};
 pub use ledger::{Cut, Launched};
-pub use link::{Health, Link, Machine, Queue, Region};
+pub use link::{Health, Launching, Link, Machine, Queue, Region};
 pub use mapping::Mapping;
 pub use options::Options;
 pub use symmetric::Symmetric;
@@ -30,16 +30,24 @@ use std::sync::Arc;
     message = "`{Self}` is not a transport",
     label = "expected `Shm`, `Nvl`, or another type that implements `Transport`"
 )]
-pub trait Transport: Send + Sync + 'static {
+///
+/// # Safety
+/// `ops` gives the operations on the region of `link`, for as long as a link of which it is a part is alive, and runs where its machine
+/// is. Launches queue kernels by the one and keep the other.
+pub unsafe trait Transport: Send + Sync + 'static {
     /// The device half.
-    type Ops: Ops + bytemuck::Pod;
+    type Ops: Ops;
     /// As users name it.
     const NAME: &'static str;
 
     /// State shared with launches and graphs, which may outlive the transport.
     fn link(&self) -> &Arc<Link>;
     /// The device half for this rank's kernels.
-    fn ops(&self) -> Self::Ops;
+    ///
+    /// # Safety
+    /// The value, and copies of it, are used as long as [`Transport::link`] lives, by one launch at a time, and asked for ranks, channels
+    /// and signals that there are.
+    unsafe fn ops(&self) -> Self::Ops;
 
     /// This rank.
     fn rank(&self) -> usize {

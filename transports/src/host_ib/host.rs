@@ -197,7 +197,8 @@ fn connect(world: &World, adapter: &dyn Adapter, own: Place) -> Result<Vec<Optio
     Ok(pairs.into_iter().zip(cards).map(peer).collect())
 }
 
-impl Transport for HostIb {
+// SAFETY: region and rings belong to the link.
+unsafe impl Transport for HostIb {
     type Ops = HostIbOps;
     const NAME: &'static str = "HostIb";
 
@@ -205,7 +206,7 @@ impl Transport for HostIb {
         &self.link
     }
 
-    fn ops(&self) -> HostIbOps {
+    unsafe fn ops(&self) -> HostIbOps {
         self.ops
     }
 }
@@ -218,7 +219,8 @@ struct HostIbRegion {
     world: World,
 }
 
-impl Region for HostIbRegion {
+// SAFETY: memory and rings that the value owns, of the layout that `rendezvous` agreed.
+unsafe impl Region for HostIbRegion {
     /// Whoever is asked after this rank has reported a fault reports it too: the peers have been told when this returns.
     fn abort_word(&self) -> Result<u64> {
         self.proxy.engine().settle_faults(TELLING);
@@ -230,7 +232,7 @@ impl Region for HostIbRegion {
     }
 
     /// Lets what is under way end, on all ranks, before anything is cleared; connects anew where a queue pair was broken.
-    fn clear(&self) -> Result<()> {
+    unsafe fn clear(&self) -> Result<()> {
         let mut engine = self.proxy.engine();
         let sound = engine.drain(DRAIN);
         let all: Vec<bool> = self.world.all_gather_as(&sound)?;

@@ -13,30 +13,29 @@ use fusewire_device::wait::{About, Control, LOOK_NS, expire, operation};
 /// Staging, lines and heap are host memory, registered with the adapter. Words that kernels change by atomics, and their channels'
 /// state, are in memory of the machine that runs them.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(all(feature = "host", not(target_arch = "nvptx64")), derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct HostIbOps {
     /// Layout of every rank's region.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// This rank.
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// Slots of the ring; a power of two.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// Address of abort word and channel states, at their offsets in the layout; behind them the next ticket, and how many slots were
     /// seen to be free again.
-    pub control: u64,
+    pub(crate) control: u64,
     /// Address of this rank's region, which peers write.
-    pub region: u64,
+    pub(crate) region: u64,
     /// Address of what is registered for this rank's own requests: outgoing staging, then bounce memory.
-    pub local: u64,
+    pub(crate) local: u64,
     /// Address of the ring.
-    pub ring: u64,
+    pub(crate) ring: u64,
     /// Address of the number of slots that are free again, counted from the first ticket.
-    pub retired: u64,
+    pub(crate) retired: u64,
     /// Address of this rank's abort record.
-    pub record: u64,
+    pub(crate) record: u64,
     /// How long a command may wait for a slot, or a read for its data, in nanoseconds.
-    pub deadline_ns: u64,
+    pub(crate) deadline_ns: u64,
 }
 
 impl HostIbOps {

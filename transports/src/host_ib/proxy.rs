@@ -217,7 +217,8 @@ impl Engine {
                 _ => Work::Write { from: here, to: there, immediate: None },
             };
             // No fence: a kernel's read has ended before the kernel goes on, and writes keep their order.
-            match pair.post(&Request { id: ticket, work, fence: false }) {
+            // SAFETY: kernels post what they keep to the protocol, within the region.
+            match unsafe { pair.post(&Request { id: ticket, work, fence: false }) } {
                 Ok(true) => {}
                 Ok(false) => {
                     self.next = (ticket, posted);
@@ -388,7 +389,8 @@ impl Engine {
         let Some(Some(Peer { pair, region })) = self.peers.get(peer) else { return true };
         let to = Remote { address: region.start + at, rkey: region.rkey };
         let work = Work::WriteInline { bytes: &word.to_ne_bytes(), to };
-        match pair.post(&Request { id: u64::MAX, work, fence: false }) {
+        // SAFETY: the abort word, changed by atomics alone.
+        match unsafe { pair.post(&Request { id: u64::MAX, work, fence: false }) } {
             Ok(false) => return false,
             Ok(true) => {
                 let (operation, since) = (operation::SIGNAL, Instant::now());

@@ -43,7 +43,8 @@ enum Held {
 
 const LATE: Duration = Duration::from_millis(2);
 
-impl Pair for Late {
+// SAFETY: what it wraps, later or not at all.
+unsafe impl Pair for Late {
     fn endpoint(&self) -> Vec<u8> {
         self.pair.endpoint()
     }
@@ -52,7 +53,7 @@ impl Pair for Late {
         self.pair.connect(peer)
     }
 
-    fn post(&self, request: &Request<'_>) -> Result<bool> {
+    unsafe fn post(&self, request: &Request<'_>) -> Result<bool> {
         let held = match request.work {
             Work::WriteInline { bytes, to } => Held::Inline(bytes.try_into().expect("a word"), to),
             Work::Write { from, to, immediate } => Held::Work(Work::Write { from, to, immediate }),
@@ -63,8 +64,9 @@ impl Pair for Late {
         Ok(true)
     }
 
-    fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
-        self.pair.post_receive(id, local)
+    unsafe fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.pair.post_receive(id, local) }
     }
 
     fn poll(&self, out: &mut Vec<Completion>) -> Result<()> {
@@ -74,7 +76,9 @@ impl Pair for Late {
                 Held::Inline(bytes, to) => Work::WriteInline { bytes, to: *to },
                 Held::Work(work) => *work,
             };
-            if since.elapsed() < LATE || !self.pair.post(&Request { id: *id, work, fence: *fence })? {
+            // SAFETY: as it was when it was to be posted.
+            let post = || unsafe { self.pair.post(&Request { id: *id, work, fence: *fence }) };
+            if since.elapsed() < LATE || !post()? {
                 break;
             }
             held.pop_front();
@@ -91,7 +95,8 @@ impl Pair for Late {
 #[derive(Debug)]
 struct Mute(Box<dyn Pair>);
 
-impl Pair for Mute {
+// SAFETY: what it wraps, later or not at all.
+unsafe impl Pair for Mute {
     fn endpoint(&self) -> Vec<u8> {
         self.0.endpoint()
     }
@@ -100,12 +105,13 @@ impl Pair for Mute {
         self.0.connect(peer)
     }
 
-    fn post(&self, _: &Request<'_>) -> Result<bool> {
+    unsafe fn post(&self, _: &Request<'_>) -> Result<bool> {
         Ok(true)
     }
 
-    fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
-        self.0.post_receive(id, local)
+    unsafe fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.post_receive(id, local) }
     }
 
     fn poll(&self, _: &mut Vec<Completion>) -> Result<()> {
@@ -451,7 +457,8 @@ fn refused(seen: fn(Place) -> Place) {
         let options = Options::per_peer(4096).channels(2).signals(4).heap(64 << 10);
         let how = HostIbOptions::default().fabric(fabric());
         let ib = HostIb::meet(&world, options, &how, if me == 0 { seen } else { |place| place }).unwrap();
-        let ops = ib.ops();
+        // SAFETY: `ib` lives to the end of the test.
+        let ops = unsafe { ib.ops() };
         let put = || {
             // SAFETY: the heap is this thread's; the peer reads it after the signal, if ever.
             unsafe {

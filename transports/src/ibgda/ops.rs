@@ -44,19 +44,18 @@ pub struct PeerRegion {
 /// its adapter. The two are not atomic with each other on every machine. If they meet, either reason may be the one that stays; both name
 /// a fault that happened.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(all(feature = "host", not(target_arch = "nvptx64")), derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
 pub struct IbgdaOps {
     /// The symmetric part of the region.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// This rank's region.
-    pub own: LocalBuffer,
+    pub(crate) own: LocalBuffer,
     /// Address of a table of `world` [`PeerRegion`]s; this rank's own leads back to itself.
-    pub peers: u64,
+    pub(crate) peers: u64,
     /// This rank.
-    pub rank: u32,
+    pub(crate) rank: u32,
     /// Zero.
-    pub reserved: u32,
+    pub(crate) reserved: u32,
 }
 
 /// Offset of the outgoing ring for `peer` in a region.

@@ -25,7 +25,6 @@ impl<Intra: Transport, Inter: Transport> Mesh<Intra, Inter> {
     /// # Errors
     /// [`Error::Misuse`] if the two do not fit, on any rank.
     pub fn new(intra: Intra, inter: Inter) -> Result<Self> {
-        const { MeshOps::<Intra::Ops, Inter::Ops>::WITHOUT_PADDING };
         let (near, all) = (intra.link(), inter.link());
         let verdicts: Vec<Option<String>> = all.world().all_gather_as(&misfit(near, all))?;
         if let Some((rank, what)) = verdicts.into_iter().enumerate().find_map(|(r, v)| Some((r, v?))) {
@@ -40,7 +39,8 @@ impl<Intra: Transport, Inter: Transport> Mesh<Intra, Inter> {
         }
         let words = places.chunks(2).map(|p| u64::from(p[0]) | u64::from(*p.get(1).unwrap_or(&FAR)) << 32);
         let table = Words::new(all.machine(), words.collect())?;
-        let ops = MeshOps { intra: intra.ops(), inter: inter.ops(), places: table.addr() };
+        // SAFETY: given out by `Transport::ops` alone; both links live with `all`, which joins them.
+        let ops = unsafe { MeshOps::new(intra.ops(), inter.ops(), table.addr()) };
         all.join(Arc::clone(near), Arc::new(table));
         all.world().barrier()?;
         Ok(Mesh { inter, intra, ops })
@@ -123,7 +123,8 @@ impl Mesh<Nvl, Ibgda> {
     }
 }
 
-impl<Intra: Transport, Inter: Transport> Transport for Mesh<Intra, Inter> {
+// SAFETY: those of two transports, whose links and table `Mesh::new` has joined.
+unsafe impl<Intra: Transport, Inter: Transport> Transport for Mesh<Intra, Inter> {
     type Ops = MeshOps<Intra::Ops, Inter::Ops>;
     const NAME: &'static str = "Mesh";
 
@@ -131,7 +132,7 @@ impl<Intra: Transport, Inter: Transport> Transport for Mesh<Intra, Inter> {
         self.inter.link()
     }
 
-    fn ops(&self) -> Self::Ops {
+    unsafe fn ops(&self) -> Self::Ops {
         self.ops
     }
 }

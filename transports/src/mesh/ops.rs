@@ -11,28 +11,11 @@ pub const FAR: u32 = u32::MAX;
 #[repr(C)]
 pub struct MeshOps<A, B> {
     /// To peers of the domain.
-    pub intra: A,
+    intra: A,
     /// To every rank.
-    pub inter: B,
+    inter: B,
     /// Address of a table of `world` numbers (`u32`): each rank's number in this rank's domain, or [`FAR`].
-    pub places: u64,
-}
-
-#[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-mod plain {
-    use super::MeshOps;
-    use bytemuck::{Pod, Zeroable};
-
-    // SAFETY: every field may be zero.
-    unsafe impl<A: Zeroable, B: Zeroable> Zeroable for MeshOps<A, B> {}
-    // SAFETY: plain fields without padding: the assertion in `Mesh::new` compares the sizes, for every pair that there is.
-    unsafe impl<A: Pod, B: Pod> Pod for MeshOps<A, B> {}
-
-    impl<A, B> MeshOps<A, B> {
-        /// Fails to compile if there is padding.
-        pub(in crate::mesh) const WITHOUT_PADDING: () =
-            assert!(size_of::<Self>() == size_of::<A>() + size_of::<B>() + 8);
-    }
+    places: u64,
 }
 
 /// Where a peer is.
@@ -42,6 +25,15 @@ enum Place {
 }
 
 impl<A, B> MeshOps<A, B> {
+    /// Operations on two transports.
+    ///
+    /// # Safety
+    /// At `places` is a table of as many numbers (`u32`) as `inter` has ranks, as long as the value is used: each rank's number in
+    /// `intra`, or [`FAR`].
+    pub const unsafe fn new(intra: A, inter: B, places: u64) -> Self {
+        MeshOps { intra, inter, places }
+    }
+
     #[inline(always)]
     fn place(&self, peer: u32) -> Place {
         // SAFETY: the table has `world` entries, written before any launch; schedules pass ranks below `world`.

@@ -148,7 +148,8 @@ fn reachable(world: &World, context: &Context, cards: &[Card]) -> std::result::R
     Ok(parted)
 }
 
-impl Transport for Nvl {
+// SAFETY: the region and its table belong to the link.
+unsafe impl Transport for Nvl {
     type Ops = NvlOps;
     const NAME: &'static str = "Nvl";
 
@@ -156,8 +157,9 @@ impl Transport for Nvl {
         &self.link
     }
 
-    fn ops(&self) -> NvlOps {
-        NvlOps(self.link.mapped())
+    unsafe fn ops(&self) -> NvlOps {
+        // SAFETY: the caller's contract, for the link's own regions.
+        NvlOps(unsafe { self.link.mapped() })
     }
 }
 
@@ -169,7 +171,8 @@ struct CudaRegion {
     control_bytes: usize,
 }
 
-impl Region for CudaRegion {
+// SAFETY: memory that the value owns, of the layout that `rendezvous` agreed.
+unsafe impl Region for CudaRegion {
     fn abort_word(&self) -> Result<u64> {
         let mut word = [0u64];
         self.regions[self.rank].read(0, &mut word)?;
@@ -184,7 +187,7 @@ impl Region for CudaRegion {
         Ok(())
     }
 
-    fn clear(&self) -> Result<()> {
+    unsafe fn clear(&self) -> Result<()> {
         self.regions[self.rank].fill_at(0, self.control_bytes, 0)?;
         let record = self.record.host_ptr().cast::<AbortRecord>();
         // SAFETY: this rank's live pinned record; `renew` holds all ranks between two barriers with no kernel running.

@@ -4,8 +4,7 @@ use fusewire_device::mapped::Mapped;
 
 /// Device operations of [`Nvl`](super).
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(all(feature = "host", not(target_arch = "nvptx64")), derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(transparent)]
-pub struct NvlOps(pub Mapped);
+pub struct NvlOps(pub(crate) Mapped);
 
 fusewire_device::mapped_ops!(NvlOps, "nvl");

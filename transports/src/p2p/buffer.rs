@@ -2,6 +2,7 @@
 
 use super::{Error, Result};
 use crate::host::Mapping;
+use crate::rdma::bytes::{copy_in, copy_out};
 use crate::rdma::{Access, Adapter, Registration};
 use std::fmt;
 use std::ops::Range;
@@ -9,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Memory of this process that peers may be given to write: a shared handle.
 ///
-/// A peer's write and a `read` of the same bytes are ordered by the transport's requests and control messages; without, the bytes come
-/// out old, new or mixed.
+/// Copies in and out are atomic by byte at least, so that any thread and any peer may make them at any time. A peer's write and a `read`
+/// of the same bytes are ordered by the transport's requests and control messages; without, the bytes come out old, new or mixed.
 #[derive(Clone)]
 pub struct HostBuffer(Arc<Pages>);
 
@@ -19,7 +20,7 @@ enum Pages {
     Heap(Box<[std::cell::UnsafeCell<u8>]>),
 }
 
-// SAFETY: the bytes are reached through raw pointers alone; see the type's documentation for their order.
+// SAFETY: the bytes are reached by atomic copies alone, and by adapters.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -77,8 +78,8 @@ impl HostBuffer {
     /// [`Error::Misuse`] past the end.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
-        // SAFETY: in bounds by the check.
-        unsafe { self.start().add(offset).copy_from(bytes.as_ptr(), bytes.len()) };
+        // SAFETY: in bounds by the check; all access is by such copies.
+        unsafe { copy_in(self.start().add(offset), bytes) };
         Ok(())
     }
 
@@ -88,16 +89,16 @@ impl HostBuffer {
     /// [`Error::Misuse`] past the end.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len())?;
-        // SAFETY: in bounds by the check.
-        unsafe { self.start().add(offset).copy_to(into.as_mut_ptr(), into.len()) };
+        // SAFETY: in bounds by the check; all access is by such copies.
+        unsafe { copy_out(self.start().add(offset), into) };
         Ok(())
     }
 
     /// Copies out all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
-        // SAFETY: in bounds.
-        unsafe { self.start().copy_to(bytes.as_mut_ptr(), bytes.len()) };
+        // SAFETY: in bounds; all access is by such copies.
+        unsafe { copy_out(self.start(), &mut bytes) };
         bytes
     }
 

@@ -144,7 +144,8 @@ impl CopyBased {
             let from = local(self.memory.registration(), at as u64, chunk.bytes as u32);
             let to = Remote { address: self.remote.address + self.incoming(index) as u64, ..self.remote };
             let work = Work::Write { from, to, immediate: Some(index as u32) };
-            if self.wires.post(chunk.channel, index as u64, work)? {
+            // SAFETY: the slot is this round's until it was sent, and its place at the peer is free by the credit.
+            if unsafe { self.wires.post(chunk.channel, index as u64, work)? } {
                 self.sends[index].state = Sending::Write;
             }
         }
@@ -193,7 +194,8 @@ impl CopyBased {
                 add: 1,
                 old: local(self.memory.registration(), scratch, 8),
             };
-            if self.wires.post(chunk.channel, CREDIT | index as u64, work)? {
+            // SAFETY: words that atomics alone change, and a scratch word of this slot.
+            if unsafe { self.wires.post(chunk.channel, CREDIT | index as u64, work)? } {
                 let slot = &mut self.receives[index];
                 slot.state = Receiving::Idle;
                 slot.ended += 1;
@@ -357,7 +359,7 @@ impl P2pHostTransport for CopyBased {
         Ok(CtrlMessage { kind: kind::SYNC, payload: Vec::new() })
     }
 
-    fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer> {
+    unsafe fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer> {
         import(self.peer(), message)
     }
 }

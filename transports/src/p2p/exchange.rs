@@ -117,7 +117,8 @@ pub fn exchange(
     if let Some(send) = send {
         let request = transport.recv_ctrl()?;
         let message = transport.wait_ctrl(&request, limit)?;
-        let to = transport.import_remote(&message)?;
+        // SAFETY: the message that the peer sent, whose exchange is this one.
+        let to = unsafe { transport.import_remote(&message)? };
         lanes.push(Lane::new(transport, send, Some(to), true));
     }
     if let Some(receive) = receive {

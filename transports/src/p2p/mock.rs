@@ -1,8 +1,8 @@
 //! A transport without an adapter, to test algorithms with: two ends in one process, which keep a log and can be told to fail.
 
 use super::{
-    ChunkContext, ChunkRequest, CtrlMessage, CtrlRequest, Error, HostBuffer, Mode, P2pHostTransport,
-    RecvChunk, RemoteBuffer, Result, SendChunk, in_range, kind,
+    ChunkContext, ChunkRequest, CtrlMessage, CtrlRequest, Error, Exported, HostBuffer, Mode,
+    P2pHostTransport, RecvChunk, RemoteBuffer, Result, SendChunk, in_range, kind,
 };
 use crate::rdma::Status;
 use std::collections::{HashMap, VecDeque};
@@ -318,9 +318,12 @@ impl P2pHostTransport for Mock {
         Ok(CtrlMessage { kind, payload: Vec::new() })
     }
 
-    fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer> {
+    unsafe fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer> {
         match message.kind {
-            kind::EXPORT => Ok(RemoteBuffer::ZeroCopy { address: 0, rkey: 0, bytes: u64::MAX }),
+            kind::EXPORT => {
+                // SAFETY: the mock follows no address.
+                Ok(RemoteBuffer::ZeroCopy(unsafe { Exported::new(0, 0, u64::MAX) }))
+            }
             kind::SYNC => Ok(RemoteBuffer::CopyBased),
             kind => {
                 let bytes = message.payload.len();

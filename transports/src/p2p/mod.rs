@@ -78,16 +78,42 @@ pub enum CtrlRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteBuffer {
     /// Into this buffer of the peer's.
-    ZeroCopy {
-        /// Address of its first byte there.
-        address: u64,
-        /// Its key.
-        rkey: u32,
-        /// Bytes.
-        bytes: u64,
-    },
+    ZeroCopy(Exported),
     /// Into staging.
     CopyBased,
+}
+
+/// A buffer that the peer exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exported {
+    address: u64,
+    rkey: u32,
+    bytes: u64,
+}
+
+impl Exported {
+    /// The buffer of `bytes` at an address of the peer's, by its key.
+    ///
+    /// # Safety
+    /// The peer exported it, for this connection to write.
+    pub const unsafe fn new(address: u64, rkey: u32, bytes: u64) -> Self {
+        Exported { address, rkey, bytes }
+    }
+
+    /// Address of its first byte there.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Its key.
+    pub const fn rkey(&self) -> u32 {
+        self.rkey
+    }
+
+    /// Bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 /// A chunk, as hooks see it.
@@ -267,7 +293,10 @@ pub trait P2pHostTransport: Send + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Unexpected`] for any other message.
-    fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer>;
+    ///
+    /// # Safety
+    /// The message came from the peer of this connection, where [`P2pHostTransport::export_recv_buf`] made it: chunks go where it says.
+    unsafe fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer>;
 
     /// Waits until a control message is done.
     ///

@@ -91,9 +91,13 @@ impl Wires {
     }
 
     /// Posts a request; `false` if the channel's queue is full.
-    pub fn post(&mut self, channel: usize, id: u64, work: Work<'_>) -> Result<bool> {
+    ///
+    /// # Safety
+    /// As for [`Pair::post`].
+    pub unsafe fn post(&mut self, channel: usize, id: u64, work: Work<'_>) -> Result<bool> {
         self.sound()?;
-        Ok(self.pairs[channel].post(&Request { id, work, fence: false })?)
+        // SAFETY: the caller's contract.
+        Ok(unsafe { self.pairs[channel].post(&Request { id, work, fence: false })? })
     }
 
     pub fn sound(&self) -> Result<()> {
@@ -126,7 +130,8 @@ impl Wires {
         while let (Some(frame), Some(bytes)) = (self.free.last().copied(), self.waiting.front()) {
             self.frames.buffer().write(frame * FRAME, bytes)?;
             let from = local(self.frames.registration(), (frame * FRAME) as u64, bytes.len() as u32);
-            if !self.post(CTRL, CTRL_ID | frame as u64, Work::Send { from })? {
+            // SAFETY: a frame that is free; it is taken below until it was sent.
+            if !unsafe { self.post(CTRL, CTRL_ID | frame as u64, Work::Send { from })? } {
                 break;
             }
             self.free.pop();
@@ -226,5 +231,6 @@ fn post_receive(pair: &dyn Pair, frames: &Registered, channel: usize, receive: u
         CTRL => local(frames.registration(), (FRAMES as u64 + receive) * FRAME as u64, FRAME as u32),
         _ => Local { address: 0, bytes: 0, lkey: 0 },
     };
-    Ok(pair.post_receive(receive, place)?)
+    // SAFETY: a frame that is read behind its completion alone.
+    Ok(unsafe { pair.post_receive(receive, place)? })
 }

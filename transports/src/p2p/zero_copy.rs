@@ -2,8 +2,8 @@
 
 use super::wires::Wires;
 use super::{
-    ChunkRequest, CtrlMessage, CtrlRequest, Error, HostBuffer, Mode, P2pHostTransport, RecvChunk, Registered,
-    Registrations, RemoteBuffer, Result, SendChunk, in_range, kind,
+    ChunkRequest, CtrlMessage, CtrlRequest, Error, Exported, HostBuffer, Mode, P2pHostTransport, RecvChunk,
+    Registered, Registrations, RemoteBuffer, Result, SendChunk, in_range, kind,
 };
 use crate::rdma::{Remote, Work, local};
 use std::collections::VecDeque;
@@ -61,7 +61,8 @@ impl ZeroCopy {
                 let to = Remote { address: chunk.to.address + *posted as u64, ..chunk.to };
                 let work = Work::Write { from, to, immediate: last.then_some(0) };
                 let id = index as u64 | if last { 0 } else { PART };
-                if !self.wires.post(index, id, work)? {
+                // SAFETY: both ends are bytes of `HostBuffer`s, which programs access by atomics: the peer exported the one.
+                if !unsafe { self.wires.post(index, id, work)? } {
                     break;
                 }
                 *posted += piece;
@@ -133,7 +134,8 @@ impl P2pHostTransport for ZeroCopy {
 
     fn send_chunk(&mut self, chunk: SendChunk) -> Result<ChunkRequest> {
         in_range("channel", chunk.channel, self.channels.len())?;
-        let (Some(buffer), Some(RemoteBuffer::ZeroCopy { address, rkey, bytes })) = (&chunk.buffer, chunk.to)
+        let (Some(buffer), Some(RemoteBuffer::ZeroCopy(Exported { address, rkey, bytes }))) =
+            (&chunk.buffer, chunk.to)
         else {
             return Err(Error::misuse(
                 "a zero-copy chunk needs a buffer here, and one of the peer's that `import_remote` gave",
@@ -189,7 +191,7 @@ impl P2pHostTransport for ZeroCopy {
         Ok(CtrlMessage { kind: kind::EXPORT, payload })
     }
 
-    fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer> {
+    unsafe fn import_remote(&self, message: &CtrlMessage) -> Result<RemoteBuffer> {
         import(self.peer(), message)
     }
 }
@@ -200,7 +202,7 @@ pub fn import(peer: usize, message: &CtrlMessage) -> Result<RemoteBuffer> {
     match (message.kind, message.payload.as_slice()) {
         (kind::EXPORT, p) if p.len() == 20 => {
             let (address, bytes, rkey) = (number(&p[..8]), number(&p[8..16]), number(&p[16..]) as u32);
-            Ok(RemoteBuffer::ZeroCopy { address, rkey, bytes })
+            Ok(RemoteBuffer::ZeroCopy(Exported { address, rkey, bytes }))
         }
         (kind::SYNC, []) => Ok(RemoteBuffer::CopyBased),
         (kind, payload) => {

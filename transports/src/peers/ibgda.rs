@@ -33,7 +33,8 @@ impl IbgdaAdapter {
     }
 }
 
-impl Registrar for IbgdaAdapter {
+// SAFETY: the adapter's own keys.
+unsafe impl Registrar for IbgdaAdapter {
     unsafe fn register(&self, allocation: Allocation<'_>) -> Result<MemoryKeys> {
         let on_host = matches!(self.link().machine(), Machine::Host);
         let memory = Memory {
@@ -57,7 +58,8 @@ impl Registrar for IbgdaAdapter {
     }
 }
 
-impl Adapter for IbgdaAdapter {
+// SAFETY: endpoints of queues that the value owns.
+unsafe impl Adapter for IbgdaAdapter {
     fn name(&self) -> String {
         self.ibgda.nic().name()
     }

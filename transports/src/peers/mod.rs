@@ -29,7 +29,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use topology::Facts;
 
 /// An adapter that reaches every peer.
-pub trait Adapter: Registrar {
+///
+/// # Safety
+/// Endpoints are of queues that live as long as this value, where the kernels of its machine reach them.
+pub unsafe trait Adapter: Registrar {
     /// What people call it.
     fn name(&self) -> String;
     /// Connects to these peers, which connect to this rank. Collective.
@@ -210,16 +213,20 @@ impl MultiPeerTransport {
     ///
     /// # Errors
     /// [`PeersError::NotExchanged`], [`PeersError::Closed`].
-    pub fn device_handle(&self) -> Result<DevicePeers> {
+    pub fn device_handle(&self) -> Result<DevicePeers<'_>> {
+        let (ranks, reached, table) = self.device_parts()?;
+        // SAFETY: the table has a slot for each rank, and lives unchanged as long as `self.inner`, hence as the borrow.
+        Ok(unsafe { DevicePeers::new(ranks, reached, table) })
+    }
+
+    /// What [`DevicePeers::new`] takes.
+    #[doc(hidden)]
+    pub fn device_parts(&self) -> Result<([u32; 2], [u32; 2], u64)> {
         self.inner.ready("the device handle of a `MultiPeerTransport`")?;
         let (topology, table) = (&self.inner.topology, self.inner.table.get());
-        Ok(DevicePeers {
-            rank: self.rank() as u32,
-            world: self.world_size() as u32,
-            mapped: topology.mapped_peers().len() as u32,
-            rdma: topology.rdma_peers().len() as u32,
-            table: table.map_or(0, Table::address),
-        })
+        let reached = [topology.mapped_peers(), topology.rdma_peers()].map(|peers| peers.len() as u32);
+        let ranks = [self.rank() as u32, self.world_size() as u32];
+        Ok((ranks, reached, table.map_or(0, Table::address)))
     }
 
     /// Registers `bytes` at `start`, which lie in `allocation`. Without an adapter there is nothing to do, and the registration has no

@@ -28,7 +28,10 @@ pub struct Allocation<'a> {
 }
 
 /// The part of an adapter that registers memory. A call takes long (it pins pages): the cache makes few.
-pub trait Registrar: Send + Sync {
+///
+/// # Safety
+/// Keys are of the memory that was registered, until it is taken back.
+pub unsafe trait Registrar: Send + Sync {
     /// Registers an allocation, from its base: a GPU's memory cannot be exported from the middle.
     ///
     /// # Errors
@@ -171,7 +174,8 @@ mod tests {
     #[derive(Default)]
     struct Noted(Mutex<Vec<String>>);
 
-    impl Registrar for Noted {
+    // SAFETY: nothing follows these keys.
+    unsafe impl Registrar for Noted {
         unsafe fn register(&self, allocation: Allocation<'_>) -> Result<MemoryKeys> {
             self.0.lock().unwrap().push(format!("register {:#x}+{}", allocation.base, allocation.bytes));
             if allocation.bytes == 13 {

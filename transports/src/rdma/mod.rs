@@ -8,6 +8,7 @@
 //! The emulation is for machines without an adapter: it has no speed to speak of, but wrong keys, writes past the end, missing
 //! receives and dead peers fail in it as they do on an adapter, and what a fence keeps back may overtake without it.
 
+pub(crate) mod bytes;
 mod emulated;
 mod verbs;
 
@@ -21,7 +22,10 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Memory that an adapter may reach, for as long as the value lives.
-pub trait Registration: Send + Sync + fmt::Debug {
+///
+/// # Safety
+/// The keys are of the memory that was registered, and reach it as long as the value lives and no longer.
+pub unsafe trait Registration: Send + Sync + fmt::Debug {
     /// Address of the first byte, as requests name it.
     fn start(&self) -> u64;
     /// Bytes.
@@ -36,7 +40,10 @@ pub trait Registration: Send + Sync + fmt::Debug {
 ///
 /// Requests begin in the order in which they were posted. Writes take effect in that order, and after atomics and reads only if
 /// fenced. After a failed request the pair is broken: the others end as [`Status::Flushed`].
-pub trait Pair: Send + fmt::Debug {
+///
+/// # Safety
+/// As for [`Adapter`]. A completion is of an operation that is over.
+pub unsafe trait Pair: Send + fmt::Debug {
     /// What the peer's pair must be given to connect.
     fn endpoint(&self) -> Vec<u8>;
     /// Connects to the pair with that endpoint, which does the same.
@@ -48,12 +55,19 @@ pub trait Pair: Send + fmt::Debug {
     ///
     /// # Errors
     /// A request that is refused at once.
-    fn post(&self, request: &Request<'_>) -> Result<bool>;
+    ///
+    /// # Safety
+    /// Nobody accesses what the request writes, here or at the peer, or writes what it reads, until it is complete, but as agreed with
+    /// whom the memory belongs to: a key opens all of its registration.
+    unsafe fn post(&self, request: &Request<'_>) -> Result<bool>;
     /// Posts a receive; `false` if the queue is full.
     ///
     /// # Errors
     /// A receive that is refused at once.
-    fn post_receive(&self, id: u64, local: Local) -> Result<bool>;
+    ///
+    /// # Safety
+    /// Nobody accesses that memory until a message has arrived there.
+    unsafe fn post_receive(&self, id: u64, local: Local) -> Result<bool>;
     /// Appends what has ended since the last call.
     ///
     /// # Errors
@@ -64,7 +78,11 @@ pub trait Pair: Send + fmt::Debug {
 }
 
 /// Something that registers memory and connects.
-pub trait Adapter: Send + Sync + fmt::Debug {
+///
+/// # Safety
+/// Pairs move bytes between registered memory alone, and no longer than its registration lives; an operation that has not
+/// been said to be complete may still be under way.
+pub unsafe trait Adapter: Send + Sync + fmt::Debug {
     /// Its name.
     fn name(&self) -> &str;
     /// Registers memory that exists already.

@@ -20,7 +20,8 @@ impl Verbs {
     }
 }
 
-impl Adapter for Verbs {
+// SAFETY: the verbs library's own promise.
+unsafe impl Adapter for Verbs {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -36,7 +37,8 @@ impl Adapter for Verbs {
     }
 }
 
-impl Registration for verbs::Memory {
+// SAFETY: the keys that the library gave for it.
+unsafe impl Registration for verbs::Memory {
     fn start(&self) -> u64 {
         self.start()
     }
@@ -54,7 +56,8 @@ impl Registration for verbs::Memory {
     }
 }
 
-impl Pair for verbs::QueuePair {
+// SAFETY: the verbs library's own promise.
+unsafe impl Pair for verbs::QueuePair {
     fn endpoint(&self) -> Vec<u8> {
         let e = self.endpoint();
         let mut bytes = Vec::with_capacity(32);
@@ -76,12 +79,14 @@ impl Pair for verbs::QueuePair {
         verbs::QueuePair::connect(self, &verbs::Endpoint { number, lid, gid, first_packet, mtu, reads })
     }
 
-    fn post(&self, request: &Request<'_>) -> Result<bool> {
-        self.post(request)
+    unsafe fn post(&self, request: &Request<'_>) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.post(request) }
     }
 
-    fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
-        self.post_receive(id, local)
+    unsafe fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.post_receive(id, local) }
     }
 
     fn poll(&self, out: &mut Vec<Completion>) -> Result<()> {

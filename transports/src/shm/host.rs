@@ -55,7 +55,8 @@ impl Shm {
     }
 }
 
-impl Transport for Shm {
+// SAFETY: the region and its table belong to the link.
+unsafe impl Transport for Shm {
     type Ops = ShmOps;
     const NAME: &'static str = "Shm";
 
@@ -63,8 +64,9 @@ impl Transport for Shm {
         &self.link
     }
 
-    fn ops(&self) -> ShmOps {
-        ShmOps(self.link.mapped())
+    unsafe fn ops(&self) -> ShmOps {
+        // SAFETY: the caller's contract, for the link's own regions.
+        ShmOps(unsafe { self.link.mapped() })
     }
 }
 
@@ -102,7 +104,8 @@ impl HostRegion {
     }
 }
 
-impl Region for HostRegion {
+// SAFETY: mappings and table that the value owns, of the layout that `rendezvous` agreed.
+unsafe impl Region for HostRegion {
     fn abort_word(&self) -> Result<u64> {
         Ok(self.abort().load(Ordering::Acquire))
     }
@@ -112,7 +115,7 @@ impl Region for HostRegion {
         Ok(())
     }
 
-    fn clear(&self) -> Result<()> {
+    unsafe fn clear(&self) -> Result<()> {
         // `renew` holds all ranks between two barriers with no kernel running.
         self.regions[self.rank].clear(self.control_bytes)
     }

@@ -4,8 +4,7 @@ use fusewire_device::mapped::Mapped;
 
 /// Device operations of [`Shm`](super).
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(all(feature = "host", not(target_arch = "nvptx64")), derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(transparent)]
-pub struct ShmOps(pub Mapped);
+pub struct ShmOps(pub(crate) Mapped);
 
 fusewire_device::mapped_ops!(ShmOps, "shm");

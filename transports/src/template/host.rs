@@ -25,7 +25,8 @@ impl Template {
     }
 }
 
-impl Transport for Template {
+// SAFETY: the operations follow no address.
+unsafe impl Transport for Template {
     type Ops = TemplateOps;
     const NAME: &'static str = "Template";
 
@@ -33,7 +34,7 @@ impl Transport for Template {
         &self.link
     }
 
-    fn ops(&self) -> TemplateOps {
+    unsafe fn ops(&self) -> TemplateOps {
         TemplateOps { rank: self.rank() as u32, world: self.world_size() as u32 }
     }
 }

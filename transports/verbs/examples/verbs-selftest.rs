@@ -94,7 +94,8 @@ impl Link {
     }
 
     fn post(&self, id: u64, work: Work<'_>, fence: bool) -> Check {
-        match self.here.post(&Request { id, work, fence }) {
+        // SAFETY: memory of the tests, read behind completions.
+        match unsafe { self.here.post(&Request { id, work, fence }) } {
             Ok(true) => Ok(()),
             Ok(false) => Err("the queue is full".into()),
             Err(error) => Err(error.to_string()),
@@ -140,7 +141,8 @@ fn write(link: &Link) -> Check {
 }
 
 fn write_with_number(link: &Link) -> Check {
-    link.there.post_receive(3, Local { address: 0, bytes: 0, lkey: 0 }).map_err(text)?;
+    // SAFETY: no memory.
+    unsafe { link.there.post_receive(3, Local { address: 0, bytes: 0, lkey: 0 }) }.map_err(text)?;
     let work = Work::Write {
         from: link.local.local(0, 4),
         to: link.remote.remote(64),
@@ -158,11 +160,9 @@ fn write_inline(link: &Link) -> Check {
     link.done(Work::WriteInline { bytes: &bytes, to: link.remote.remote(128) })?;
     ensure(link.remote.word(128) == 0x1122_3344_5566_7788, || format!("{:#x}", link.remote.word(128)))?;
     let long = [0; 4096];
-    let refused = link.here.post(&Request {
-        id: 0,
-        work: Work::WriteInline { bytes: &long, to: link.remote.remote(0) },
-        fence: false,
-    });
+    let work = Work::WriteInline { bytes: &long, to: link.remote.remote(0) };
+    // SAFETY: refused.
+    let refused = unsafe { link.here.post(&Request { id: 0, work, fence: false }) };
     ensure(matches!(refused, Err(Error::Misuse { .. })), || format!("too long a request: {refused:?}"))
 }
 
@@ -174,7 +174,8 @@ fn read(link: &Link) -> Check {
 
 fn send_and_receive(link: &Link) -> Check {
     for id in 0..8 {
-        link.there.post_receive(id, link.remote.local(256 * id as usize, 256)).map_err(text)?;
+        // SAFETY: memory of the tests, read behind completions.
+        unsafe { link.there.post_receive(id, link.remote.local(256 * id as usize, 256)) }.map_err(text)?;
     }
     link.local.fill(4);
     for id in 0..8usize {
@@ -240,11 +241,9 @@ fn more_requests_than_the_queue_holds(link: &Link) -> Check {
     while posted < 2000 {
         let to = link.remote.remote(8 * posted as usize);
         let bytes = posted.to_ne_bytes();
-        match link.here.post(&Request {
-            id: posted,
-            work: Work::WriteInline { bytes: &bytes, to },
-            fence: false,
-        }) {
+        let work = Work::WriteInline { bytes: &bytes, to };
+        // SAFETY: memory of the tests, read behind completions.
+        match unsafe { link.here.post(&Request { id: posted, work, fence: false }) } {
             Ok(true) => posted += 1,
             Ok(false) => full += 1,
             Err(error) => return Err(error.to_string()),

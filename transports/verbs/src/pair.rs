@@ -332,7 +332,11 @@ impl QueuePair {
     ///
     /// # Errors
     /// [`Error::Misuse`] for more inline bytes than the pair has, [`Error::Call`] if the adapter refuses the request at once.
-    pub fn post(&self, request: &Request<'_>) -> Result<bool> {
+    ///
+    /// # Safety
+    /// Nobody accesses what the request writes, here or at the peer, or writes what it reads, until it is complete, but as agreed with
+    /// whom the memory belongs to: a key opens all of its registration.
+    pub unsafe fn post(&self, request: &Request<'_>) -> Result<bool> {
         // SAFETY: plain numbers and null pointers.
         let mut wr: ibv_send_wr = unsafe { std::mem::zeroed() };
         wr.wr_id = request.id;
@@ -389,7 +393,10 @@ impl QueuePair {
     ///
     /// # Errors
     /// [`Error::Call`] if the adapter refuses it at once.
-    pub fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+    ///
+    /// # Safety
+    /// Nobody accesses that memory until a message has arrived there.
+    pub unsafe fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
         let mut sge = ibv_sge { addr: local.address, length: local.bytes, lkey: local.lkey };
         let parts = i32::from(local.bytes > 0);
         let mut wr =

@@ -249,7 +249,8 @@ unsafe fn filled<F: Fn(u32) -> u64, T: Fn(u32) -> u64>(
 pub unsafe fn all_to_all_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
     let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
     let blocks = if ring.world == 1 { 0 } else { shape.channels };
-    let watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     let (chunk, input, outputs) = (shape.elements * H::Wire::SIZE as u64, shape.input, shape.output_offset);
     // SAFETY: the launch's table.
     let output = move |peer: u32| unsafe { base(shape, peer) } + outputs;

@@ -16,7 +16,8 @@ pub unsafe fn all_to_all_copy<O: Direct, H: Unpack>(grid: Grid, params: &Params<
     let (ops, shape) = (&params.ops, &params.shape);
     let channel = Channel::of::<H>(ops, shape, 0);
     let mut lanes = Lanes::of(&channel);
-    let watch = Watch::armed(&Block, params.control, ops.rank(), grid.block);
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     if shape.phase == 0 {
         lanes.begin(&channel);
         // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.

@@ -6,6 +6,9 @@ use crate::source::{Parts, Text, bare};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 
+/// The symbol of the table of codes.
+pub const CODES: &str = "__fusewire_codes";
+
 const HEADER: &str = "#![no_std] #![feature(abi_ptx)] #![allow(warnings)] extern crate fusewire_device; extern crate fusewire_transports; \
                       extern crate fusewire_device as fusewire;";
 
@@ -13,13 +16,18 @@ const HEADER: &str = "#![no_std] #![feature(abi_ptx)] #![allow(warnings)] extern
 pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
     let d = quote!(::fusewire_device);
     let item = bare(&model.tokens);
-    let entries: TokenStream = entries.iter().map(|e| entry(model, e)).collect();
     let file = model.file.as_ref();
     match &model.item {
         Item::Hooks(module) => {
             let glue = glue::module_glue(model, module, &d);
             // Entries stand in the module too, so that nothing in it needs to be public.
-            let tail = format!(" use ::fusewire_device::prelude::*; {glue} {entries} ");
+            let element = entries.iter().find_map(|e| e.element.as_ref()).map(|(_, path)| element_path(path));
+            let raw = glue::raw_type(module, element.as_ref());
+            let fields = model.args().map_or(&[][..], |args| &args.fields);
+            let codes = glue::codes(fields, &raw, &d).chain([glue::wire_code(element.as_ref(), &d)]);
+            let codes = codes_static(codes.collect());
+            let kernels: TokenStream = entries.iter().map(|e| entry(model, e)).collect();
+            let tail = format!(" use ::fusewire_device::prelude::*; {glue} {kernels} {codes} ");
             let hooks = [&module.produce, &module.consume];
             let inline: Vec<Span> = hooks
                 .iter()
@@ -49,11 +57,29 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
                 file,
             });
             let raw = glue::raw_struct(&function.args.fields, None, &d);
+            let codes = codes_static(glue::codes(&function.args.fields, &quote!(__Raw), &d).collect());
+            let kernels: TokenStream = entries.iter().map(|e| entry(model, e)).collect();
             text.push(&format!(
-                "use ::fusewire_device::prelude::*; use ::fusewire_transports::prelude::*; {raw} {entries}"
+                "use ::fusewire_device::prelude::*; use ::fusewire_transports::prelude::*; {raw} {kernels} {codes}"
             ));
             text
         }
+    }
+}
+
+/// An element type of a generic module, as the device crate names it.
+fn element_path(path: &str) -> TokenStream {
+    let path: TokenStream = path.parse().unwrap_or_default();
+    if path.to_string().contains("::") { quote!(::fusewire_device::#path) } else { path }
+}
+
+/// What [`take_codes`](crate::device) finds in the PTX: arguments and wire as the device's compiler understands them.
+fn codes_static(codes: Vec<TokenStream>) -> TokenStream {
+    // Their number goes first, itself counted: a table of zeros alone would not be written out.
+    let (name, count) = (format_ident!("{CODES}"), codes.len() + 1);
+    quote! {
+        #[unsafe(no_mangle)]
+        pub static #name: [::core::primitive::u64; #count] = [#count as ::core::primitive::u64, #(#codes),*];
     }
 }
 
@@ -65,10 +91,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
     match &model.item {
         Item::Hooks(module) => {
             let unroll = entry.unroll as usize;
-            let element = entry.element.as_ref().map(|(_, path)| {
-                let path: TokenStream = path.parse().unwrap_or_default();
-                if path.to_string().contains("::") { quote!(#d::#path) } else { quote!(#path) }
-            });
+            let element = entry.element.as_ref().map(|(_, path)| element_path(path));
             let comma = element.as_ref().map(|_| quote!(,));
             let raw = glue::raw_type(module, element.as_ref());
             let schedule = format_ident!("{}", entry.function());
@@ -91,6 +114,8 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
                 pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::schedule::Params<#ops, __Raw>) {
                     let __grid = #d::schedule::Grid::here();
                     let __raw = &__params.raw;
+                    let __lent = #d::args::Lent::while_borrowed(__raw);
+                    let _ = __lent;
                     let _ = unsafe {
                         #d::schedule::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
                             #name::<#ops>(__kernel, #(#values,)*)

@@ -38,15 +38,16 @@ pub fn args_type(module: &HookModule, lifetime: &TokenStream) -> TokenStream {
     if life.is_none() && param.is_none() { quote!(Args) } else { quote!(Args<#life #param>) }
 }
 
-/// The raw argument struct: slices as addresses, the rest by value.
+/// The raw argument struct: slices as addresses with their element types, the rest by value.
 ///
-/// `param` is the element type's parameter where a by-value argument is of it.
+/// `param` is the element type's parameter where a field is of it.
 pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> TokenStream {
     let members = fields.iter().map(|f| {
         let (name, ty) = (&f.ident, &f.ty);
-        match f.kind {
-            Kind::Plain | Kind::Handle => quote!(pub #name: #ty),
-            _ => quote!(pub #name: #d::args::RawSlice),
+        match &f.kind {
+            Kind::Plain => quote!(pub #name: #ty),
+            Kind::Handle(ty) => quote!(pub #name: #ty),
+            Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => quote!(pub #name: #d::args::RawSlice<#t>),
         }
     });
     let generic = param.map(|t| quote!(<#t>));
@@ -58,10 +59,28 @@ pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> T
     }
 }
 
-/// The parameter of a generic module that a by-value argument's type names.
+/// The codes of the raw struct's fields, as whoever compiles this understands their types.
+pub fn codes<'a>(
+    fields: &'a [Field],
+    raw: &'a TokenStream,
+    d: &'a TokenStream,
+) -> impl Iterator<Item = TokenStream> + 'a {
+    fields.iter().map(move |f| {
+        let name = &f.ident;
+        quote!(#d::args::code_of(|raw: &#raw| &raw.#name))
+    })
+}
+
+/// The code of what crosses the wire.
+pub fn wire_code(element: Option<&TokenStream>, d: &TokenStream) -> TokenStream {
+    let comma = element.map(|_| quote!(,));
+    quote!(<<__Hooks<#element #comma 1> as #d::hooks::Hooks>::Wire as #d::element::Element>::CODE as ::core::primitive::u64)
+}
+
+/// The parameter of a generic module that a field's type names.
 pub fn raw_param(module: &HookModule) -> Option<Ident> {
     let (param, args) = (type_param(module)?, module.args.as_ref()?);
-    args.fields.iter().any(|f| matches!(f.kind, Kind::Plain) && names(&f.ty, &param)).then_some(param)
+    args.fields.iter().any(|f| names(&f.ty, &param)).then_some(param)
 }
 
 /// `__Raw`, with `element` for the parameter if it has one.
@@ -84,14 +103,15 @@ pub fn names(ty: &syn::Type, ident: &Ident) -> bool {
     within(quote!(#ty), ident)
 }
 
-/// The expression that turns `__raw.field` into what a hook sees.
+/// The expression that turns `__raw.field` into what a hook sees, for as long as `__lent` says.
 pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
     let name = &field.ident;
     match &field.kind {
-        Kind::Slice(_) => quote!(__raw.#name.slice()),
-        Kind::Out(_) => quote!(#d::args::Out::from_raw(__raw.#name)),
-        Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(__raw.#name)),
-        Kind::Plain | Kind::Handle => quote!(__raw.#name),
+        Kind::Slice(_) => quote!(__raw.#name.slice(__lent)),
+        Kind::Out(_) => quote!(#d::args::Out::from_raw(__raw.#name, __lent)),
+        Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(__raw.#name, __lent)),
+        Kind::Handle(_) => quote!(__raw.#name.lend(__lent)),
+        Kind::Plain => quote!(__raw.#name),
     }
 }
 
@@ -143,14 +163,14 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let as_is = as_is.into_iter().flatten();
     let transposed = model.options.transposed.map(|_| {
         quote!(
-            const TRANSPOSED: bool = true;
+            const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
     let (generic, plain) = match &param {
-        Some(t) => (quote!(<#t, const U: usize>), quote!(<#t, U>)),
-        None => (quote!(<const U: usize>), quote!(<U>)),
+        Some(t) => (quote!(<#t, const U: ::core::primitive::usize>), quote!(<#t, U>)),
+        None => (quote!(<const U: ::core::primitive::usize>), quote!(<U>)),
     };
     let static_bound = param.as_ref().map(|t| quote!(#t: #d::element::Element,));
     let copy = copy(args, param.as_ref(), &bounds, d);
@@ -162,7 +182,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
             type Args<'x> = #args_x;
             type Wire = #wire;
-            const UNROLL: usize = U;
+            const UNROLL: ::core::primitive::usize = U;
             #transposed
             #[inline(always)]
             fn produce(ctx: &#d::ctx::Produce, args: &#args_elided) -> #d::pack::Pack<Self::Wire> {
@@ -181,7 +201,8 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             type Raw = #raw_type;
             #[inline(always)]
             unsafe fn unpack<'x>(__raw: &#raw_type) -> <Self as #d::hooks::Hooks>::Args<'x> {
-                let _ = __raw;
+                let __lent = #d::args::Lent::<'x>::named();
+                let _ = (__raw, __lent);
                 // SAFETY: the caller's contract.
                 unsafe { Args { #(#unpack,)* } }
             }
@@ -238,7 +259,7 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     };
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
-            None if matches!(field.kind, Kind::Handle) => {}
+            None if matches!(field.kind, Kind::Handle(_)) => {}
             Some(t) if !is_param(t) && !is_known(t) => {
                 out.extend(assertion(t.span(), t, quote!(#d::element::Element)))
             }

@@ -129,7 +129,7 @@ fn kernels(model: &Model) -> TokenStream {
     let life = has_buffers(&args.fields).then(|| quote!('a,));
     let transposed = model.options.transposed.map(|_| {
         quote!(
-            const TRANSPOSED: bool = true;
+            const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
     let (sends, keeps) = model.as_is();
@@ -139,15 +139,17 @@ fn kernels(model: &Model) -> TokenStream {
         let element_name = element.as_ref().map_or(String::new(), |e| e.name.clone());
         let wire = wire(model, element.as_ref(), param.as_ref());
         out.extend(quote! {
-            impl #krate::kernel::HookSet for Hooks #concrete {
+            // SAFETY: `Launch` binds what the hooks of this module take; the wire is theirs.
+            unsafe impl #krate::kernel::HookSet for Hooks #concrete {
                 type Args<'a> = Launch<#life #path>;
                 type Wire = #wire;
-                const NAME: &'static str = ::core::concat!(::core::module_path!());
-                const ELEMENT: &'static str = #element_name;
-                const FINGERPRINT: u64 = #fingerprint;
+                const NAME: &'static ::core::primitive::str = ::core::concat!(::core::module_path!());
+                const FILE: &'static ::core::primitive::str = ::core::concat!(::core::file!(), ":", ::core::line!());
+                const ELEMENT: &'static ::core::primitive::str = #element_name;
+                const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
                 #transposed
-                const SENDS_AS_IS: bool = #sends;
-                const KEEPS_AS_IS: bool = #keeps;
+                const SENDS_AS_IS: ::core::primitive::bool = #sends;
+                const KEEPS_AS_IS: ::core::primitive::bool = #keeps;
             }
         });
     }
@@ -207,12 +209,13 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
         let (arch, text) = (&i.arch, &i.text);
         quote!(#krate::kernel::Image { arch: #arch, text: #text })
     });
+    let agreed = agreed(model, element, &own);
     let count = own.len();
     let image_static = format_ident!(
         "__IMAGES{}",
         element.map(|e| format!("_{}", e.name.to_uppercase())).unwrap_or_default()
     );
-    let mut out = quote!(static #image_static: [#krate::kernel::Image; #count] = [#(#texts),*];);
+    let mut out = quote!(static #image_static: [#krate::kernel::Image; #count] = [#(#texts),*]; #agreed);
     let mut done: Vec<(Option<&str>, &str)> = Vec::new();
     for entry in entries {
         let key = (entry.schedule.map(|s| s.name), entry.transport.name);
@@ -230,10 +233,46 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
             quote!(#krate::kernel::Entry { symbol: #symbol, protocol: #krate::schedule::Protocol::#protocol, unroll: #unroll, images: &#image_static, host: #host })
         });
         out.extend(quote! {
-            impl #krate::kernel::Supports<#krate::schedule::#marker, #krate::#transport> for Hooks #concrete {
+            // SAFETY: the entries were compiled from these hooks, for this schedule and transport.
+            unsafe impl #krate::kernel::Supports<#krate::schedule::#marker, #krate::#transport> for Hooks #concrete {
                 const ENTRIES: &'static [#krate::kernel::Entry] = &[#(#variants),*];
             }
         });
+    }
+    out
+}
+
+/// That both compilers understand the arguments and the wire alike, and that `Launch` is of what the hooks take.
+fn agreed(model: &Model, element: Option<&Concrete>, images: &[&Image]) -> TokenStream {
+    let krate = &model.options.krate;
+    let d = quote!(#krate::device);
+    let path = element.map(|e| &e.path);
+    let fields = model.args().map_or(&[][..], |args| &args.fields);
+    let mut names: Vec<String> = fields.iter().map(|f| format!("argument `{}`", f.ident)).collect();
+    let mut out = TokenStream::new();
+    let (raw, wire) = match &model.item {
+        Item::Hooks(module) => {
+            let (comma, concrete) = (path.map(|_| quote!(,)), path.map(|path| quote!(<#path>)));
+            out.extend(quote! {
+                const _: () = #krate::kernel::twins::<Hooks #concrete, __Hooks<#path #comma 1>>();
+            });
+            names.push("what crosses the wire".to_owned());
+            (glue::raw_type(module, path), Some(glue::wire_code(path, &d)))
+        }
+        Item::Schedule(_) => (quote!(__Raw), None),
+    };
+    let codes: Vec<_> = glue::codes(fields, &raw, &d).chain(wire).collect();
+    for image in images {
+        let device = &image.codes;
+        let checks = codes.iter().zip(device).zip(&names).map(|((host, device), name)| {
+            let message = format!(
+                "{name} of `{}` is of one type for the host and of another for the device: what is behind its name, or a constant in it, \
+                 must be the same on both sides",
+                model.ident()
+            );
+            quote!(::core::assert!(#host == #device, #message);)
+        });
+        out.extend(quote!(const _: () = { #(#checks)* };));
     }
     out
 }
@@ -257,7 +296,8 @@ fn nowhere(model: &Model, element: Option<&Concrete>) -> TokenStream {
     let (markers, numbers): (Vec<_>, Vec<_>) = all.unzip();
     quote! {
         #(
-            impl #krate::kernel::Supports<#krate::schedule::#markers, #krate::kernel::Nowhere<#numbers>> for Hooks #concrete {
+            // SAFETY: without entries.
+            unsafe impl #krate::kernel::Supports<#krate::schedule::#markers, #krate::kernel::Nowhere<#numbers>> for Hooks #concrete {
                 const ENTRIES: &'static [#krate::kernel::Entry] = &[];
             }
         )*
@@ -285,12 +325,13 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Id
             quote! {
                 ::core::option::Option::Some({
                     // No name that a user's function may have.
-                    unsafe fn __entry(__grid: #d::schedule::Grid, __params: *const u8) -> #d::wait::Flow {
+                    unsafe fn __entry(__grid: #d::schedule::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
                         // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
                         unsafe {
                             let __params = &*__params.cast::<#d::schedule::Params<#krate::ops::#ops, __Raw>>();
-                            let __raw = &__params.raw;
-                            let _ = __raw;
+                            let __raw = __params.raw;
+                            let __lent = #d::args::Lent::while_borrowed(&__raw);
+                            let _ = __lent;
                             #d::schedule::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
                                 #name::<#krate::ops::#ops>(__kernel, #(#values,)*)
                             })

@@ -36,11 +36,8 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                     output = quote!(::core::option::Option::Some(self.#name.place()));
                 }
             }
-            Kind::Handle => {
-                let handle = {
-                    let ty = &f.ty;
-                    quote!(<#ty as #krate::kernel::Handle>)
-                };
+            Kind::Handle(ty) => {
+                let handle = quote!(<#ty as #krate::kernel::Handle>);
                 members.extend(quote!(#doc pub #name: #handle::Owner<'a>,));
                 binds.extend(quote!(#name: #handle::bind(self.#name, #label, binder)?,));
             }
@@ -64,7 +61,8 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
     quote! {
         /// Arguments of one launch: buffers where hooks see slices.
         pub struct Launch #decl { #members }
-        impl #decl #krate::kernel::Arguments for Launch #used {
+        // SAFETY: each field crosses as the binder checked it, by value otherwise, and as what the hooks have.
+        unsafe impl #decl #krate::kernel::Arguments for Launch #used {
             type Raw = #raw;
             fn bind(&self, binder: &mut #krate::kernel::Binder) -> #krate::Result<#raw> {
                 let _ = &binder;

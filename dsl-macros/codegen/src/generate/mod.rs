@@ -5,7 +5,7 @@ mod glue;
 mod host;
 mod launch;
 
-pub use device::device_source;
+pub use device::{CODES, device_source};
 pub use host::host;
 
 use crate::errors::Errors;

@@ -259,9 +259,25 @@ pub fn kind(ty: &Type) -> Kind {
     if let Type::Path(p) = ty
         && p.path.segments.last().is_some_and(|s| s.ident == "DeviceWindow" || s.ident == "DevicePeers")
     {
-        return Kind::Handle;
+        return Kind::Handle(of_static(p));
     }
     Kind::Plain
+}
+
+/// `Name<'static, T>` of `Name<T>` or `Name<'_, T>`.
+fn of_static(path: &syn::TypePath) -> Type {
+    let mut path = path.clone();
+    if let Some(last) = path.path.segments.last_mut() {
+        let rest = match &last.arguments {
+            PathArguments::AngleBracketed(args) => {
+                let types = args.args.iter().filter(|a| !matches!(a, GenericArgument::Lifetime(_)));
+                quote!(#(, #types)*)
+            }
+            _ => TokenStream::new(),
+        };
+        last.arguments = PathArguments::AngleBracketed(syn::parse_quote!(<'static #rest>));
+    }
+    Type::Path(path)
 }
 
 fn docs(attrs: &[Attribute]) -> Vec<TokenStream> {

@@ -237,7 +237,8 @@ impl Shared {
     }
 }
 
-impl Nic for Emulated {
+// SAFETY: entries are compared with the registered memory, which is held while they run.
+unsafe impl Nic for Emulated {
     fn name(&self) -> String {
         "emulated adapter".into()
     }

@@ -97,7 +97,8 @@ impl QueueMemory {
     }
 }
 
-impl QueueSource for QueueMemory {
+// SAFETY: zeroed memory of its own, each part given once.
+unsafe impl QueueSource for QueueMemory {
     fn take(&self, bytes: u64) -> fusewire_nic::Result<Block> {
         let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (start, bytes) = (*used, bytes.next_multiple_of(4096));

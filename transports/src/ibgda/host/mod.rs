@@ -279,7 +279,8 @@ impl Own {
     }
 }
 
-impl Transport for Ibgda {
+// SAFETY: region and queues belong to the link.
+unsafe impl Transport for Ibgda {
     type Ops = IbgdaOps;
     const NAME: &'static str = "Ibgda";
 
@@ -287,7 +288,7 @@ impl Transport for Ibgda {
         &self.link
     }
 
-    fn ops(&self) -> IbgdaOps {
+    unsafe fn ops(&self) -> IbgdaOps {
         self.ops
     }
 }
@@ -344,7 +345,8 @@ impl IbgdaRegion {
     }
 }
 
-impl Region for IbgdaRegion {
+// SAFETY: memory and queues that the value owns, of the layout that `rendezvous` agreed.
+unsafe impl Region for IbgdaRegion {
     fn abort_word(&self) -> Result<u64> {
         Ok(self.abort().load(Ordering::Acquire))
     }
@@ -362,7 +364,7 @@ impl Region for IbgdaRegion {
         let _ = self.queues.drain(TELLING);
     }
 
-    fn clear(&self) -> Result<()> {
+    unsafe fn clear(&self) -> Result<()> {
         // SAFETY: this rank's live region; `renew` holds all ranks between two barriers with no kernel running and nothing in flight.
         unsafe { self.memory.memory.host().write_bytes(0, self.layout.control_bytes() as usize) };
         if let Some(record) = &self.record {

@@ -1,5 +1,6 @@
 //! Registered memory, and the only accesses to it.
 
+use crate::rdma::bytes::{copy_in, copy_out};
 use crate::rdma::{Access, Registration};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -88,7 +89,7 @@ impl Table {
                     }
                     _ => {
                         fence(Ordering::Release);
-                        to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                        copy_in(to, bytes);
                     }
                 }
             }
@@ -106,12 +107,10 @@ impl Table {
     ) -> Result<(), Refused> {
         self.with(key, at, bytes, right, |from| {
             fence(Ordering::Acquire);
-            into.reserve(bytes);
-            // SAFETY: registered memory, in bounds by `with`; room was reserved, and what is copied there is initialised.
-            unsafe {
-                from.copy_to_nonoverlapping(into.as_mut_ptr().add(into.len()), bytes);
-                into.set_len(into.len() + bytes);
-            }
+            let had = into.len();
+            into.resize(had + bytes, 0);
+            // SAFETY: registered memory, in bounds by `with`; its owner's protocol keeps others from it, or they use atomics too.
+            unsafe { copy_out(from, &mut into[had..]) };
         })
     }
 
@@ -135,7 +134,8 @@ pub struct Registered {
     key: u32,
 }
 
-impl Registration for Registered {
+// SAFETY: the key is found as long as the value lives.
+unsafe impl Registration for Registered {
     fn start(&self) -> u64 {
         self.entry.start
     }

@@ -24,7 +24,8 @@ impl Emulated {
     }
 }
 
-impl Adapter for Emulated {
+// SAFETY: requests are compared with the registered memory, which is held while they run.
+unsafe impl Adapter for Emulated {
     fn name(&self) -> &str {
         "emulated"
     }

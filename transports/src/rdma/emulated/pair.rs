@@ -180,7 +180,8 @@ impl SocketPair {
     }
 }
 
-impl Pair for SocketPair {
+// SAFETY: as for its adapter.
+unsafe impl Pair for SocketPair {
     fn endpoint(&self) -> Vec<u8> {
         self.token.to_vec()
     }
@@ -204,7 +205,7 @@ impl Pair for SocketPair {
         Ok(())
     }
 
-    fn post(&self, request: &Request<'_>) -> Result<bool> {
+    unsafe fn post(&self, request: &Request<'_>) -> Result<bool> {
         let mut posted = Posted {
             id: request.id,
             ask: Ask::default(),
@@ -269,7 +270,7 @@ impl Pair for SocketPair {
         Ok(true)
     }
 
-    fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
+    unsafe fn post_receive(&self, id: u64, local: Local) -> Result<bool> {
         let mut state = self.shared.lock();
         if state.broken.is_some() {
             let completion =
