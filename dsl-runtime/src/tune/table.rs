@@ -118,10 +118,15 @@ impl Table {
 
     /// The table for a value of `FUSEWIRE_TUNING`.
     fn named(value: Option<&OsStr>) -> Result<Table> {
+        Self::over(EMBEDDED, value)
+    }
+
+    /// As [`Table::named`], with another embedded table.
+    fn over(embedded: &str, value: Option<&OsStr>) -> Result<Table> {
         if value.is_some_and(|v| v == "off") {
             return Ok(Table::default());
         }
-        let mut table = Self::parse(EMBEDDED, "the embedded table")?;
+        let mut table = Self::parse(embedded, "the embedded table")?;
         if let Some(path) = value.filter(|v| !v.is_empty()) {
             table.0.extend(Self::read(Path::new(path))?.0);
         }
@@ -293,17 +298,24 @@ mod tests {
 
     #[test]
     fn a_file_comes_before_the_embedded_rows() {
-        let embedded = Table::named(None).unwrap();
-        assert_eq!(Table::named(Some(OsStr::new(""))).unwrap(), embedded);
-        assert_eq!(Table::named(Some(OsStr::new("off"))).unwrap(), Table::default());
+        let mut rows = Table::default();
+        let other = Key { world: 2, ..key() };
+        rows.insert(key(), entry(5));
+        rows.insert(other.clone(), entry(6));
+        let text = rows.to_text();
+        let with = |value: Option<&OsStr>| Table::over(&text, value).unwrap();
+        assert_eq!((with(None), with(Some(OsStr::new("")))), (rows.clone(), rows));
+        assert_eq!(with(Some(OsStr::new("off"))), Table::default());
         let mut own = Table::default();
         own.insert(key(), entry(7));
         let file = std::env::temp_dir().join(format!("fusewire-table-{}.jsonl", std::process::id()));
         std::fs::write(&file, own.to_text()).unwrap();
-        let both = Table::named(Some(file.as_os_str())).unwrap();
+        let both = with(Some(file.as_os_str()));
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(both.get(&key(), false), Some(&entry(7)));
-        assert!(both.rows().len() > embedded.rows().len());
+        assert_eq!((both.get(&key(), false), both.get(&other, false)), (Some(&entry(7)), Some(&entry(6))));
+        assert_eq!(both.rows().len(), 2);
+        // And the one that is really embedded is a table.
+        Table::named(None).unwrap();
         let gone = Table::named(Some(file.as_os_str())).unwrap_err().to_string();
         assert!(gone.contains("fusewire-table-"), "{gone}");
     }
