@@ -2,7 +2,7 @@
 //!
 //! Entries are named by a hash of all that goes into them and appear by one rename, so a reader sees a whole entry or
 //! none; a file lock keeps two processes from making the same entry twice. Removing the folder, whole or in part, is
-//! always safe while nothing compiles.
+//! always safe while nothing compiles. `trust.rs` says what is believed of what lies there.
 //!
 //! Compiled libraries and kernels are bounded: once a day, when they take more than 512 MB, those that were not used
 //! for 30 days are removed. The compiler itself is never removed.
@@ -17,19 +17,22 @@ use std::{
 
 use tempfile::TempDir;
 
+use crate::{error::Error, trust};
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const BOUND: u64 = 512 << 20;
 
 /// The cache's folder: `$FUSEWIRE_CACHE`, else `$XDG_CACHE_HOME/fusewire`, else `~/.cache/fusewire`.
 ///
-/// Without any of the three it is a folder under the system's one for temporary files.
+/// Without any of the three it is a folder of this user's under the system's one for temporary files.
 pub fn dir() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
     let named = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("FUSEWIRE_CACHE")
         .or_else(|| Some(named("XDG_CACHE_HOME").filter(|path| path.is_absolute())?.join("fusewire")))
         .or_else(|| Some(env::home_dir().filter(|home| home.is_absolute())?.join(".cache/fusewire")))
-        .unwrap_or_else(|| env::temp_dir().join("fusewire"))
+        .unwrap_or_else(|| env::temp_dir().join(format!("fusewire-{user}")))
 }
 
 /// A held file lock; dropping it, or the end of the process, lets go.
@@ -43,6 +46,13 @@ impl Cache {
     pub fn new(dir: PathBuf) -> Cache {
         // A relative folder would mean another one for every process's working folder; compilers want it absolute.
         Cache(std::path::absolute(&dir).unwrap_or(dir))
+    }
+
+    /// The cache of [`dir`], if nobody else can change it.
+    pub fn open() -> Result<Cache, Error> {
+        let cache = Cache::new(dir());
+        trust::folder(&cache.0)?;
+        Ok(cache)
     }
 
     pub fn compilers(&self) -> PathBuf {
@@ -77,7 +87,7 @@ impl Cache {
     pub fn lock(&self, name: &str, waiting: impl FnOnce(&Path)) -> io::Result<Lock> {
         let path = self.lock_path(name);
         fs::create_dir_all(self.0.join("locks"))?;
-        let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+        let file = trust::open(File::options().create(true).truncate(false).write(true), &path)?;
         if file.try_lock().is_err() {
             waiting(&path);
             file.lock()?;
@@ -97,12 +107,17 @@ impl Cache {
         tempfile::Builder::new().prefix("work-").tempdir_in(parent)
     }
 
-    /// Puts `text` at `path` in one step.
+    /// Puts `text` at `path` in one step, for [`Cache::load`].
     pub fn store(&self, path: &Path, text: &[u8]) -> io::Result<()> {
         let scratch = self.scratch()?;
         let file = scratch.path().join("entry");
-        fs::write(&file, text)?;
+        fs::write(&file, trust::marked(text))?;
         publish(&file, path)
+    }
+
+    /// What [`Cache::store`] put there; `None` if there is nothing, or something else.
+    pub fn load(&self, path: &Path) -> Option<String> {
+        String::from_utf8(trust::unmarked(path)?).ok()
     }
 
     /// Marks an entry as used; at most once a day, for a write costs more than the look-up.
@@ -110,7 +125,8 @@ impl Cache {
         let old = |time: SystemTime| time.elapsed().is_ok_and(|age| age > DAY);
         if fs::metadata(path).and_then(|data| data.modified()).is_ok_and(old) {
             // An entry that cannot be marked is made again one day: no harm.
-            let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+            let _ = trust::open(File::options().read(true), path)
+                .and_then(|file| file.set_modified(SystemTime::now()));
         }
     }
 
@@ -118,11 +134,11 @@ impl Cache {
     pub fn prune(&self) {
         let stamp = self.0.join("pruned");
         let fresh = |time: SystemTime| time.elapsed().is_ok_and(|age| age < DAY);
-        if fs::metadata(&stamp).and_then(|data| data.modified()).is_ok_and(fresh) {
+        if fs::symlink_metadata(&stamp).and_then(|data| data.modified()).is_ok_and(fresh) {
             return;
         }
         // A cache that cannot be pruned still works: errors are left alone.
-        let _ = fs::write(&stamp, "");
+        let _ = self.store(&stamp, b"");
         self.prune_to(BOUND, KEPT);
         remove_older(&self.0.join("tmp"), DAY);
     }
@@ -135,15 +151,21 @@ impl Cache {
     }
 }
 
-/// Moves `from` to `to`, making the folder it goes into. A folder that is there already is kept: same key, same content.
+/// Seals `from` and moves it to `to`, making the folder it goes into. A whole folder that is there already is kept: same key, same content.
+/// A damaged one is replaced.
 pub(crate) fn publish(from: &Path, to: &Path) -> io::Result<()> {
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent)?;
+    trust::seal(from)?;
+    let parent = to.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|data| data.is_dir());
+    if is_folder(from) && is_folder(to) {
+        if trust::is_intact(to) {
+            return Ok(());
+        }
+        fs::remove_dir_all(to)?;
     }
-    match fs::rename(from, to) {
-        Err(_) if from.is_dir() && to.is_dir() => Ok(()),
-        other => other,
-    }
+    fs::rename(from, to)?;
+    File::open(parent)?.sync_all()
 }
 
 /// Bytes of all files under `path`, links not followed; 0 where it cannot be read.
@@ -224,6 +246,28 @@ mod tests {
         assert!(left.exists());
     }
 
+    /// What a link in the cache points to is neither emptied nor read.
+    #[test]
+    fn links_are_not_followed() {
+        let (dir, cache) = cache();
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "text").unwrap();
+        std::os::unix::fs::symlink(&precious, dir.path().join("pruned")).unwrap();
+        cache.prune();
+        fs::create_dir_all(dir.path().join("locks")).unwrap();
+        std::os::unix::fs::symlink(&precious, cache.lock_path("ab")).unwrap();
+        assert!(cache.entry_lock("abcd").is_err());
+        let kernel = cache.kernel("k");
+        cache.store(&kernel, b"ptx").unwrap();
+        assert_eq!(cache.load(&kernel).as_deref(), Some("ptx"));
+        fs::remove_file(&kernel).unwrap();
+        std::os::unix::fs::symlink(&precious, &kernel).unwrap();
+        assert_eq!(cache.load(&kernel), None);
+        cache.store(&kernel, b"ptx").unwrap();
+        assert_eq!(cache.load(&kernel).as_deref(), Some("ptx"));
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
+    }
+
     #[test]
     fn a_lock_excludes_and_is_let_go() {
         let (_dir, cache) = cache();
@@ -245,5 +289,11 @@ mod tests {
             publish(&at(name), &at("sub/entry")).unwrap();
         }
         assert_eq!(fs::read_to_string(at("sub/entry/f")).unwrap(), "one");
+        // One that is damaged is made again.
+        fs::write(at("sub/entry/f"), "").unwrap();
+        fs::create_dir(at("three")).unwrap();
+        fs::write(at("three").join("f"), "three").unwrap();
+        publish(&at("three"), &at("sub/entry")).unwrap();
+        assert_eq!(fs::read_to_string(at("sub/entry/f")).unwrap(), "three");
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     hash::Hasher,
     target::Target,
     toolchain::{Inner, Toolchain},
+    trust,
 };
 
 // Names in the scratch folder. The compiler runs there and is given bare names: its options split at `,` and `=`, and
@@ -109,14 +110,15 @@ impl Toolchain {
         check_name(library.name)?;
         let inner = self.inner();
         let rlib = self.describe(library)?;
-        if rlib.path.is_file() {
+        let whole = || trust::is_whole(&inner.cache.library(&rlib.key)) && rlib.path.is_file();
+        if whole() {
             inner.cache.touch(&inner.cache.library(&rlib.key));
             return Ok(rlib);
         }
         let entry = inner.cache.library(&rlib.key);
         let _lock =
             inner.cache.entry_lock(&rlib.key).map_err(CompileError::io("locking the cache", &entry))?;
-        if !rlib.path.is_file() {
+        if !whole() {
             inner.compile_library(library, &rlib)?;
             inner.cache.prune();
         }
@@ -125,7 +127,9 @@ impl Toolchain {
 
     /// The library if it is in the cache: for editors, where nothing may take long.
     pub fn cached_library(&self, library: &Library<'_>) -> Option<Rlib> {
-        self.describe(library).ok().filter(|rlib| rlib.path.is_file())
+        let whole =
+            |rlib: &Rlib| trust::is_whole(&self.inner().cache.library(&rlib.key)) && rlib.path.is_file();
+        self.describe(library).ok().filter(whole)
     }
 
     /// Compiles a kernel crate to PTX, or finds it in the cache.
@@ -210,7 +214,7 @@ fn folder_of(library: &Library<'_>) -> Result<PathBuf, CompileError> {
 impl Inner {
     fn kept(&self, key: &str, started: Instant) -> Option<Ptx> {
         let path = self.cache.kernel(key);
-        let text = fs::read_to_string(&path).ok()?;
+        let text = self.cache.load(&path)?;
         self.cache.touch(&path);
         Some(Ptx { text, from_cache: true, seconds: started.elapsed().as_secs_f64() })
     }

@@ -72,6 +72,18 @@ pub enum Error {
         /// How it ended and the end of what it wrote.
         why: String,
     },
+    /// The cache could be changed by others, and what is in it is executed.
+    #[error(
+        "the cache is not used, since `{}` cannot be trusted: {why}. Compilers and kernels in it are executed. Give it to yourself alone \
+         (`chown`, `chmod go-w`), or set FUSEWIRE_CACHE to a folder of your own",
+        path.display()
+    )]
+    Untrusted {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A file or folder could not be read or written.
     #[error("{step}: `{}`: {error}. Set FUSEWIRE_CACHE to a writable folder if the cache is the trouble", path.display())]
     Io {
@@ -118,6 +130,18 @@ pub enum CompileError {
         /// The library or kernel that was asked for.
         unit: String,
         /// What is wrong, and the accepted form.
+        why: String,
+    },
+    /// The cache could be changed by others, and what is in it is executed.
+    #[error(
+        "the cache is not used, since `{}` cannot be trusted: {why}. Compilers and kernels in it are executed. Give it to yourself alone \
+         (`chown`, `chmod go-w`), or set FUSEWIRE_CACHE to a folder of your own",
+        path.display()
+    )]
+    Untrusted {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
         why: String,
     },
     /// A file or folder could not be read or written.

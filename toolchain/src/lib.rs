@@ -42,6 +42,7 @@ mod sources;
 mod sysroot;
 mod target;
 mod toolchain;
+mod trust;
 mod version;
 
 pub use compile::{Library, Ptx, Rlib, Unit};

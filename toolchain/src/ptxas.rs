@@ -14,6 +14,7 @@ use crate::{
     command,
     error::{Attempt, Error},
     target::Arch,
+    trust,
 };
 
 /// The Python package that ships ptxas, at the release of CUDA that this project is tested with.
@@ -109,7 +110,7 @@ impl Ptxas {
     /// # Errors
     /// [`Error::NoPtxas`] with what was looked at.
     pub fn find() -> Result<Ptxas, Error> {
-        let cache = Cache::new(cache::dir());
+        let cache = Cache::open()?;
         let mut tried = Vec::new();
         look(&cache, &mut tried).ok_or(Error::NoPtxas { tried })
     }
@@ -119,7 +120,7 @@ impl Ptxas {
     /// # Errors
     /// [`Error::NoPtxas`] with what was looked at, pip's failure last.
     pub fn find_or_install() -> Result<Ptxas, Error> {
-        let cache = Cache::new(cache::dir());
+        let cache = Cache::open()?;
         if let Some(found) = look(&cache, &mut Vec::new()) {
             return Ok(found);
         }
@@ -153,7 +154,7 @@ impl Ptxas {
     /// # Errors
     /// [`PtxasError::Refused`] with ptxas's own words, which name lines of `ptx`.
     pub fn check(&self, ptx: &str, arch: Arch) -> Result<PtxasReport, PtxasError> {
-        let cache = Cache::new(cache::dir());
+        let cache = Cache::open()?;
         let scratch = cache.scratch().map_err(Error::io("making a folder in the cache", cache::dir()))?;
         let (source, out) = (scratch.path().join("kernel.ptx"), scratch.path().join("kernel.cubin"));
         fs::write(&source, ptx).map_err(Error::io("writing", &source))?;
@@ -181,7 +182,8 @@ fn look(cache: &Cache, tried: &mut Vec<Attempt>) -> Option<Ptxas> {
     places.extend(env::split_paths(&set("PATH").unwrap_or_default()).map(|folder| folder.join(&name)));
     let roots = [set("CUDA_HOME"), set("CUDA_PATH"), Some("/usr/local/cuda".into())];
     places.extend(roots.into_iter().flatten().map(|root| Path::new(&root).join("bin").join(&name)));
-    places.extend(cache::entries(&cache.ptxas()).into_iter().map(|folder| folder.join(&name)));
+    let kept = cache::entries(&cache.ptxas()).into_iter().filter(|folder| trust::is_whole(folder));
+    places.extend(kept.map(|folder| folder.join(&name)));
     for path in places.into_iter().filter(|path| path.is_file()) {
         match probe(&path) {
             Ok(found) => return Some(found),

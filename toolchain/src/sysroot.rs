@@ -15,6 +15,7 @@ use crate::{
     hash::Hasher,
     progress::{Progress, Step},
     target::Arch,
+    trust,
     version::{Release, Version},
 };
 
@@ -39,7 +40,7 @@ impl Compiler {
             .finish();
         let kept = cache.versions().join(key);
         let library_path = library_path(rustc);
-        let known = fs::read_to_string(&kept).ok().and_then(|text| Version::parse(&text));
+        let known = cache.load(&kept).and_then(|text| Version::parse(&text));
         let version = match known {
             Some(version) => version,
             None => {
@@ -110,6 +111,11 @@ pub(crate) fn has_core(sysroot: &Path) -> bool {
     has("libcore") && has("libcompiler_builtins")
 }
 
+/// Whether `sysroot`, which [`build`] made, is whole.
+pub(crate) fn is_built(sysroot: &Path) -> bool {
+    trust::is_whole(sysroot) && has_core(sysroot)
+}
+
 /// Builds the sysroot of `compiler` from `library` (the folder with `core/`), unless it is there.
 pub(crate) fn build(
     cache: &Cache,
@@ -118,7 +124,7 @@ pub(crate) fn build(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<PathBuf, Error> {
     let sysroot = compiler.built_sysroot(cache);
-    if has_core(&sysroot) {
+    if is_built(&sysroot) {
         return Ok(sysroot);
     }
     let started = Instant::now();

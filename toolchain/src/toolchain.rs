@@ -1,6 +1,7 @@
 //! The device compiler, found or prepared.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,6 +18,7 @@ use crate::{
         rustup,
     },
     sysroot::{self, Compiler},
+    trust,
 };
 
 /// A device compiler that is ready. Cheap to clone.
@@ -49,7 +51,7 @@ impl Toolchain {
     /// [`Error::NotPrepared`] when none is ready; [`Error::Override`] when the one that the environment names cannot
     /// be used.
     pub fn find() -> Result<Toolchain, Error> {
-        Places::from_env().find()
+        Places::from_env()?.find()
     }
 
     /// The compiler that is there, or one made ready now: `core` built from rust-src, or the distribution's packages
@@ -60,7 +62,7 @@ impl Toolchain {
     /// [`Error::Unavailable`] with every source tried and why it failed; [`Error::Override`] as for
     /// [`Toolchain::find`]; [`Error::Io`] when the cache cannot be written.
     pub fn prepare(progress: &mut dyn FnMut(Progress)) -> Result<Toolchain, Error> {
-        Places::from_env().prepare(progress)
+        Places::from_env()?.prepare(progress)
     }
 
     /// Where the compiler comes from.
@@ -84,6 +86,29 @@ impl Toolchain {
         &self.inner.fingerprint
     }
 
+    /// Whether what it has in the cache is as it was made: every file is read.
+    fn is_intact(&self, cache: &Cache) -> bool {
+        self.parts(cache).all(trust::is_intact)
+    }
+
+    /// Removes what is not, so that it is made again.
+    fn remove_damaged(&self, cache: &Cache) {
+        for part in self.parts(cache).filter(|part| !trust::is_intact(part)) {
+            // What cannot be removed fails again when it is replaced, and is told then.
+            let _ = fs::remove_dir_all(part);
+        }
+    }
+
+    /// The compiler and the sysroot, as far as they are entries of the cache.
+    fn parts(&self, cache: &Cache) -> impl Iterator<Item = &Path> {
+        let compiler = match &self.inner.source {
+            Source::Debian { folder, .. } => Some(folder.as_path()),
+            _ => None,
+        };
+        let sysroot = Some(self.inner.sysroot.as_path()).filter(|path| path.starts_with(cache.sysroots()));
+        compiler.into_iter().chain(sysroot)
+    }
+
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }
@@ -103,8 +128,8 @@ impl Toolchain {
 }
 
 impl Places {
-    fn from_env() -> Places {
-        Places { cache: Cache::new(cache::dir()), named: Named::from_env(), rustup: rustup::home() }
+    fn from_env() -> Result<Places, Error> {
+        Ok(Places { cache: Cache::open()?, named: Named::from_env(), rustup: rustup::home() })
     }
 
     fn find(&self) -> Result<Toolchain, Error> {
@@ -133,7 +158,7 @@ impl Places {
         }
         for candidate in from_source {
             let sysroot = candidate.compiler.built_sysroot(cache);
-            if sysroot::has_core(&sysroot) {
+            if sysroot::is_built(&sysroot) {
                 let source =
                     Source::RustupRustSrc { toolchain: candidate.toolchain, sysroot: sysroot.clone() };
                 return Ok(Some(Toolchain::new(cache, candidate.compiler, sysroot, source)));
@@ -146,10 +171,13 @@ impl Places {
     }
 
     fn prepare(&self, progress: &mut dyn FnMut(Progress)) -> Result<Toolchain, Error> {
-        if let Some(found) = self.look(&mut Vec::new())? {
-            return Ok(found);
-        }
         let cache = &self.cache;
+        if let Some(found) = self.look(&mut Vec::new())? {
+            if found.is_intact(cache) {
+                return Ok(found);
+            }
+            found.remove_damaged(cache);
+        }
         let lock = cache.lock("prepare", |path| progress(Progress::Waiting { lock: path.to_owned() }));
         let _lock = lock.map_err(Error::io("locking the cache", cache.lock_path("prepare")))?;
         let mut tried = Vec::new();

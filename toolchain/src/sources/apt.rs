@@ -129,6 +129,15 @@ fn private_config(dump: &str, folder: &Path) -> String {
          Dir::Cache \"{folder}/cache\";\nDir::Cache::archives \"archives/\";\nDir::Etc::main \"/dev/null\";\n\
          Dir::Etc::parts \"/dev/null\";\nAcquire::Languages \"none\";\n"
     ));
+    // Whatever the system allows: what is fetched here is executed.
+    for (option, value) in [
+        ("Acquire::AllowInsecureRepositories", "false"),
+        ("Acquire::AllowWeakRepositories", "false"),
+        ("Acquire::AllowDowngradeToInsecureRepositories", "false"),
+        ("APT::Get::AllowUnauthenticated", "false"),
+    ] {
+        text.push_str(&format!("{option} \"{value}\";\n"));
+    }
     text
 }
 
@@ -195,6 +204,8 @@ mod tests {
             "Proxy",
             "Dir::State \"/private/state\"",
             "Dir::Cache \"/private/cache\"",
+            "AllowInsecureRepositories \"false\"",
+            "AllowUnauthenticated \"false\"",
         ] {
             assert!(config.contains(kept), "{kept}: {config}");
         }

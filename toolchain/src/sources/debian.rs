@@ -13,6 +13,7 @@ use crate::{
     error::{Attempt, Error},
     progress::{Progress, Step},
     sysroot::{self, Compiler},
+    trust,
     version::Release,
 };
 
@@ -51,10 +52,13 @@ pub(crate) fn unpacked(cache: &Cache, tried: &mut Vec<Attempt>) -> Option<Unpack
 }
 
 fn open(cache: &Cache, folder: &Path) -> Result<Unpacked, String> {
+    if !trust::is_whole(folder) {
+        return Err("it is damaged, or others may change it".to_owned());
+    }
     let package = fs::read_to_string(folder.join(LABEL)).map_err(|error| format!("not readable: {error}"))?;
     let compiler = Compiler::probe(cache, &rustc_in(folder)?)?;
     let sysroot = compiler.built_sysroot(cache);
-    if !sysroot::has_core(&sysroot) {
+    if !sysroot::is_built(&sysroot) {
         return Err("its core is not built".to_owned());
     }
     Ok(Unpacked { package, folder: folder.to_owned(), compiler, sysroot })
@@ -175,7 +179,7 @@ fn fetch_packages(
         let _ = fs::remove_dir_all(unpacked.join("usr/share"));
         let label_file = unpacked.join(LABEL);
         fs::write(&label_file, &label).map_err(Error::io("writing", &label_file))?;
-        if to.exists() && rustc_in(&to).is_err() {
+        if to.exists() && (rustc_in(&to).is_err() || !trust::is_intact(&to)) {
             fs::remove_dir_all(&to).map_err(Error::io("removing a broken compiler", &to))?;
         }
         cache::publish(&unpacked, &to).map_err(Error::io("putting the compiler into the cache", &to))
