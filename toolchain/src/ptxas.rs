@@ -17,8 +17,11 @@ use crate::{
     trust,
 };
 
-/// The Python package that ships ptxas, at the release of CUDA that this project is tested with.
-const WHEEL: &str = "nvidia-cuda-nvcc==13.0.*";
+/// The Python package that ships ptxas, at the release of CUDA that this project is tested with, and what its wheels are: for x86-64 and
+/// for 64-bit Arm. pip takes no other.
+const WHEEL: &str = "nvidia-cuda-nvcc==13.0.88 \
+    --hash=sha256:56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03 \
+    --hash=sha256:c7ff28f86a24effdc6c034fa15230c549a273e4771b10a7fec14996f8cf3307f";
 
 /// The first CUDA whose ptxas knows every PTX version that [`Arch::default_ptx`] gives for GPUs up to `sm_121`.
 const OLDEST: (u32, u32) = (12, 9);
@@ -211,7 +214,10 @@ fn install(cache: &Cache) -> Result<Ptxas, Error> {
     // ptxas stands alone: what the package depends on is for nvcc.
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--no-deps", "--no-input", "--disable-pip-version-check", "--quiet"]);
-    command::run("installing ptxas into the cache", pip.arg("--target").arg(&tree).arg(WHEEL))?;
+    let requirements = scratch.path().join("requirements.txt");
+    fs::write(&requirements, WHEEL).map_err(Error::io("writing", &requirements))?;
+    pip.args(["--require-hashes", "--only-binary=:all:", "-r"]).arg(requirements).arg("--target").arg(&tree);
+    command::run("installing ptxas into the cache", &mut pip)?;
     let name = format!("ptxas{}", env::consts::EXE_SUFFIX);
     let found = find_file(&tree, &name).ok_or_else(|| Error::Command {
         step: "installing ptxas into the cache".to_owned(),

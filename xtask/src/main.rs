@@ -33,6 +33,9 @@ enum Task {
         /// Only the steps whose name contains this.
         #[arg(long)]
         only: Option<String>,
+        /// Install no packages of the system: leave out what needs those that are missing.
+        #[arg(long)]
+        no_install: bool,
     },
     /// Take steps of the protocol away, one at a time, and see that a test misses each.
     Mutants(mutants::Arguments),
@@ -67,7 +70,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Demo { arguments } => demo::run(&arguments),
-        Task::Test { only } => test::run(only.as_deref()),
+        Task::Test { only, no_install } => test::run(only.as_deref(), !no_install),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Gpu { package: Some(folder), .. } => gpu::package(&folder),
         Task::Gpu { package: None, what } => gpu::run(what.as_deref()),

@@ -40,8 +40,8 @@ impl Account {
     }
 }
 
-/// Runs all steps; fails if one did.
-pub fn run(only: Option<&str>) -> Outcome {
+/// Runs all steps; fails if one did. `install`: packages of the system that are missing, as root.
+pub fn run(only: Option<&str>, install: bool) -> Outcome {
     let mut account = Account {
         only: only.map(str::to_string),
         passed: Vec::new(),
@@ -62,7 +62,7 @@ pub fn run(only: Option<&str>) -> Outcome {
             cargo().args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
         )
     });
-    let mpirun = open_mpi();
+    let mpirun = open_mpi(install);
     if let Err(why) = &mpirun {
         account.leave_out("ranks under a real mpirun", why);
     }
@@ -124,18 +124,18 @@ pub fn run(only: Option<&str>) -> Outcome {
             "no GPU here; `cargo xtask gpu --package DIR` makes a folder to run where there is one",
         );
     }
-    infiniband(&mut account);
+    infiniband(&mut account, install);
     account.leave_out("InfiniBand hardware", "no adapter");
     close(account)
 }
 
 /// Real verbs, in a VM.
-fn infiniband(account: &mut Account) {
+fn infiniband(account: &mut Account, install: bool) {
     const NAME: &str = "InfiniBand verbs in a VM (soft-RoCE)";
     if !account.wants(NAME) {
         return;
     }
-    match crate::vm::prepare() {
+    match crate::vm::prepare(install) {
         Ok(Ok(())) => account.step(NAME, crate::vm::run),
         Ok(Err(why)) => account.leave_out(NAME, &why),
         Err(why) => account.step(NAME, || Err(why)),
@@ -143,7 +143,7 @@ fn infiniband(account: &mut Account) {
 }
 
 /// Open MPI's `mpirun`, installed if this is a Debian machine and we may.
-fn open_mpi() -> Outcome {
+fn open_mpi(install: bool) -> Outcome {
     let there = || {
         Command::new("mpirun")
             .arg("--version")
@@ -155,11 +155,16 @@ fn open_mpi() -> Outcome {
     if there() {
         return Ok(());
     }
+    if !install {
+        return Err("mpirun is missing, and `--no-install` was given; install openmpi-bin".into());
+    }
     let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
     if !root {
         return Err("mpirun is missing; install openmpi-bin".into());
     }
-    println!("installing openmpi-bin for the tests under mpirun");
+    println!(
+        "installing the package openmpi-bin on this system, for the tests under mpirun (`--no-install` leaves them out)"
+    );
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());

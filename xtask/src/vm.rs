@@ -11,10 +11,15 @@ const CANNOT: i32 = 77;
 ///
 /// # Errors
 /// Outer: they should have been made and were not. Inner: why this machine cannot have them.
-pub fn prepare() -> Outcome<Result<(), String>> {
+pub fn prepare(install: bool) -> Outcome<Result<(), String>> {
     let script = scripts().join("build.sh");
+    if install {
+        println!(
+            "installing on this system what the VM needs of it, where it is missing: QEMU, busybox, cpio (`--no-install` leaves it out)"
+        );
+    }
     let output = Command::new(&script)
-        .arg("--deps")
+        .args(install.then_some("--deps"))
         .stdin(Stdio::null())
         .output()
         .map_err(|e| format!("{}: {e}", script.display()))?;
