@@ -1,12 +1,15 @@
 //! Memory that processes of one host share.
 
 use super::{Error, Result};
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
+    memfd_create,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// A shared mapping of a memfd, zeroed when created.
+/// A shared mapping of a memfd, zeroed when created. Nobody can change its size: an access behind a shorter end would end the process.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -19,29 +22,39 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
+/// The size stays as it is, and so does that.
+const SIZED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
 impl Mapping {
     /// New zeroed memory.
     ///
     /// # Errors
     /// If the system has no memory or no memfd.
     pub fn create(bytes: usize) -> Result<Self> {
-        let fd =
-            memfd_create("fusewire", MemfdFlags::CLOEXEC).map_err(Error::system("creating shared memory"))?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = memfd_create("fusewire", flags).map_err(Error::system("creating shared memory"))?;
         ftruncate(&fd, bytes as u64)
             .map_err(Error::system(format!("reserving {bytes} bytes of shared memory")))?;
+        fcntl_add_seals(&fd, SIZED).map_err(Error::system("fixing the size of shared memory"))?;
         Self::map(fd, bytes)
     }
 
     /// Maps memory that another rank created.
     ///
     /// # Errors
-    /// If it is smaller than `bytes` or cannot be mapped.
+    /// If it is smaller than `bytes`, can become so, or cannot be mapped.
     pub fn map(fd: OwnedFd, bytes: usize) -> Result<Self> {
         let size = rustix::fs::fstat(&fd).map_err(Error::system("looking at a peer's shared memory"))?.st_size
             as u64;
         if size < bytes as u64 {
             return Err(Error::Misuse {
                 what: format!("a peer shared {size} bytes where {bytes} were agreed"),
+            });
+        }
+        let seals = fcntl_get_seals(&fd).map_err(Error::system("looking at a peer's shared memory"))?;
+        if !seals.contains(SIZED) {
+            return Err(Error::Misuse {
+                what: "a peer shared memory whose size can change: run the same build on every rank".into(),
             });
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -105,6 +118,22 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A peer that makes its memory shorter would end this process at the next access.
+    #[test]
+    fn sizes_are_fixed() -> Result<()> {
+        let own = Mapping::create(1 << 13)?;
+        let theirs = own.try_clone_fd()?;
+        for bytes in [0, 1 << 12, 1 << 14] {
+            assert!(ftruncate(&theirs, bytes).is_err(), "{bytes} bytes");
+        }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let loose = memfd_create("loose", flags).map_err(Error::system("creating memory"))?;
+        ftruncate(&loose, 1 << 13).map_err(Error::system("sizing memory"))?;
+        let text = Mapping::map(loose, 1 << 13).unwrap_err().to_string();
+        assert!(text.contains("whose size can change"), "{text}");
+        Ok(())
+    }
 
     #[test]
     fn what_is_cleared_is_zero_for_all() -> Result<()> {

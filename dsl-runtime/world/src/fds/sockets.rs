@@ -187,8 +187,7 @@ impl Mailbox {
 
     fn receive(&self, connection: OwnedFd) -> Result<()> {
         // Anybody of this network namespace can connect; only this user's processes are listened to.
-        let ours =
-            sockopt::socket_peercred(&connection).is_ok_and(|peer| peer.uid == rustix::process::geteuid());
+        let ours = is_ours(&connection);
         let patient =
             sockopt::set_socket_timeout(&connection, sockopt::Timeout::Recv, Some(PARCEL_LIMIT)).is_ok();
         if !ours || !patient {
@@ -264,6 +263,11 @@ fn seqpacket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
 }
 
+/// Whether the other end of a connection is a process of this user.
+fn is_ours(connection: &OwnedFd) -> bool {
+    sockopt::socket_peercred(connection).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
 /// False where the kernel's queues are full: receive something, then try again.
 fn send(to: &Address, header: &[u8; HEADER_LEN], fds: &[BorrowedFd<'_>]) -> Result<bool, Errno> {
     let socket = seqpacket(SocketFlags::NONBLOCK)?;
@@ -272,6 +276,10 @@ fn send(to: &Address, header: &[u8; HEADER_LEN], fds: &[BorrowedFd<'_>]) -> Resu
         // Nobody listens: that rank is ending, and the store will soon say how.
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => return Ok(false),
         Err(error) => return Err(error),
+    }
+    // Whoever took the name of a rank that ended gets no descriptor.
+    if !is_ours(&socket) {
+        return Err(Errno::PERM);
     }
     let mut header = *header;
     header[..TOKEN_LEN].copy_from_slice(&to.token);

@@ -150,8 +150,9 @@ impl SocketPair {
                     let mut hello = [0; TOKEN + 1];
                     stream.set_nonblocking(false).map_err(failed(doing))?;
                     stream.set_read_timeout(Some(MEETING)).map_err(failed(doing))?;
-                    // Whoever is not the peer is sent away.
-                    if stream.read_exact(&mut hello).is_ok() && hello[..TOKEN] == peer[..] {
+                    // Whoever is not the peer is sent away; the token is the socket's name, which the whole host can see.
+                    if is_ours(&stream) && stream.read_exact(&mut hello).is_ok() && hello[..TOKEN] == peer[..]
+                    {
                         stream.set_read_timeout(None).map_err(failed(doing))?;
                         return Ok((stream, hello[TOKEN]));
                     }
@@ -180,6 +181,11 @@ impl SocketPair {
     }
 }
 
+/// Whether the other end is a process of this user.
+fn is_ours(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
 // SAFETY: as for its adapter.
 unsafe impl Pair for SocketPair {
     fn endpoint(&self) -> Vec<u8> {
@@ -194,6 +200,9 @@ unsafe impl Pair for SocketPair {
         })?;
         let doing = "connecting to the peer's pair";
         let mut out = address(&peer).and_then(|a| UnixStream::connect_addr(&a)).map_err(failed(doing))?;
+        if !is_ours(&out) {
+            return Err(Error::misuse("the peer's pair is of another user's process"));
+        }
         let mut hello = self.token.to_vec();
         hello.push(self.shared.options.receiver_retries);
         out.write_all(&hello).map_err(failed(doing))?;
