@@ -232,7 +232,7 @@ fn a_barrier_holds_every_rank() {
 
 #[test]
 fn a_wait_that_expires_names_its_line_and_stops_the_rest() {
-    let windows = Windows::new(2, 2, 2, 1);
+    let (windows, start) = (Windows::new(2, 2, 2, 1), std::time::Instant::now());
     let line = line!() + 4;
     let flows = windows.run(1, 50, |window, kernel| {
         if kernel.rank() == 0 {
@@ -246,6 +246,7 @@ fn a_wait_that_expires_names_its_line_and_stops_the_rest() {
         window.barrier(&Block, 0)
     });
     assert!(flows.iter().all(|flow| flow.is_err()), "{flows:?}");
+    assert!(start.elapsed() < std::time::Duration::from_secs(5), "it outlasted its deadline");
     let record = windows.world.record(0);
     assert_eq!((record.kind, record.rank, record.peer), (kind::EXPIRED, 0, 1));
     assert_eq!((record.operation, record.channel), (operation::WAIT_NEXT_FROM, 1));
