@@ -74,7 +74,7 @@ impl Flow {
     }
 
     /// Follows every path from the beginning, and says what `rule` finds wrong. A rule is an automaton: it is given the state before an
-    /// instruction. Paths remember constants, and which way they went at a predicate; beyond [`WAYS`] of them to one place they forget.
+    /// instruction. Paths remember constants, and which way they went at a predicate; beyond `WAYS` of them to one place they forget.
     pub fn check(&self, start: u8, rule: impl Fn(u8, &Instruction) -> Step) -> Vec<String> {
         let (mut wrong, mut told) = (BTreeSet::new(), HashSet::new());
         if self.code.is_empty() {
