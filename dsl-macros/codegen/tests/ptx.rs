@@ -112,7 +112,9 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
         Protocol::Bulk if all_to_all => 2 * each,
         _ => 0,
     };
-    Some((blocks, tiles + waits))
+    // A warp sends in lines as a whole or not at all: one where it has looked for credit.
+    let credit = usize::from(entry.protocol == Protocol::Lines && !all_to_all);
+    Some((blocks, tiles + waits + credit))
 }
 
 macro_rules! sound {
