@@ -180,6 +180,10 @@ fn publishes(state: u8, s: &Seen<'_>) -> Step {
     const SYNCED: u8 = 2;
     const FENCED: u8 = 3;
     const COPYING: u8 = 4;
+    let near = ["gpu", "cta", "cluster"].iter().any(|scope| s.i.has(scope));
+    if s.store() && near && s.from & PEER != 0 {
+        return Err("an order or a scope that no peer is in");
+    }
     if s.payload() {
         return Ok(STORED);
     }
