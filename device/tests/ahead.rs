@@ -4,6 +4,7 @@
 mod world;
 
 use fusewire_device::args::{Lent, Out, Packs, RawSlice};
+use fusewire_device::channel::CUT;
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::hooks::Hooks;
 use fusewire_device::ops::{Line, Ops};
