@@ -11,17 +11,17 @@ const WORDS: usize = 4096;
 struct Side {
     pair: Box<dyn Pair>,
     memory: Box<dyn Registration>,
-    words: &'static [std::sync::atomic::AtomicU64],
+    /// After the registration, which ends before its memory does.
+    words: Box<[std::sync::atomic::AtomicU64]>,
     adapter: Emulated,
 }
 
 impl Side {
     fn new(options: &PairOptions, access: Access) -> Self {
         let adapter = Emulated::new();
-        let words: &'static [std::sync::atomic::AtomicU64] =
-            Vec::leak((0..WORDS).map(|_| std::sync::atomic::AtomicU64::new(0)).collect());
+        let words: Box<[_]> = (0..WORDS).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();
         let (start, bytes) = (words.as_ptr().cast_mut().cast(), 8 * WORDS);
-        // SAFETY: leaked, and accessed by atomics or, for longer runs, when a completion says so.
+        // SAFETY: outlives the registration, and accessed by atomics or, for longer runs, when a completion says so.
         let memory = unsafe { adapter.register(start, bytes, access) }.unwrap();
         Side { pair: adapter.pair(options).unwrap(), memory, words, adapter }
     }
@@ -190,7 +190,7 @@ fn what_is_not_allowed_fails_as_on_an_adapter() {
     drop(b);
     let (a, b) = usual();
     let words = b.words.as_ptr().cast_mut().cast();
-    // SAFETY: leaked; nothing is written.
+    // SAFETY: outlives the registration; nothing is written.
     let closed = unsafe { b.adapter.register(words, 64, Access::LOCAL) }.unwrap();
     a.fails(write(&a, Remote { address: closed.start(), rkey: closed.rkey() }), Status::RemoteAccess);
     let (a, b) = usual();

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: each target of `fuzz/` under libFuzzer, with the stable compiler's coverage counters.
 
-use crate::steps::{self, Outcome, cargo, root, target};
+use crate::steps::{self, Outcome, TRIPLE, cargo, root, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 const RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions=on -Coverflow-checks=on";
-const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// No input needs more, in bytes and in MB of memory.
 const LONGEST: &str = "-max_len=4096";
 const MEMORY: &str = "-rss_limit_mb=1024";

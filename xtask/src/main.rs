@@ -2,9 +2,11 @@
 
 mod bench_host;
 mod demo;
+mod deny;
 mod fuzz;
 mod gpu;
 mod mutants;
+mod sanitizer;
 mod steps;
 mod test;
 mod vm;
@@ -33,7 +35,7 @@ enum Task {
         /// Only the steps whose name contains this.
         #[arg(long)]
         only: Option<String>,
-        /// Install no packages of the system: leave out what needs those that are missing.
+        /// Install no packages of the system and build no tools: leave out what needs those that are missing.
         #[arg(long)]
         no_install: bool,
     },

@@ -7,6 +7,9 @@ use std::process::Command;
 /// Shorthand.
 pub type Outcome<T = ()> = Result<T, String>;
 
+/// The host, by name: flags for it then stay away from build scripts and macros.
+pub const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
 /// The repository's folder.
 pub fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

@@ -40,7 +40,7 @@ impl Account {
     }
 }
 
-/// Runs all steps; fails if one did. `install`: packages of the system that are missing, as root.
+/// Runs all steps; fails if one did. `install`: packages of the system that are missing, as root, and tools.
 pub fn run(only: Option<&str>, install: bool) -> Outcome {
     let mut account = Account {
         only: only.map(str::to_string),
@@ -62,6 +62,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
             cargo().args(["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
         )
     });
+    licences(&mut account, install);
     let mpirun = open_mpi(install);
     if let Err(why) = &mpirun {
         account.leave_out("ranks under a real mpirun", why);
@@ -74,6 +75,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         }
         steps::run("cargo test", &mut command)
     });
+    sanitizer(&mut account);
     account.step("a dozen mutations of the protocol", crate::mutants::dozen);
     account.step("examples", || {
         steps::run(
@@ -127,6 +129,25 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
     infiniband(&mut account, install);
     account.leave_out("InfiniBand hardware", "no adapter");
     close(account)
+}
+
+/// What all dependencies are licensed under, and where they come from.
+fn licences(account: &mut Account, install: bool) {
+    const NAME: &str = "licences and sources of dependencies";
+    if account.wants(NAME) {
+        match crate::deny::prepare(install) {
+            Ok(()) => account.step(NAME, crate::deny::run),
+            Err(why) => account.leave_out(NAME, &why),
+        }
+    }
+}
+
+fn sanitizer(account: &mut Account) {
+    const NAME: &str = "host memory under the address sanitizer";
+    match crate::sanitizer::missing() {
+        None => account.step(NAME, crate::sanitizer::run),
+        Some(why) => account.leave_out(NAME, &why),
+    }
 }
 
 /// Real verbs, in a VM.
