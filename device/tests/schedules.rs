@@ -409,9 +409,7 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
             for rank in flows {
                 assert!(rank.iter().any(|flow| flow.is_err()), "{way:?}, {channels:?}: a rank ended well");
             }
-            if !matches!(way, Way::Staged) {
-                cuts_are_told(&world, Some(640));
-            }
+            cuts_are_told(&world, (!matches!(way, Way::Staged)).then_some(640));
         }
     }
 }

@@ -283,8 +283,8 @@ fn place<O: Ops>(ops: &O, grid: Grid, shape: &Shape, peer: u32, channel: u32, ch
 
 #[cfg(test)]
 mod tests {
-    use super::{Ring, cut, share_packs, span};
-    use crate::channel::{HEADER, stream_bytes};
+    use super::{Ring, Shape, cut, share_packs, span};
+    use crate::channel::{CUT, HEADER, stream_bytes};
     use proptest::prelude::*;
 
     proptest! {
@@ -316,6 +316,32 @@ mod tests {
             }
             prop_assert_eq!(next, packs as usize);
         }
+    }
+
+    #[test]
+    fn cuts_differ_in_name() {
+        let plain: Shape = bytemuck::Zeroable::zeroed();
+        let lines = Shape { first: 8, own_share: 8, ..plain };
+        let shapes = [
+            plain,
+            Shape { channels: 1, ..plain },
+            Shape { share: 1, ..plain },
+            Shape { rows: 1, ..plain },
+            Shape { cols: 1, ..plain },
+            Shape { tiles: 1, ..plain },
+            lines,
+            Shape { first: 16, ..lines },
+            Shape { own_share: 16, ..lines },
+        ];
+        let ways = [plain.name_cut(1, 0), plain.name_cut(0, 512)];
+        let mut names: Vec<u64> =
+            shapes.map(|s| s.name_cut(0, 0)).iter().chain(&ways).map(|s| s.cut).collect();
+        assert!(names.iter().all(|name| name.is_multiple_of(CUT)), "{names:x?}");
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), shapes.len() + ways.len());
+        // Blocks of the rank's own chunk meet no peer.
+        assert_eq!(Shape { own_share: 8, ..plain }.name_cut(0, 0).cut, plain.name_cut(0, 0).cut);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fusewire_world::{Error, Kind, Options, PeerError, Rank, Result, UniqueId, World};
+use fusewire_world::{Error, Kind, Options, PeerError, Rank, Result, Teardown, UniqueId, World};
 
 fn options() -> Options {
     Options::default().with_timeout(Duration::from_secs(5))
@@ -227,6 +227,32 @@ fn ends_in_opposite_orders_do_not_wait_for_each_other() {
         // Of each thing, whoever let go second knew that the other was done.
         assert!(ended[0][1] && ended[1][1], "{ended:?}");
     }
+}
+
+/// A rank that unwinds says so and goes on: its peers are to hear of the panic.
+#[test]
+fn an_end_while_unwinding_does_not_wait() {
+    struct Ends<'w>(&'w World, Option<Teardown>, Instant);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            assert!(!self.0.teardown(self.1.take().unwrap()), "rank 0 is not done");
+            assert!(self.2.elapsed() < Duration::from_secs(2));
+        }
+    }
+    ranks(2, &options(), |world| {
+        let name = world.name_teardown().unwrap();
+        if world.rank() == 0 {
+            world.recv(1, 3).unwrap();
+            assert!(world.teardown(name));
+        } else {
+            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _ends = Ends(&world, Some(name), Instant::now());
+                panic!("on purpose");
+            }));
+            assert!(panic.is_err());
+            world.send(0, 3, b"").unwrap();
+        }
+    });
 }
 
 /// Names are used once and leave nothing behind.

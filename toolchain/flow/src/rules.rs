@@ -157,6 +157,10 @@ fn seen<'a>(flow: &Flow, i: &'a Instruction) -> Seen<'a> {
 fn follows(state: u8, s: &Seen<'_>) -> Step {
     match state {
         0 if s.i.is("griddepcontrol.wait") => Ok(1),
+        // Followers would fill the GPU while what this one waits for still needs a place.
+        0 if s.i.is("griddepcontrol.launch_dependents") => {
+            Err("dependents are launched before griddepcontrol.wait")
+        }
         0 if s.global() => Err("global memory is accessed before griddepcontrol.wait"),
         _ => Ok(state),
     }

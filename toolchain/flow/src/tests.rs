@@ -126,6 +126,10 @@ fn nothing_is_touched_before_the_kernel_before_is_done() {
     let roots = Roots { own: vec![0], tables: vec![8] };
     let found = wrong(&kernel(&body), "k", Staged, &roots, &[]);
     assert!(found.len() == 1 && found[0].contains("before griddepcontrol.wait"), "{found:?}");
+    let early = HEAD
+        .replace("\tgriddepcontrol.wait;\n", "\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;\n");
+    let found = wrong(&kernel(&early), "k", Staged, &roots, &[]);
+    assert!(found.len() == 1 && found[0].contains("dependents are launched before"), "{found:?}");
     assert_eq!(wrong(&kernel(HEAD), "k", Staged, &roots, &[]), [""; 0]);
     assert_eq!(wrong(&kernel(HEAD), "other", Staged, &roots, &[]), ["no `other`"]);
 }

@@ -572,6 +572,19 @@ mod tests {
     }
 
     #[test]
+    fn sizes_and_cuts_are_told_apart() {
+        let read = |expected, seen| {
+            let (kind, operation) = (kind::MISMATCH, operation::HEADER);
+            let record = AbortRecord { kind, operation, peer: 1, expected, seen, ..AbortRecord::EMPTY };
+            Fault::read("Shm", 0, &record).to_string()
+        };
+        let text = read(3 * CUT + 640, 5 * CUT + 640);
+        assert!(text.contains("cuts the 640 bytes") && text.contains("in another way"), "{text}");
+        let text = read(3 * CUT + 640, 5 * CUT + 1280);
+        assert!(text.contains("sends 1280 bytes") && text.contains("expects 640"), "{text}");
+    }
+
+    #[test]
     fn a_record_holds_file_and_message_of_any_length() {
         let most = AbortRecord::EMPTY.file.len();
         for (file, message) in

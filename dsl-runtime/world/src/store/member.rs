@@ -278,3 +278,28 @@ impl Bootstrap for Member {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_leave_nothing_behind() {
+        let hub = Arc::new(Hub::new(2, 1000));
+        let members = [0, 1].map(|rank| Member::local(&hub, rank).unwrap());
+        std::thread::scope(|scope| {
+            for member in &members {
+                scope.spawn(|| {
+                    for name in 0..100 {
+                        member.settle_in(name | ONCE, &[0, 1], after(Duration::from_secs(5))).unwrap();
+                    }
+                });
+            }
+        });
+        for member in &members {
+            assert!(lock(&member.counts).is_empty());
+            // Nobody is done with anything that is still known.
+            assert!((0..2).all(|rank| !member.inbox.with(|state| state.is_ahead(rank, |_| 0))));
+        }
+    }
+}
