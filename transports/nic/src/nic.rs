@@ -54,7 +54,7 @@ pub struct Memory<'a> {
     pub bytes: u64,
     /// Address for the CPU, where it has one. An emulated adapter needs it.
     pub host: Option<NonNull<u8>>,
-    /// File that the memory is a mapping of, and where in it: what a peer's emulated adapter maps.
+    /// File that the memory is a mapping of, and where in it: what a peer's emulated adapter maps, if its size is sealed.
     pub file: Option<(BorrowedFd<'a>, u64)>,
     /// DMA-buf of the allocation that holds it, and where in that: what a real adapter registers GPU memory by.
     pub dmabuf: Option<(BorrowedFd<'a>, u64)>,

@@ -208,7 +208,7 @@ impl Emulated {
         let remote =
             Remote { addr, bytes: memory.bytes, rkey: key, process: std::process::id(), host, offset: 0 };
         engine.own.admit(Share { remote, file: None })?;
-        engine.own.port.publish(slot, key, addr, memory.bytes);
+        engine.own.port.publish(key);
         Ok(region)
     }
 }

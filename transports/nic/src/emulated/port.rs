@@ -2,16 +2,16 @@
 
 use crate::nic::{Error, Result, Share};
 use memmap2::MmapRaw;
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Regions that one adapter can have registered.
 pub(super) const REGIONS: usize = 1024;
 
-/// The page itself: zero at first.
+/// The page itself: zero at first. Whoever maps it may write it, so no address and no size is in it.
 #[repr(C)]
 pub(super) struct Page {
     /// 0: nobody is there any more.
@@ -21,17 +21,12 @@ pub(super) struct Page {
     /// Requests that are still to be answered with "not ready".
     pub not_ready: AtomicU32,
     reserved: AtomicU32,
-    regions: [Slot; REGIONS],
+    /// Keys of the regions that are registered; else 0.
+    keys: [AtomicU32; REGIONS],
 }
 
-/// A region as peers see it: valid while the key is not zero.
-#[repr(C)]
-struct Slot {
-    key: AtomicU32,
-    reserved: AtomicU32,
-    addr: AtomicU64,
-    bytes: AtomicU64,
-}
+/// The size stays as it is, and so does that: memory that became shorter would end whoever has it mapped.
+const SIZED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 #[derive(Debug)]
 pub(super) struct Port {
@@ -41,9 +36,10 @@ pub(super) struct Port {
 
 impl Port {
     pub fn create() -> Result<Port> {
-        let fd = memfd_create("fusewire-port", MemfdFlags::CLOEXEC)
+        let fd = memfd_create("fusewire-port", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|e| Error::system("creating an emulated port")(e.into()))?;
         ftruncate(&fd, size_of::<Page>() as u64)
+            .and_then(|()| fcntl_add_seals(&fd, SIZED))
             .map_err(|e| Error::system("sizing an emulated port")(e.into()))?;
         let port = Port::map(fd)?;
         port.page().alive.store(1, Ordering::Release);
@@ -54,7 +50,7 @@ impl Port {
     pub fn map(fd: OwnedFd) -> Result<Port> {
         let file = File::from(fd);
         let size = file.metadata().map_err(Error::system("looking at an emulated port"))?.len();
-        if size < size_of::<Page>() as u64 {
+        if size < size_of::<Page>() as u64 || !is_sized(&file) {
             return Err(Error::misuse(
                 "what a peer passed is no emulated port: all ranks must run the same version",
             ));
@@ -74,23 +70,19 @@ impl Port {
     }
 
     /// Shows a region.
-    pub fn publish(&self, slot: usize, key: u32, addr: u64, bytes: u64) {
-        let slot = &self.page().regions[slot];
-        slot.addr.store(addr, Ordering::Relaxed);
-        slot.bytes.store(bytes, Ordering::Relaxed);
-        slot.key.store(key, Ordering::Release);
+    pub fn publish(&self, key: u32) {
+        self.page().keys[slot_of(key)].store(key, Ordering::Release);
     }
 
-    /// Takes a region back.
+    /// Takes the region in this slot back.
     pub fn revoke(&self, slot: usize) {
-        self.page().regions[slot].key.store(0, Ordering::Release);
+        self.page().keys[slot].store(0, Ordering::Release);
     }
 
-    /// Address and bytes of the region under `key`, if it is valid.
-    pub fn find(&self, key: u32) -> Option<(u64, u64)> {
-        let slot = self.page().regions.get(slot_of(key))?;
-        (key != 0 && slot.key.load(Ordering::Acquire) == key)
-            .then(|| (slot.addr.load(Ordering::Relaxed), slot.bytes.load(Ordering::Relaxed)))
+    /// Whether a region has this key.
+    fn has(&self, key: u32) -> bool {
+        let slot = self.page().keys.get(slot_of(key));
+        key != 0 && slot.is_some_and(|slot| slot.load(Ordering::Acquire) == key)
     }
 
     pub fn up(&self) -> bool {
@@ -104,28 +96,41 @@ pub(super) fn slot_of(key: u32) -> usize {
     (key >> 8) as usize
 }
 
-/// A peer: its port, and where its regions are for this process.
+fn is_sized(file: &File) -> bool {
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SIZED))
+}
+
+/// A peer: its port, and its regions.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub port: Port,
-    maps: HashMap<u32, Reach>,
+    regions: HashMap<u32, Reach>,
+}
+
+/// A region, as it was when it was admitted.
+#[derive(Debug)]
+struct Reach {
+    addr: u64,
+    bytes: u64,
+    place: Place,
 }
 
 #[derive(Debug)]
-enum Reach {
+enum Place {
     /// The owner's own address: it is this process.
     Same(u64),
+    /// A mapping, and where the region begins in it.
     Mapped(MmapRaw, u64),
 }
 
 impl Peer {
     pub fn new(port: Port) -> Peer {
-        Peer { port, maps: HashMap::new() }
+        Peer { port, regions: HashMap::new() }
     }
 
     pub fn admit(&mut self, share: Share) -> Result<()> {
         let remote = share.remote;
-        let reach = match share.file {
+        let place = match share.file {
             Some(fd) => {
                 let file = File::from(fd);
                 let size = file.metadata().map_err(Error::system("looking at a peer's memory"))?.len();
@@ -135,10 +140,15 @@ impl Peer {
                         remote.bytes, remote.offset
                     )));
                 }
+                if !is_sized(&file) {
+                    return Err(Error::misuse(
+                        "a peer shared a file whose size can change: all ranks must run the same version",
+                    ));
+                }
                 let map = MmapRaw::map_raw(&file).map_err(Error::system("mapping a peer's memory"))?;
-                Reach::Mapped(map, remote.offset)
+                Place::Mapped(map, remote.offset)
             }
-            None if remote.process == std::process::id() && remote.host != 0 => Reach::Same(remote.host),
+            None if remote.process == std::process::id() && remote.host != 0 => Place::Same(remote.host),
             None => {
                 return Err(Error::misuse(
                     "a peer's region is private memory of another process, which an emulated adapter cannot reach: register memory \
@@ -146,21 +156,85 @@ impl Peer {
                 ));
             }
         };
-        self.maps.insert(remote.rkey, reach);
+        self.regions.insert(remote.rkey, Reach { addr: remote.addr, bytes: remote.bytes, place });
         Ok(())
     }
 
     /// Where `bytes` at `addr` under `key` are for this process, if the region is valid and holds them.
     pub fn find(&self, key: u32, addr: u64, bytes: u64) -> Option<*mut u8> {
-        let (base, size) = self.port.find(key)?;
-        let offset = addr.checked_sub(base)?;
-        if offset.checked_add(bytes)? > size {
+        let Reach { addr: base, bytes: size, place } =
+            self.regions.get(&key).filter(|_| self.port.has(key))?;
+        let offset = addr.checked_sub(*base)?;
+        if offset.checked_add(bytes)? > *size {
             return None;
         }
-        match self.maps.get(&key)? {
-            Reach::Same(host) => Some((host + offset) as *mut u8),
-            // SAFETY: within the mapping: the file was as large as the region when it was admitted.
-            Reach::Mapped(map, start) => Some(unsafe { map.as_mut_ptr().add((start + offset) as usize) }),
+        match place {
+            Place::Same(host) => Some((host + offset) as *mut u8),
+            // SAFETY: within the mapping: the file was as large as the region when it was admitted, and is sealed.
+            Place::Mapped(map, start) => Some(unsafe { map.as_mut_ptr().add((start + offset) as usize) }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic::Remote;
+
+    const BYTES: u64 = 1 << 12;
+    const ADDR: u64 = 0x10_0000;
+    const KEY: u32 = 5 << 8 | 1;
+
+    fn file(bytes: u64, seals: SealFlags) -> OwnedFd {
+        let fd = memfd_create("region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, bytes).unwrap();
+        fcntl_add_seals(&fd, seals).unwrap();
+        fd
+    }
+
+    fn share(file: OwnedFd, offset: u64) -> Share {
+        let remote = Remote { addr: ADDR, bytes: BYTES, rkey: KEY, process: 0, host: 0, offset };
+        Share { remote, file: Some(file) }
+    }
+
+    /// Whatever a peer writes into pages that it maps: accesses stay within what it shared.
+    #[test]
+    fn pages_that_peers_write_bound_nothing() {
+        let owner = Port::create().unwrap();
+        let mut peer = Peer::new(Port::map(owner.fd().unwrap()).unwrap());
+        peer.admit(share(file(2 * BYTES, SIZED), 0)).unwrap();
+        assert!(peer.find(KEY, ADDR, 8).is_none(), "not registered yet");
+        // All of the page but the key itself.
+        let page = std::ptr::from_ref(owner.page()).cast::<AtomicU32>();
+        for word in 0..size_of::<Page>() / 4 {
+            // SAFETY: a word of the page, which has only such words.
+            unsafe { &*page.add(word) }.store(u32::MAX, Ordering::Relaxed);
+        }
+        owner.publish(KEY);
+        assert!(peer.find(KEY, ADDR, BYTES).is_some());
+        for (addr, bytes) in
+            [(ADDR, BYTES + 1), (ADDR + BYTES, 1), (ADDR - 1, 1), (u64::MAX, 1), (ADDR, u64::MAX)]
+        {
+            assert!(peer.find(KEY, addr, bytes).is_none(), "{bytes} bytes at {addr:#x}");
+        }
+        // A key in a slot that there is not, or that was not shared.
+        assert!(peer.find(u32::MAX, ADDR, 8).is_none());
+        owner.publish(6 << 8 | 1);
+        assert!(peer.find(6 << 8 | 1, ADDR, 8).is_none());
+        owner.revoke(slot_of(KEY));
+        assert!(peer.find(KEY, ADDR, 8).is_none(), "taken back");
+    }
+
+    #[test]
+    fn files_are_as_long_as_is_said_and_stay_so() {
+        let mut peer = Peer::new(Port::create().unwrap());
+        for offset in [1, BYTES, u64::MAX] {
+            let text = peer.admit(share(file(BYTES, SIZED), offset)).unwrap_err().to_string();
+            assert!(text.contains("a file of 4096 bytes for a region of 4096"), "{text}");
+        }
+        let text = peer.admit(share(file(BYTES, SealFlags::GROW), 0)).unwrap_err().to_string();
+        assert!(text.contains("whose size can change"), "{text}");
+        assert!(Port::map(file(1 << 20, SealFlags::GROW)).is_err());
+        assert!(Port::map(file(16, SIZED)).is_err());
     }
 }
