@@ -1,33 +1,77 @@
-//! Starting ranks: as processes of this same program, or as what a launcher made of this process.
+//! Starting ranks: as processes of this same program, as threads of it, or as what a launcher made of this process.
 
-use fusewire::world::Job;
-pub use fusewire::world::launched;
+use fusewire::world::{Job, launched};
 use fusewire::{Protocol, Stream, World};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Starts this program once more for each rank, with the same arguments, and waits for all.
-pub fn spawn(ranks: usize) -> ExitCode {
-    let again = || -> fusewire::world::Result<bool> {
-        let program = std::env::current_exe()
-            .map_err(|e| fusewire::world::Error::fabric("finding this program", e, "name it by its path"))?;
-        let failed = Job::start(ranks, |_| {
-            let mut command = Command::new(&program);
-            command.args(std::env::args_os().skip(1));
-            command
-        })?
-        .wait()?;
-        failed.iter().for_each(|(rank, status)| eprintln!("rank {rank} ended with {status}"));
-        Ok(failed.is_empty())
-    };
-    match again() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+/// How many ranks a program has, and what they are.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Ranks {
+    /// How many ranks; by default one for each GPU, or a few on the host.
+    #[arg(long)]
+    pub ranks: Option<usize>,
+    /// Ranks are threads of this process. By default they are processes, but threads where they share a GPU.
+    #[arg(long, conflicts_with = "processes")]
+    pub threads: bool,
+    /// Ranks are processes, also where they share a GPU: that needs MPS.
+    #[arg(long)]
+    pub processes: bool,
+}
+
+impl Ranks {
+    /// Runs `body` on each rank, of which there are `on_host` by default on CPU threads; on one alone if a launcher started this process.
+    pub fn run(
+        &self,
+        cuda: bool,
+        on_host: usize,
+        body: impl Fn(&World) -> fusewire::Result<()> + Sync,
+    ) -> ExitCode {
+        if launched() {
+            return ended(World::from_env().map_err(Into::into).and_then(|world| body(&world)));
+        }
+        let ranks = self.ranks.unwrap_or_else(|| if cuda { gpus().max(1) } else { on_host });
+        if ranks == 0 {
+            eprintln!("error: --ranks 0: there is at least one rank");
+            return ExitCode::FAILURE;
+        }
+        if !self.processes && (self.threads || cuda && ranks > gpus()) {
+            return match World::threads(ranks, |world| ended(body(&world))) {
+                Ok(ends) if ends.iter().all(|end| *end == ExitCode::SUCCESS) => ExitCode::SUCCESS,
+                Ok(_) => ExitCode::FAILURE,
+                Err(error) => ended(Err(error.into())),
+            };
+        }
+        match spawn(ranks) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => ended(Err(error.into())),
+        }
+    }
+}
+
+fn ended(outcome: fusewire::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Starts this program once more for each rank, with the same arguments, and waits for all; whether all succeeded.
+fn spawn(ranks: usize) -> fusewire::world::Result<bool> {
+    let program = std::env::current_exe()
+        .map_err(|e| fusewire::world::Error::fabric("finding this program", e, "name it by its path"))?;
+    let failed = Job::start(ranks, |_| {
+        let mut command = Command::new(&program);
+        command.args(std::env::args_os().skip(1));
+        command
+    })?
+    .wait()?;
+    failed.iter().for_each(|(rank, status)| eprintln!("rank {rank} ended with {status}"));
+    Ok(failed.is_empty())
 }
 
 /// The slowest rank's median of `times`.

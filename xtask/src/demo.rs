@@ -2,7 +2,7 @@
 
 use crate::steps::{self, Outcome, cargo, device_compiler};
 
-/// Prepares the device compiler, builds and runs the example.
+/// Prepares the device compiler, builds the example and runs it on CPU threads, and then on the GPUs if there are any.
 pub fn run(arguments: &[String]) -> Outcome {
     device_compiler()?;
     println!("building the example (its hooks become PTX and host code)");
@@ -10,10 +10,18 @@ pub fn run(arguments: &[String]) -> Outcome {
         "building the example",
         cargo().args(["build", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "all_to_all"]),
     )?;
-    steps::run(
-        "the example",
-        cargo()
-            .args(["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "all_to_all", "--"])
-            .args(arguments),
-    )
+    let run = |given: &[&str]| {
+        let program = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "all_to_all", "--"];
+        steps::run("the example", cargo().args(program).args(given).args(arguments))
+    };
+    if arguments.iter().any(|argument| argument.starts_with("--device")) {
+        return run(&[]);
+    }
+    run(&["--device", "host"])?;
+    if !steps::has_gpu() {
+        println!("\nNo GPU here: with one, four ranks would share it now.");
+        return Ok(());
+    }
+    println!("\nThe same on this machine's GPUs; four ranks share a GPU that is alone.\n");
+    run(&["--device", "cuda"])
 }

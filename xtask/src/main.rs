@@ -24,7 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Prepare the device compiler, then run the example all-to-all: on GPUs if there are two, else on CPU threads.
+    /// Prepare the device compiler, then run the example all-to-all: on CPU threads, and on GPUs if there are any.
     Demo {
         /// Arguments of the example: `--device host|cuda`, `--ranks N`, `--size 1M,16M`, `--hooks copy,transpose`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -28,6 +28,11 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
+/// Whether NVIDIA's kernel driver is loaded, for some GPU.
+pub fn has_gpu() -> bool {
+    std::path::Path::new("/dev/nvidiactl").exists()
+}
+
 /// Runs a command with its output shown.
 pub fn run(what: &str, command: &mut Command) -> Outcome {
     let status = command

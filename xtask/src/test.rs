@@ -118,7 +118,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
             n => Err(format!("{} should have a header and 12 rows, but has {n} lines", table.display())),
         }
     });
-    if std::path::Path::new("/dev/nvidiactl").exists() {
+    if steps::has_gpu() {
         account.leave_out("GPU tests", "`cargo xtask gpu` runs them");
     } else {
         account.leave_out(

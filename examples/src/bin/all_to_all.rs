@@ -1,14 +1,14 @@
 //! Four hooks in a fused all-to-all, each element checked against an independent reference, and timed.
 //!
-//! Runs on 4 rank processes over host shared memory, or on all GPUs where there are two or more; under torchrun, mpirun or srun it is
-//! one of their ranks.
+//! Runs on 4 rank processes over host shared memory, or on all GPUs; a GPU alone is shared by 4 ranks, threads of one process. Under
+//! torchrun, mpirun or srun it is one of their ranks.
 
 use clap::Parser;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher};
 use fusewire_examples::hooks::{copy, gather, scale_add, transpose};
-use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, slowest_median, spawn};
+use fusewire_examples::ranks::{Ranks, bytes_text, gpus, parse_bytes, slowest_median};
 use fusewire_examples::reference;
 use std::process::ExitCode;
 
@@ -17,12 +17,11 @@ const HOOKS: [&str; 4] = ["copy", "transpose", "scale_add", "gather"];
 /// The example all-to-all.
 #[derive(Parser)]
 struct Options {
-    /// Where kernels run: `host` (CPU threads), `cuda`, or `auto` (`cuda` with two or more GPUs).
+    /// Where kernels run: `host` (CPU threads), `cuda`, or `auto` (`cuda` where there is a GPU).
     #[arg(long, default_value = "auto", value_parser = ["auto", "host", "cuda"])]
     device: String,
-    /// Ranks, each a process; by default 4 on the host, one for each GPU with CUDA.
-    #[arg(long)]
-    ranks: Option<usize>,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Bytes of each rank's whole input; several separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
@@ -35,35 +34,22 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let mut options = Options::parse();
     let cuda = match options.device.as_str() {
         "cuda" => true,
         "host" => false,
-        _ => gpus() >= 2,
+        _ => gpus() > 0,
     };
-    if !launched() {
-        let ranks = options.ranks.unwrap_or(if cuda { gpus().max(1) } else { 4 });
-        if ranks == 0 {
-            eprintln!("--ranks 0: there is at least one rank");
-            return ExitCode::FAILURE;
-        }
-        return spawn(ranks);
+    if cuda && gpus() == 1 {
+        options.ranks.ranks.get_or_insert(4);
     }
-    let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
-        true => rank(&world, &Nvl::rendezvous(&world, fusewire::Options::default())?, &options),
-        false => rank(
-            &world,
-            &Shm::rendezvous(&world, fusewire::Options::per_peer(1 << 20).channels(4))?,
-            &options,
-        ),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
+    options.ranks.run(cuda, 4, |world| match cuda {
+        true => rank(world, &Nvl::rendezvous(world, fusewire::Options::default())?, &options),
+        false => {
+            let layout = fusewire::Options::per_peer(1 << 20).channels(4);
+            rank(world, &Shm::rendezvous(world, layout)?, &options)
         }
-    }
+    })
 }
 
 fn rank<X: Transport>(world: &World, transport: &X, options: &Options) -> fusewire::Result<()>
@@ -108,13 +94,21 @@ where
     }
     let total: u64 = world.all_gather_as(&checked)?.into_iter().sum();
     if world.rank() == 0 {
-        let what =
-            if on_gpu { "GPUs, kernels from embedded PTX" } else { "CPU threads, the hooks' host twin" };
+        let what = match on_gpu {
+            true => "kernels from embedded PTX, on GPUs",
+            false => "the hooks' host twin, on CPU threads",
+        };
         println!("\n{total} elements checked on {} ranks, none differs.", world.size());
-        println!(
-            "GB/s: wire bytes of one rank in one direction. Ran on: {what}; {} rank processes.",
-            world.size()
-        );
+        println!("GB/s: wire bytes of one rank in one direction. {} ranks ran {what}.", world.size());
+        if on_gpu && world.local_ranks().len() > gpus() {
+            println!(
+                "They share {}: no link was crossed, and times say nothing of NVLink.",
+                match gpus() {
+                    1 => "one GPU and its memory, each with multiprocessors of its own".into(),
+                    n => format!("{n} GPUs"),
+                }
+            );
+        }
         println!(
             "The same kernel as PTX: cargo fusewire ptx --manifest-path examples/Cargo.toml transpose --schedule all_to_all --transport Nvl --arch sm_90"
         );

@@ -8,7 +8,7 @@ use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
 use fusewire_examples::hooks::copy;
 use fusewire_examples::plot::plot;
-use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, parse_protocol, spawn, timed};
+use fusewire_examples::ranks::{Ranks, bytes_text, parse_bytes, parse_protocol, timed};
 use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,9 +22,8 @@ struct Options {
     /// `host` or `cuda`.
     #[arg(long, default_value = "cuda", value_parser = ["host", "cuda"])]
     device: String,
-    /// Ranks, each a process; by default one for each GPU, or 2 on the host.
-    #[arg(long)]
-    ranks: Option<usize>,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Bytes of each rank's whole input, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
@@ -107,20 +106,10 @@ fn main() -> ExitCode {
         };
     }
     let cuda = options.device == "cuda";
-    if !launched() {
-        return spawn(options.ranks.unwrap_or(if cuda { gpus().max(1) } else { 2 }));
-    }
-    let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
-        true => rank(&world, &Nvl::rendezvous(&world, fusewire::Options::default())?, &options),
-        false => rank(&world, &Shm::rendezvous(&world, fusewire::Options::default())?, &options),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    options.ranks.run(cuda, 2, |world| match cuda {
+        true => rank(world, &Nvl::rendezvous(world, fusewire::Options::default())?, &options),
+        false => rank(world, &Shm::rendezvous(world, fusewire::Options::default())?, &options),
+    })
 }
 
 fn rank<X: Transport>(world: &World, transport: &X, options: &Options) -> fusewire::Result<()>

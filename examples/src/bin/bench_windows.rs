@@ -4,7 +4,7 @@ use clap::Parser;
 use fusewire::kernel::{HookSet, Supports};
 use fusewire::prelude::*;
 use fusewire::schedule::{Custom, CustomLauncher};
-use fusewire_examples::ranks::{bytes_text, gpus, launched, spawn};
+use fusewire_examples::ranks::{Ranks, bytes_text};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,9 +15,8 @@ struct Arguments {
     /// `host` or `cuda`.
     #[arg(long, default_value = "cuda", value_parser = ["host", "cuda"])]
     device: String,
-    /// Ranks, each a process; by default one for each GPU, or 2 on the host.
-    #[arg(long)]
-    ranks: Option<usize>,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Print JSON lines instead of a table.
     #[arg(long)]
     json: bool,
@@ -257,20 +256,10 @@ where
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let cuda = arguments.device == "cuda";
-    if !launched() {
-        return spawn(arguments.ranks.unwrap_or(if cuda { gpus().max(1) } else { 2 }));
-    }
-    let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
-        true => rank(&world, &Nvl::rendezvous(&world, Options::default())?, arguments.json),
-        false => rank(&world, &Shm::rendezvous(&world, 1 << 20)?, arguments.json),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let Arguments { device, ranks, json } = Arguments::parse();
+    let cuda = device == "cuda";
+    ranks.run(cuda, 2, |world| match cuda {
+        true => rank(world, &Nvl::rendezvous(world, Options::default())?, json),
+        false => rank(world, &Shm::rendezvous(world, 1 << 20)?, json),
+    })
 }

@@ -5,7 +5,7 @@ use clap::Parser;
 use fusewire::prelude::*;
 use fusewire::schedule::AllToAllLauncher;
 use fusewire_examples::hooks::copy;
-use fusewire_examples::ranks::{launched, parse_bytes, spawn};
+use fusewire_examples::ranks::{Ranks, parse_bytes};
 use fusewire_examples::reference::{self, parallel, same_bits};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -13,9 +13,8 @@ use std::process::ExitCode;
 /// Benchmark of the shared-memory transport.
 #[derive(Parser)]
 struct Options {
-    /// Ranks, each a process.
-    #[arg(long, default_value_t = 2)]
-    ranks: usize,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Bytes of each rank's whole input, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes, default_value = "64K,256K,1M,4M,16M,64M")]
     size: Vec<usize>,
@@ -59,16 +58,7 @@ mod message {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if !launched() {
-        return spawn(options.ranks);
-    }
-    match World::from_env().map_err(Into::into).and_then(|world| rank(&world, &options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    options.ranks.run(false, 2, |world| rank(world, &options))
 }
 
 fn rank(world: &World, options: &Options) -> fusewire::Result<()> {

@@ -6,7 +6,7 @@ use clap::Parser;
 use fusewire::host_ib::HostIbOptions;
 use fusewire::prelude::*;
 use fusewire::rdma::Fabric;
-use fusewire_examples::ranks;
+use fusewire_examples::ranks::Ranks;
 use std::process::ExitCode;
 
 /// Transposes each chunk on the way, and adds it to what is there.
@@ -31,9 +31,8 @@ mod transpose_add {
 
 #[derive(Parser)]
 struct Arguments {
-    /// Processes to start, where no launcher has.
-    #[arg(long, default_value_t = 2)]
-    ranks: usize,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Needs no adapter.
     #[arg(long)]
     emulated: bool,
@@ -42,10 +41,9 @@ struct Arguments {
 const ROWS: usize = 96;
 const COLS: usize = 160;
 
-fn rank(arguments: &Arguments) -> fusewire::Result<()> {
-    let world = World::from_env()?;
+fn rank(world: &World, arguments: &Arguments) -> fusewire::Result<()> {
     let fabric = if arguments.emulated { Fabric::Emulated } else { Fabric::Verbs };
-    let ib = HostIb::rendezvous_with(&world, 256 << 10, &HostIbOptions::default().fabric(fabric))?;
+    let ib = HostIb::rendezvous_with(world, 256 << 10, &HostIbOptions::default().fabric(fabric))?;
     let all_to_all = transpose_add::all_to_all(&ib)?;
     let (device, stream) = (Device::of(&ib), Device::of(&ib).stream()?);
     let (me, chunk) = (world.rank(), ROWS * COLS);
@@ -69,14 +67,5 @@ fn rank(arguments: &Arguments) -> fusewire::Result<()> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if !ranks::launched() {
-        return ranks::spawn(arguments.ranks);
-    }
-    match rank(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments.ranks.run(false, 2, |world| rank(world, &arguments))
 }

@@ -4,18 +4,17 @@ use clap::Parser;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::Custom;
-use fusewire_examples::ranks::{gpus, launched, spawn};
+use fusewire_examples::ranks::Ranks;
 use std::process::ExitCode;
 
-/// Ranks, each a process.
+/// A halo exchange over a window.
 #[derive(Parser)]
 struct Arguments {
     /// `host` or `cuda`.
     #[arg(long, default_value = "host", value_parser = ["host", "cuda"])]
     device: String,
-    /// How many; by default one for each GPU, or 4 on the host.
-    #[arg(long)]
-    ranks: Option<usize>,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Rows of each rank's slab.
     #[arg(long, default_value_t = 24)]
     rows: usize,
@@ -54,12 +53,19 @@ pub fn smooth<O: Ops>(
             });
         }
         window.barrier_grid(0)?;
-        if kernel.block() == 0 {
-            // SAFETY: edges are written, and the neighbours read their copies after the next barrier.
-            unsafe {
-                window.put(&Block, up, to + (rows + 1) * cols, window.slice::<f32>(to + cols, cols))?;
-                window.put(&Block, down, to, window.slice::<f32>(to + rows * cols, cols))?;
+        // SAFETY: edges are written, and their copies read after the next barrier.
+        let send = |peer: usize, place: usize, edge: usize| unsafe {
+            if peer != kernel.rank() {
+                return window.put(&Block, peer, place, window.slice::<f32>(edge, cols));
             }
+            // A slab alone is its own neighbour, and puts are to others.
+            let row = Tile { start: 0, len: cols };
+            kernel.local_tile(row, |ctx| window.set(place + ctx.pos, window.get::<f32>(edge + ctx.pos)));
+            Ok(())
+        };
+        if kernel.block() == 0 {
+            send(up, to + (rows + 1) * cols, to + cols)?;
+            send(down, to, to + rows * cols)?;
         }
         window.barrier_grid(0)?;
     }
@@ -115,18 +121,8 @@ where
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let cuda = arguments.device == "cuda";
-    if !launched() {
-        return spawn(arguments.ranks.unwrap_or(if cuda { gpus().max(2) } else { 4 }));
-    }
-    let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
-        true => rank(&world, &Nvl::rendezvous(&world, Options::default())?, &arguments),
-        false => rank(&world, &Shm::rendezvous(&world, 1 << 20)?, &arguments),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments.ranks.run(cuda, 4, |world| match cuda {
+        true => rank(world, &Nvl::rendezvous(world, Options::default())?, &arguments),
+        false => rank(world, &Shm::rendezvous(world, 1 << 20)?, &arguments),
+    })
 }

@@ -4,18 +4,17 @@ use clap::Parser;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::Custom;
-use fusewire_examples::ranks::{gpus, launched, spawn};
+use fusewire_examples::ranks::Ranks;
 use std::process::ExitCode;
 
-/// Ranks, each a process.
+/// A ring exchange over a window.
 #[derive(Parser)]
 struct Arguments {
     /// `host` or `cuda`.
     #[arg(long, default_value = "host", value_parser = ["host", "cuda"])]
     device: String,
-    /// How many; by default one for each GPU, or 4 on the host.
-    #[arg(long)]
-    ranks: Option<usize>,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Elements of each rank's chunk.
     #[arg(long, default_value_t = 10_000)]
     chunk: usize,
@@ -86,18 +85,8 @@ where
 fn main() -> ExitCode {
     let Arguments { device, ranks, chunk } = Arguments::parse();
     let cuda = device == "cuda";
-    if !launched() {
-        return spawn(ranks.unwrap_or(if cuda { gpus().max(1) } else { 4 }));
-    }
-    let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
-        true => rank(&world, &Nvl::rendezvous(&world, Options::default())?, chunk),
-        false => rank(&world, &Shm::rendezvous(&world, 1 << 20)?, chunk),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ranks.run(cuda, 4, |world| match cuda {
+        true => rank(world, &Nvl::rendezvous(world, Options::default())?, chunk),
+        false => rank(world, &Shm::rendezvous(world, 1 << 20)?, chunk),
+    })
 }

@@ -7,7 +7,7 @@ mod twins;
 use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
-use fusewire_examples::ranks::{bytes_text, gpus, launched, parse_bytes, parse_protocol, spawn};
+use fusewire_examples::ranks::{Ranks, bytes_text, parse_bytes, parse_protocol};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,9 +18,8 @@ struct Options {
     /// `host` or `cuda`.
     #[arg(long, default_value = "cuda", value_parser = ["host", "cuda"])]
     device: String,
-    /// Ranks, each a process; by default one for each GPU, or 2 on the host.
-    #[arg(long)]
-    ranks: Option<usize>,
+    #[command(flatten)]
+    ranks: Ranks,
     /// Bytes of each rank's whole input, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
@@ -87,22 +86,12 @@ struct Row {
 fn main() -> ExitCode {
     let options = Options::parse();
     let cuda = options.device == "cuda";
-    if !launched() {
-        return spawn(options.ranks.unwrap_or(if cuda { gpus().max(1) } else { 2 }));
-    }
     let layout = fusewire::Options::default();
     let layout = layout.clone().line_channels(options.line_channels.unwrap_or(layout.line_channels));
-    let outcome = World::from_env().map_err(Into::into).and_then(|world| match cuda {
-        true => rank(&world, &Nvl::rendezvous(&world, layout)?, &options),
-        false => rank(&world, &Shm::rendezvous(&world, layout)?, &options),
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    options.ranks.run(cuda, 2, |world| match cuda {
+        true => rank(world, &Nvl::rendezvous(world, layout.clone())?, &options),
+        false => rank(world, &Shm::rendezvous(world, layout.clone())?, &options),
+    })
 }
 
 fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewire::Result<()> {
