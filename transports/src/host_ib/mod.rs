@@ -15,7 +15,8 @@
 //!
 //! A fault of this rank is in its record, which the proxy watches; it tells the peers by a write into their inboxes, and raises this
 //! rank's abort word when a peer has written into its own. After a fault the proxy carries nothing out until `renew`, whatever is
-//! still in the ring, and connects anew where a queue pair was broken.
+//! still in the ring, and connects anew where a queue pair was broken. What is acknowledged need not be in the peer's memory yet: `renew`
+//! reads there before anything is cleared.
 //!
 //! On a GPU all staging is pinned host memory, which kernels store to and poll over PCIe.
 

@@ -1,5 +1,6 @@
 //! The proxy: a thread that takes commands from the ring, posts requests, and reports what became of them.
 
+use super::HostIbOps;
 use super::memory::Memory;
 use super::ring::{Command, GET, PUT, PUT_BOUNCED, SIGNAL, SLOT, Slot, WRITE};
 use crate::host::Result;
@@ -75,6 +76,8 @@ pub struct Engine {
     rank: u32,
     deadline: Duration,
     under_way: Vec<VecDeque<UnderWay>>,
+    /// Peers that were written to since this rank last read there: what is acknowledged need not be in memory yet.
+    unplaced: Vec<bool>,
     /// Next ticket, and bytes of its command that are posted already.
     next: (u64, u64),
     /// Slots that may be free again, from `retired` on.
@@ -113,6 +116,7 @@ impl Engine {
             rank: rank as u32,
             deadline,
             under_way: vec![VecDeque::new(); world],
+            unplaced: vec![false; world],
             next: (0, 0),
             finished: VecDeque::new(),
             retired: 0,
@@ -234,6 +238,7 @@ impl Engine {
             let channel = command.channel;
             let request = UnderWay { ticket, operation: about, channel, since: Instant::now() };
             self.under_way[peer].push_back(request);
+            self.unplaced[peer] = command.op != GET;
             posted += piece;
         }
         true
@@ -395,6 +400,7 @@ impl Engine {
             Ok(true) => {
                 let (operation, since) = (operation::SIGNAL, Instant::now());
                 self.under_way[peer].push_back(UnderWay { ticket: None, operation, channel: 0, since });
+                self.unplaced[peer] = true;
             }
             Err(_) => {}
         }
@@ -423,16 +429,40 @@ impl Engine {
         }
     }
 
-    /// Carries out what is left, or drops it after a fault; `false` if a pair is of no more use.
+    /// Carries out what is left, or drops it after a fault, until peers' memory holds all of it; `false` if a pair is of no more use.
     pub fn drain(&mut self, limit: Duration) -> bool {
         let start = Instant::now();
-        while self.turn() || self.under_way.iter().any(|requests| !requests.is_empty()) {
+        loop {
+            let busy = self.turn() || self.under_way.iter().any(|requests| !requests.is_empty());
+            if !busy && (self.broken || !self.flush()) {
+                return !self.broken;
+            }
             if start.elapsed() > limit {
                 return false;
             }
             std::thread::yield_now();
         }
-        !self.broken
+    }
+
+    /// Reads a word of every peer that was written to: the answer comes once all before it is in memory. Whether there was one.
+    fn flush(&mut self) -> Busy {
+        let peers: Vec<usize> =
+            (0..self.peers.len()).filter(|p| std::mem::take(&mut self.unplaced[*p])).collect();
+        for &peer in &peers {
+            let Some(Peer { pair, region }) = &self.peers[peer] else { continue };
+            // Nothing is under way, so bounce memory is free, and queues have room.
+            let to = local(&*self.local, HostIbOps::bounce(&self.memory.layout), 8);
+            let work = Work::Read { to, from: Remote { address: region.start, rkey: region.rkey } };
+            // SAFETY: words that nobody else uses now, and one of the peer's that is read alone.
+            match unsafe { pair.post(&Request { id: u64::MAX, work, fence: false }) } {
+                Ok(true) => {
+                    let (operation, since) = (operation::GET, Instant::now());
+                    self.under_way[peer].push_back(UnderWay { ticket: None, operation, channel: 0, since });
+                }
+                Ok(false) | Err(_) => self.broken = true,
+            }
+        }
+        !peers.is_empty()
     }
 
     /// Begins anew with an empty ring.
@@ -442,6 +472,7 @@ impl Engine {
         self.retired = 0;
         self.finished.clear();
         self.under_way.iter_mut().for_each(VecDeque::clear);
+        self.unplaced.fill(false);
         (self.to_tell, self.suspicion) = (None, None);
         self.answered.fill(false);
         (self.poisoned, self.broken) = (false, false);

@@ -509,3 +509,27 @@ fn a_wrong_key_is_reported_and_mended() {
 fn a_write_past_the_end_is_reported_and_mended() {
     refused(|place| Place { start: place.start + (16 << 10), ..place });
 }
+
+/// A signal that is acknowledged, and that nobody awaits, may reach the peer's memory later: not behind the renewal, which clears it.
+#[test]
+fn nothing_arrives_behind_a_renewal() {
+    World::threads(2, |world| {
+        let peer = 1 - world.rank() as u32;
+        let options = Options::per_peer(4096).channels(2).signals(4).heap(64 << 10);
+        let how = HostIbOptions::default().fabric(fabric());
+        let ib = HostIb::rendezvous_with(&world, options, &how).unwrap();
+        // SAFETY: `ib` lives to the end of the test.
+        let ops = unsafe { ib.ops() };
+        // SAFETY: a live line of this rank.
+        let line = || unsafe { ops.line(peer, Line::User(3)).read_volatile() };
+        for round in 1..=300 {
+            // SAFETY: a line of the peer, which nobody waits for.
+            unsafe { ops.signal(&Thread, peer, Line::User(3), round) };
+            ib.renew().unwrap();
+            std::thread::sleep(Duration::from_micros(300));
+            assert_eq!(line(), 0, "round {round}");
+            world.barrier().unwrap();
+        }
+    })
+    .unwrap();
+}

@@ -122,7 +122,7 @@ impl Fabric {
         match self {
             Fabric::Verbs => Ok(Arc::new(Verbs::open(&Filter::from_env()?, local_rank)?)),
             Fabric::Among(filter) => Ok(Arc::new(Verbs::open(filter, local_rank)?)),
-            Fabric::Emulated => Ok(Arc::new(Emulated::new())),
+            Fabric::Emulated => Ok(Arc::new(Emulated::late())),
         }
     }
 }

@@ -78,6 +78,11 @@ impl Table {
         if allowed && within { Ok(access(at as *mut u8)) } else { Err(Refused) }
     }
 
+    /// Whether that could be done.
+    pub fn check(&self, key: u32, at: u64, bytes: usize, right: Right) -> Result<(), Refused> {
+        self.with(key, at, bytes, right, |_| ())
+    }
+
     /// Copies into registered memory. Aligned words of up to 8 bytes arrive whole and after everything before them.
     pub fn store(&self, key: u32, at: u64, bytes: &[u8], right: Right) -> Result<(), Refused> {
         self.with(key, at, bytes.len(), right, |to| {

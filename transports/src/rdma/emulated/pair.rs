@@ -1,5 +1,6 @@
 //! A pair of sockets with three threads.
 
+use super::late::Late;
 use super::memory::{Right, Table};
 use super::protocol::{self as wire, Answer, Ask};
 use crate::rdma::{Completion, Error, Local, Pair, PairOptions, Remote, Request, Result, Status, Work};
@@ -80,6 +81,7 @@ impl State {
 #[derive(Debug)]
 struct Shared {
     table: Arc<Table>,
+    late: bool,
     options: PairOptions,
     state: Mutex<State>,
     changed: Condvar,
@@ -126,7 +128,7 @@ fn address(token: &[u8; TOKEN]) -> io::Result<SocketAddr> {
 }
 
 impl SocketPair {
-    pub fn new(table: &Arc<Table>, options: &PairOptions) -> Result<Self> {
+    pub fn new(table: &Arc<Table>, late: bool, options: &PairOptions) -> Result<Self> {
         let mut token = [0; TOKEN];
         let random =
             |e: getrandom::Error| Error::misuse(format!("no random number for a socket's name: {e}"));
@@ -135,7 +137,7 @@ impl SocketPair {
             .and_then(|a| UnixListener::bind_addr(&a))
             .map_err(failed("listening for the peer's pair"))?;
         let (table, options) = (Arc::clone(table), *options);
-        let shared = Shared { table, options, state: Mutex::default(), changed: Condvar::new() };
+        let shared = Shared { table, late, options, state: Mutex::default(), changed: Condvar::new() };
         Ok(SocketPair { shared: Arc::new(shared), token, listener, streams: Vec::new(), threads: Vec::new() })
     }
 
@@ -403,10 +405,22 @@ fn take_answers(shared: &Shared, mut stream: UnixStream, _: u8) {
 /// Carries out the peer's requests.
 fn serve(shared: &Shared, mut stream: UnixStream, retries: u8) {
     let (mut bytes, mut back) = (Vec::new(), Vec::new());
+    let mut late = Late::new(&shared.table, shared.late);
     loop {
+        if let Some(patience) = late.patience()
+            && !wire::arrives(&stream, patience)
+        {
+            late.place();
+        }
         let ask: Ask = match wire::receive(&mut stream) {
             Ok(ask) => ask,
-            Err(_) => return shared.break_with(Status::Unreachable),
+            Err(_) => {
+                // What a peer that is gone was told of still arrives; behind this pair's own end nothing does.
+                if !shared.lock().closing {
+                    late.place();
+                }
+                return shared.break_with(Status::Unreachable);
+            }
         };
         back.clear();
         let status = if ask.bytes > wire::MESSAGE {
@@ -414,28 +428,38 @@ fn serve(shared: &Shared, mut stream: UnixStream, retries: u8) {
         } else if ask.carries() && wire::receive_bytes(&mut stream, ask.bytes, &mut bytes).is_err() {
             return shared.break_with(Status::Unreachable);
         } else {
-            carry_out(shared, &ask, &bytes, &mut back, retries)
+            carry_out(shared, &mut late, &ask, &bytes, &mut back, retries)
         };
         if status != Status::Done {
             back.clear();
+        }
+        match status {
+            Status::Done | Status::NotReceived => {}
+            // As on an adapter: a request that is not allowed breaks the pair at both ends, at this one before the peer hears of it.
+            _ => shared.break_with(Status::Flushed),
         }
         let answer = Answer { status: status.code(), bytes: back.len() as u32 };
         if wire::send(&mut stream, &answer, &back).is_err() {
             return shared.break_with(Status::Unreachable);
         }
-        match status {
-            Status::Done | Status::NotReceived => {}
-            // As on an adapter: a request that is not allowed breaks the pair at both ends.
-            _ => shared.break_with(Status::Flushed),
-        }
     }
 }
 
-fn carry_out(shared: &Shared, ask: &Ask, bytes: &[u8], back: &mut Vec<u8>, retries: u8) -> Status {
+fn carry_out(
+    shared: &Shared,
+    late: &mut Late<'_>,
+    ask: &Ask,
+    bytes: &[u8],
+    back: &mut Vec<u8>,
+    retries: u8,
+) -> Status {
     let table = &shared.table;
     let refused = |_| Status::RemoteAccess;
+    if ask.op != wire::WRITE {
+        late.place();
+    }
     let outcome = match ask.op {
-        wire::WRITE => table.store(ask.rkey, ask.address, bytes, Right::Write).map_err(refused),
+        wire::WRITE => late.write(ask.rkey, ask.address, bytes).map_err(refused),
         wire::WRITE_WITH_NUMBER => table
             .store(ask.rkey, ask.address, bytes, Right::Write)
             .map_err(refused)

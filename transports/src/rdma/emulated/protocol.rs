@@ -1,7 +1,10 @@
 //! What goes over the sockets.
 
 use bytemuck::{Pod, Zeroable};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 pub const WRITE: u32 = 1;
 pub const WRITE_WITH_NUMBER: u32 = 2;
@@ -46,6 +49,12 @@ pub const MESSAGE: u32 = 1 << 30;
 pub fn send<T: Pod>(to: &mut impl Write, header: &T, bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytemuck::bytes_of(header))?;
     to.write_all(bytes)
+}
+
+/// Whether something comes within `patience`.
+pub fn arrives(stream: &impl AsFd, patience: Duration) -> bool {
+    let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+    poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&patience)).is_ok_and(|ready| ready > 0)
 }
 
 /// Reads a header.
