@@ -39,8 +39,9 @@ impl UniqueId {
     /// The length in bytes, fixed for good.
     pub const LEN: usize = 128;
 
-    /// Starts to listen on a free port of every interface, and names it. The first
-    /// [`World::connect`](crate::World::connect) with it **in this process** then holds the store.
+    /// Starts to listen on a free port of every interface, and names it: which of them the others come by is known only when they do, and
+    /// strangers get nowhere without the token. The first [`World::connect`](crate::World::connect) with it **in this process** then holds
+    /// the store. Where the network is known, [`create_on`](Self::create_on) opens no more than that.
     ///
     /// # Errors
     /// No port can be listened on, or there is no random source.
