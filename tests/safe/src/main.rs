@@ -27,6 +27,7 @@ programs! {
     hook_that_recurses
     hook_that_recurses_in_many_blocks
     indices_past_the_end
+    limits_without_end
     mesh_and_its_part
     numbers_that_cannot_be
     panics_in_every_block
