@@ -211,13 +211,21 @@ impl State {
         2 * demand.most <= self.room(demand.block)
     }
 
+    /// What the stream of a launch has, the largest of all blocks with the launch's, and how many other streams have how many blocks.
+    fn beside(&self, own: *const Queue, grid: Grid) -> (Demand, Footprint, u32, u32) {
+        let start = (Demand::default(), grid.block, 0, 0);
+        self.entries.iter().fold(start, |(before, block, streams, others), entry| {
+            let block = block.with(entry.demand.block);
+            match entry.queue.as_ptr() == own {
+                true => (entry.demand, block, streams, others),
+                false => (before, block, streams + 1, others + entry.demand.most),
+            }
+        })
+    }
+
     /// Whether a launch fits, with a place for it beside the kernel before it or without, and what its stream needs then.
     fn fit(&self, own: *const Queue, grid: Grid, may_follow: bool) -> Option<(bool, Demand)> {
-        let (mut before, mut block, mut others) = (Demand::default(), grid.block, 0);
-        for entry in &self.entries {
-            block = block.with(entry.demand.block);
-            if entry.queue.as_ptr() == own { before = entry.demand } else { others += entry.demand.most }
-        }
+        let (before, block, _, others) = self.beside(own, grid);
         let fits = |follows: bool| {
             let demand = before.then(grid, follows);
             let alone = others == 0 && self.processes == 1 && !follows;
@@ -235,12 +243,7 @@ impl State {
     }
 
     fn refusal(&self, own: *const Queue, grid: Grid) -> Error {
-        let others = self.entries.iter().filter(|entry| entry.queue.as_ptr() != own);
-        let (mut streams, mut blocks, mut block) = (0, 0, grid.block);
-        for entry in others {
-            (streams, blocks) = (streams + 1, blocks + entry.demand.most);
-            block = block.with(entry.demand.block);
-        }
+        let (_, block, streams, blocks) = self.beside(own, grid);
         let room = self.room(block);
         let shared = match self.processes {
             1 => String::new(),
