@@ -3,7 +3,7 @@
 use fusewire::prelude::*;
 
 /// Copies.
-#[comm_kernel(transports(Shm, Nvl), schedules(all_to_all))]
+#[comm_kernel(transports(Shm, Nvl), schedules(all_to_all, sendrecv))]
 pub mod copy {
     /// Arguments.
     pub struct Args<'a> {

@@ -84,7 +84,7 @@ pub fn slowest_median(world: &World, mut times: Vec<Duration>) -> fusewire::Resu
 
 /// How long a GPU works before it is timed: while the host prepares and compares data, clocks and links go to rest, and a case takes a few
 /// milliseconds.
-const WARM_UP: Duration = Duration::from_millis(40);
+pub const WARM_UP: Duration = Duration::from_millis(40);
 
 /// The time of what `body` queues, behind the same once before: ranks come out of a barrier some microseconds apart, and the first
 /// operations bring their GPUs together.
@@ -97,14 +97,15 @@ fn elapsed(stream: &Stream, body: &mut impl FnMut() -> fusewire::Result<()>) -> 
     end.since(&start)
 }
 
-/// As many times `body` as take [`WARM_UP`]; the same number on all ranks.
+/// As many times `body` as take that `time`; the same number on all ranks.
 fn warm_up(
+    time: Duration,
     world: &World,
     stream: &Stream,
     body: &mut impl FnMut() -> fusewire::Result<()>,
 ) -> fusewire::Result<()> {
     let one = slowest_median(world, vec![elapsed(stream, body)?])?;
-    let times = WARM_UP.as_nanos() / one.as_nanos().max(1);
+    let times = time.as_nanos() / one.as_nanos().max(1);
     (0..times.min(1000)).try_for_each(|_| body())?;
     stream.synchronize()
 }
@@ -115,9 +116,21 @@ pub fn timed(
     stream: &Stream,
     windows: usize,
     count: usize,
+    body: impl FnMut() -> fusewire::Result<()>,
+) -> fusewire::Result<Duration> {
+    timed_after(WARM_UP, world, stream, windows, count, body)
+}
+
+/// As [`timed`], after so much time of the same.
+pub fn timed_after(
+    time: Duration,
+    world: &World,
+    stream: &Stream,
+    windows: usize,
+    count: usize,
     mut body: impl FnMut() -> fusewire::Result<()>,
 ) -> fusewire::Result<Duration> {
-    warm_up(world, stream, &mut body)?;
+    warm_up(time, world, stream, &mut body)?;
     let mut times = Vec::new();
     for _ in 0..windows {
         world.barrier()?;
@@ -129,6 +142,12 @@ pub fn timed(
 /// Number of CUDA devices; 0 without CUDA.
 pub fn gpus() -> usize {
     fusewire::driver::Driver::load().and_then(|d| d.device_count()).unwrap_or(0)
+}
+
+/// The first CUDA device's name.
+pub fn gpu_name() -> String {
+    let device = fusewire::driver::Driver::load().and_then(|driver| driver.device(0));
+    device.map_or_else(|_| "no GPU".into(), |device| device.name().into())
 }
 
 /// `1 KiB`, `64 MiB`.

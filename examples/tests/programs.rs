@@ -52,3 +52,26 @@ fn no_ranks_and_both_kinds_are_refused() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("there is at least one rank"));
     assert!(!run(HALO, &["--threads", "--processes"]).status.success());
 }
+
+#[test]
+fn the_benchmark_of_all_protocols_is_checked_and_compared() {
+    let program = env!("CARGO_BIN_EXE_bench_shared");
+    let folder = std::env::temp_dir().join(format!("programs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut files = Vec::new();
+    for (ranks, kind) in [("2", "--threads"), ("3", "--processes")] {
+        let rows = succeeds(program, &["--device", "host", "--ranks", ranks, kind, "--size", "6K"]);
+        // Seven hooks and sendrecv, staged and in lines; those without `consume` directly; copies in bulk.
+        assert_eq!(rows.lines().count(), 2 * 8 + 6 + 2, "{rows}");
+        assert!(rows.lines().all(|row| row.contains("\"checked\":true")), "{rows}");
+        files.push(folder.join(ranks));
+        std::fs::write(&files[files.len() - 1], rows).unwrap();
+    }
+    let [two, three] = [&files[0], &files[1]].map(|file| file.to_str().unwrap());
+    let said = succeeds(program, &["--compare", two, two]);
+    assert!(said.contains("24 rows compared, 0 slower"), "{said}");
+    // Threads beside processes.
+    let refused = run(program, &["--compare", two, three]);
+    assert_eq!(refused.status.code(), Some(2));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -11,8 +11,9 @@ import torch.distributed as dist
 from timing import timed
 
 rank, world = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
-torch.cuda.set_device(rank)
-dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+gpu = rank % torch.cuda.device_count()
+torch.cuda.set_device(gpu)
+dist.init_process_group("nccl", device_id=torch.device("cuda", gpu))
 stream = torch.cuda.Stream()
 
 

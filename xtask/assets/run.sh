@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
 # run.sh test   the GPU tests: driver layer, conformance suite with ranks as threads and as processes, the example
+#               On one GPU: with RANKS="1 2 4", MODES="threads processes", OVER="memory ibgda mesh host-ib", or fewer; ranks share the GPU,
+#               processes under an MPS daemon of this script's own
 # run.sh bench  all-to-all against NCCL (torch), in one run; JSON lines with --json, written to bench-*.jsonl in any case
+#               On one GPU: with 2 and 4 ranks that share it; beside NCCL from 2.30 on
+# run.sh compare OLD_PACKAGE  this package beside an older one on one GPU, in turn, ROUNDS=5, RANKS="2 4"; fails if a row is slower.
+#               DEVICE=host: on CPU threads
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
 # run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
 #               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
@@ -12,7 +17,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$here}
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 gpus=${GPUS:-$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)}
-if [ "$gpus" -lt 1 ]; then echo "no GPU: nvidia-smi lists none"; exit 3; fi
+device=${DEVICE:-cuda}
+if [ "$gpus" -lt 1 ] && [ "$device" = cuda ]; then echo "no GPU: nvidia-smi lists none"; exit 3; fi
 command=${1:-}; shift || true
 failed=0
 step() { # NAME SECONDS COMMAND..
@@ -20,8 +26,129 @@ step() { # NAME SECONDS COMMAND..
   echo "=== $name"
   timeout -k 10 "$limit" "$@" || { echo "FAILED: $name (exit $?)"; failed=1; }
 }
+shares="Ranks that share a GPU share its memory: figures are for beside others of this kind, never for beside NVLink's."
+# MPS lets processes that share a GPU run at the same time. A client that was killed can break its server: each step has a daemon of its own.
+mps=
+mps_start() {
+  command -v nvidia-cuda-mps-control >/dev/null || { why="nvidia-cuda-mps-control is not on the PATH"; return 1; }
+  mps=$(mktemp -d /tmp/mps-XXXXXX) || { why="mktemp made no folder"; return 1; }
+  export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps
+  timeout -k 5 30 nvidia-cuda-mps-control -d < /dev/null > "$mps/start" 2>&1 && return 0
+  why="nvidia-cuda-mps-control -d: $(tail -n 1 "$mps/start")"; mps_stop; return 1
+}
+mps_stop() {
+  [ -n "$mps" ] || return 0
+  local pid; pid=$(cat "$mps/nvidia-cuda-mps-control.pid" 2>/dev/null)
+  echo "quit -t 10" | timeout -k 5 30 nvidia-cuda-mps-control > /dev/null 2>&1
+  local tries=10
+  while [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null; do
+    # It waits for a client that does not end.
+    if [ $tries = 0 ]; then kill -9 "$pid"; break; fi
+    sleep 0.5; tries=$((tries - 1))
+  done
+  rm -rf "$mps"; mps=
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+trap mps_stop EXIT
+trap 'exit 130' INT TERM
+cells=(); left_out=()
+suite() { # MODE OVER RANKS ARGUMENTS..
+  local mode=$1 over=$2 ranks=$3; shift 3
+  local log="$out/suite-$over-$ranks-$mode.log" counts code
+  echo "=== suite over $over, $ranks ranks that share the GPU, as $mode"
+  if [ "$mode" = processes ] && [ "$ranks" -gt 1 ] && ! mps_start; then
+    echo "left out: $why"; left_out+=("over $over, $ranks processes: $why"); cells+=("left out"); return
+  fi
+  timeout -k 10 400 "$here/gpu-suite" --ranks "$ranks" --mode "$mode" --over "$over" "$@" 2>&1 | tee "$log"
+  code=${PIPESTATUS[0]}; mps_stop
+  counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+  # A filter may leave nothing for so many ranks.
+  if [ $# -gt 0 ] && [[ $counts == "0 passed, 0 failed"* ]]; then code=0; fi
+  if [ "$code" != 0 ]; then echo "FAILED: exit $code"; failed=1; fi
+  cells+=("${counts:-no counts, exit $code}")
+}
+test_on_one() {
+  local over ranks mode modes=${MODES:-threads processes} lines=()
+  for over in ${OVER:-memory ibgda mesh host-ib}; do
+    for ranks in ${RANKS:-1 2 4}; do
+      # Two domains of two.
+      [ "$over" = mesh ] && [ "$ranks" != 4 ] && continue
+      cells=()
+      for mode in $modes; do suite "$mode" "$over" "$ranks" "$@"; done
+      lines+=("$(printf '%-8s %5s' "$over" "$ranks"; printf ' | %-46s' "${cells[@]}")")
+    done
+  done
+  for ranks in 1 4; do
+    step "example ring over a window, $ranks ranks" 60 "$here/window_ring" --device cuda --ranks "$ranks"
+    step "example halo over a window, $ranks ranks" 60 "$here/window_halo" --device cuda --ranks "$ranks" --rows 200 --cols 1000
+  done
+  step "example all-to-all, 4 ranks" 120 "$here/all_to_all" --device cuda --ranks 4 --size 64K,1M,16M
+  left_out+=("driver layer: it is tried between two GPUs")
+  echo "=== suite on one GPU"
+  printf '%-8s %5s' over ranks; for mode in $modes; do printf ' | %-46s' "$mode"; done; echo
+  printf '%s\n' "${lines[@]}"
+  if [ ${#left_out[@]} -gt 0 ]; then printf 'left out: %s\n' "${left_out[@]}"; fi
+}
+# Why NCCL cannot have several ranks on one GPU here; nothing if it can.
+nccl_refuses() {
+  local version; version=$(timeout 60 python3 -c 'import torch; print("%d %d" % torch.cuda.nccl.version()[:2])' 2>/dev/null) \
+    || { echo "python3 has no torch with NCCL"; return; }
+  set -- $version
+  [ "$1" -gt 2 ] || [ "$2" -ge 30 ] || echo "NCCL $1.$2 has one rank a GPU (from 2.30 on: NCCL_MULTI_RANK_GPU_ENABLE)"
+}
+bench_on_one() {
+  local ranks json=$1 refused nccl ours kind
+  refused=$(nccl_refuses); kind=--processes
+  if [ -z "$refused" ] && ! mps_start; then refused=$why; fi
+  if [ -n "$refused" ]; then echo "without NCCL: $refused" >&2; kind=--threads; fi
+  echo "$shares" >&2
+  for ranks in 2 4; do
+    nccl=$out/bench-nccl-$ranks.jsonl ours=$out/bench-fusewire-$ranks.jsonl
+    timeout -k 10 200 "$here/bench" --device cuda --ranks "$ranks" "$kind" --json > "$ours" || { echo "FAILED: bench with $ranks ranks"; failed=1; }
+    if [ -z "$refused" ]; then
+      NCCL_MULTI_RANK_GPU_ENABLE=1 timeout -k 10 200 python3 -m torch.distributed.run --nproc-per-node "$ranks" "$here/nccl.py" > "$nccl" 2> "$out/bench-nccl.log" \
+        || { echo "NCCL's side did not run with $ranks ranks; see $out/bench-nccl.log"; failed=1; }
+    fi
+    if [ -n "$refused" ]; then set -- "$ours"; else set -- "$nccl" "$ours"; fi
+    if [ "$json" = 1 ]; then cat "$@"; else "$here/bench" --compare "$@"; fi
+  done
+  mps_stop
+  : > "$out/bench-windows.jsonl"
+  for ranks in 2 4; do
+    timeout -k 10 120 "$here/bench_windows" --device cuda --ranks "$ranks" --threads --json >> "$out/bench-windows.jsonl" \
+      || { echo "FAILED: bench_windows with $ranks ranks"; failed=1; }
+  done
+  cat "$out/bench-windows.jsonl"
+}
+compare() { # OLD_PACKAGE
+  local old=$1 rounds=${ROUNDS:-5} ranks round side folder olds= news=
+  if [ ! -d "$old" ]; then echo "run.sh compare: $old is no folder; give one that \`cargo xtask gpu --package DIR\` made"; exit 2; fi
+  if [ ! -x "$old/bench_shared" ]; then
+    echo "run.sh compare: $old has no bench_shared. Packages have it since the commit \"Compare two packages on one GPU\" (fusewire 0.1.0, 2026-11-23): make one there or later"
+    exit 2
+  fi
+  if ! [[ $rounds =~ ^[1-9][0-9]*$ ]]; then echo "run.sh compare: ROUNDS=$rounds is no number above 0"; exit 2; fi
+  echo "$shares"
+  for ((round = 1; round <= rounds; round++)); do
+    for ranks in ${RANKS:-2 4}; do
+      for side in old new; do
+        folder=$here; [ $side = old ] && folder=$old
+        timeout -k 10 100 "$folder/bench_shared" --device "$device" --ranks "$ranks" > "$out/compare-$side-$round-$ranks.jsonl" 2> "$out/compare-$side.log" \
+          || { echo "FAILED: $side with $ranks ranks in round $round (exit $?): $(grep -v '^left out' "$out/compare-$side.log" | tail -n 1)"; failed=1; }
+      done
+    done
+    for side in old new; do
+      for ranks in ${RANKS:-2 4}; do cat "$out/compare-$side-$round-$ranks.jsonl"; done > "$out/compare-$side-$round.jsonl"
+    done
+    olds+=,$out/compare-old-$round.jsonl news+=,$out/compare-new-$round.jsonl
+    echo "round $round of $rounds"
+  done
+  grep -h '^left out' "$out/compare-new.log"
+  "$here/bench_shared" --compare "${olds#,}" "${news#,}" || failed=1
+}
 case $command in
   test)
+    if [ "$gpus" = 1 ]; then test_on_one "$@"; else
     if [ "$gpus" -ge 2 ]; then step "driver layer" 240 "$here/driver-selftest" | tail -n 3; fi
     step "suite, ranks as threads" 400 "$here/gpu-suite" --ranks "$gpus" --mode threads "$@"
     step "suite, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes "$@"
@@ -31,9 +158,11 @@ case $command in
     step "example ring over a window" 60 "$here/window_ring" --device cuda --ranks "$gpus"
     step "example halo over a window" 60 "$here/window_halo" --device cuda --ranks "$gpus" --rows 200 --cols 1000
     step "example all-to-all" 120 "$here/all_to_all" --device cuda --ranks "$gpus"
+    fi
     ;;
   bench)
     json=0; [ "${1:-}" = --json ] && json=1
+    if [ "$gpus" = 1 ]; then bench_on_one $json; else
     timeout -k 10 200 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/nccl.py" > "$out/bench-nccl.jsonl" 2> "$out/bench-nccl.log" \
       || { echo "NCCL's side did not run; see $out/bench-nccl.log"; failed=1; }
     timeout -k 10 300 "$here/bench" --device cuda --ranks "$gpus" --json > "$out/bench-fusewire.jsonl" || { echo "FAILED: bench"; failed=1; }
@@ -41,6 +170,11 @@ case $command in
     else "$here/bench" --compare "$out/bench-nccl.jsonl" "$out/bench-fusewire.jsonl"; fi
     timeout -k 10 120 "$here/bench_windows" --device cuda --ranks "$gpus" --json > "$out/bench-windows.jsonl" || { echo "FAILED: bench_windows"; failed=1; }
     cat "$out/bench-windows.jsonl"
+    fi
+    ;;
+  compare)
+    if [ $# != 1 ]; then echo "usage: [ROUNDS=n] [RANKS='2 4'] run.sh compare OLD_PACKAGE"; exit 2; fi
+    compare "$1"
     ;;
   fused)
     # Neither side beside the other: each has the GPUs to itself.
@@ -74,7 +208,8 @@ case $command in
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh fused | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh fused | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
 esac
-if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi
+without=; [ ${#left_out[@]} -gt 0 ] && without=", ${#left_out[@]} left out"
+if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs$without"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi
 exit $failed

@@ -11,6 +11,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
     ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
     ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
+    ("bench_shared", &["-p", "fusewire-examples", "--bin", "bench_shared"], "bench_shared"),
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
     ("tune", &["-p", "fusewire-examples", "--bin", "tune"], "tune"),
     ("cargo-fusewire", &["-p", "cargo-fusewire", "--bin", "cargo-fusewire"], "cargo-fusewire"),

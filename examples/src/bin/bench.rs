@@ -54,8 +54,8 @@ struct Options {
     /// Print JSON lines instead of a table.
     #[arg(long)]
     json: bool,
-    /// Compare two files of JSON lines (`a.jsonl b.jsonl`): the second in times of the first.
-    #[arg(long, num_args = 2)]
+    /// Compare two files of JSON lines (`a.jsonl b.jsonl`): the second in times of the first. One file is printed as a table.
+    #[arg(long, num_args = 1..=2)]
     compare: Option<Vec<PathBuf>>,
     /// Draw files of JSON lines: `--plot DIR a.jsonl b.jsonl ..` writes SVG and PNG into the folder.
     #[arg(long, num_args = 2..)]
@@ -90,7 +90,7 @@ struct Row {
 fn main() -> ExitCode {
     let options = Options::parse();
     let read = match (&options.compare, &options.plot) {
-        (Some(files), _) => Some(compare(&files[0], &files[1])),
+        (Some(files), _) => Some(compare(&files[0], files.get(1))),
         (None, Some(paths)) => Some(plot(&paths[0], &paths[1..]).map(|written| {
             written.iter().for_each(|path| println!("{}", path.display()));
         })),
@@ -128,10 +128,7 @@ where
         eager: !options.no_eager,
     };
     if world.rank() == 0 && !options.json {
-        println!(
-            "{:>10} {:>10} {:>9} {:>8} {:>6} {:>7} {:>12} {:>12} {:>10} {:>4}",
-            "op", "size", "output", "protocol", "blocks", "threads", "replayed", "eager", "GB/s wire", "SMs"
-        );
+        head();
     }
     let defaults = LaunchOptions::default();
     let one =
@@ -171,6 +168,13 @@ where
     }
     world.barrier()?;
     Ok(())
+}
+
+fn head() {
+    println!(
+        "{:>10} {:>10} {:>9} {:>8} {:>6} {:>7} {:>12} {:>12} {:>10} {:>4}",
+        "op", "size", "output", "protocol", "blocks", "threads", "replayed", "eager", "GB/s wire", "SMs"
+    );
 }
 
 fn print(row: &Row, json: bool) {
@@ -301,13 +305,19 @@ where
     }
 }
 
-fn compare(first: &PathBuf, second: &PathBuf) -> Result<(), String> {
+fn compare(first: &PathBuf, second: Option<&PathBuf>) -> Result<(), String> {
     let read = |path: &PathBuf| -> Result<Vec<Row>, String> {
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let rows = text.lines().filter(|l| l.starts_with('{')).map(serde_json::from_str::<Row>);
         rows.collect::<Result<Vec<_>, _>>().map_err(|e| format!("{}: {e}", path.display()))
     };
-    let (a, b) = (read(first)?, read(second)?);
+    let a = read(first)?;
+    let Some(second) = second else {
+        head();
+        a.iter().for_each(|row| print(row, false));
+        return Ok(());
+    };
+    let b = read(second)?;
     let by_key: BTreeMap<_, _> = a.iter().map(|r| ((r.op.as_str(), r.world, r.bytes), r)).collect();
     let names = (a.first().map_or("?", |r| r.name.as_str()), b.first().map_or("?", |r| r.name.as_str()));
     println!(

@@ -1,13 +1,13 @@
 //! Hooks fused into an all-to-all of bfloat16, against their size, beside the plain copy: graph replay and eager launches, checked, one
 //! JSON line each. `fused.py` of `run.sh bench` measures what one would write around NCCL instead, and prints the ratios.
 
-mod cases;
 mod twins;
 
 use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
-use fusewire_examples::ranks::{Ranks, bytes_text, parse_bytes, parse_protocol};
+use fusewire_examples::cases::{self, Counts};
+use fusewire_examples::ranks::{Ranks, WARM_UP, bytes_text, parse_bytes, parse_protocol};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,7 +66,7 @@ struct Row {
     world: usize,
     bytes: usize,
     /// `symmetric` or `ordinary`.
-    output: &'static str,
+    output: String,
     protocol: String,
     blocks: u32,
     threads: u32,
@@ -115,7 +115,7 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
     fn one<T: Copy>(given: &[T]) -> Vec<Option<T>> {
         if given.is_empty() { vec![None] } else { given.iter().map(|n| Some(*n)).collect() }
     }
-    let bench = cases::Bench::new(world, transport, !options.no_eager)?;
+    let bench = cases::Bench::new(world, transport, if options.no_eager { replays } else { counts })?;
     for &bytes in &sizes {
         for output in &options.output {
             for name in &names {
@@ -131,7 +131,7 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
                                     chunk,
                                     ..Default::default()
                                 };
-                                match bench.one(name, output == "symmetric", bytes, launch) {
+                                match row(&bench, world, (name, output), bytes, launch) {
                                     Ok(row) if world.rank() == 0 => print(&row, options.json),
                                     Ok(_) => {}
                                     // What a sweep asks for need not be possible for every hook.
@@ -148,6 +148,52 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
     }
     world.barrier()?;
     Ok(())
+}
+
+/// Launches of a case.
+fn counts(bytes: usize) -> Counts {
+    let (per_graph, windows, replays) = match bytes {
+        b if b >= 256 << 20 => (2, 5, 2),
+        b if b >= 16 << 20 => (5, 5, 4),
+        _ => (20, 7, 10),
+    };
+    Counts { per_graph, windows, replays, eager: replays * per_graph, warm_up: WARM_UP }
+}
+
+/// The same without eager ones.
+fn replays(bytes: usize) -> Counts {
+    Counts { eager: 0, ..counts(bytes) }
+}
+
+/// Checks and times one hook at one size. Collective.
+fn row<X: cases::On>(
+    bench: &cases::Bench<'_, X>,
+    world: &World,
+    (op, output): (&str, &str),
+    bytes: usize,
+    options: LaunchOptions,
+) -> fusewire::Result<Row> {
+    let cases::Measured { plan, replayed, eager } =
+        bench.measure(&mut bench.ready(op, output == "symmetric", bytes, options)?)?;
+    let blocks = if plan.protocol == Protocol::Copy { 0 } else { plan.blocks };
+    let wire_bytes = plan.wire_bytes * (world.size() - 1);
+    Ok(Row {
+        name: "fusewire",
+        op: op.into(),
+        world: world.size(),
+        bytes,
+        output: output.into(),
+        protocol: format!("{:?}", plan.protocol).to_lowercase(),
+        blocks,
+        threads: plan.threads,
+        chunk: plan.chunk,
+        graph_us: replayed.as_secs_f64() * 1e6,
+        eager_us: eager.as_secs_f64() * 1e6,
+        wire_bytes,
+        wire_gb_s: wire_bytes as f64 / replayed.as_secs_f64() / 1e9,
+        sms: if X::NAME == "Nvl" { (blocks as usize).min(bench.processors()) } else { 0 },
+        checked: true,
+    })
 }
 
 fn print(row: &Row, json: bool) {

@@ -1,9 +1,9 @@
 //! Our kernels and hand-written ones in turn, in one process, on the same memory.
 
-use crate::Options;
-use crate::cases::{Bench, Launch, On};
+use crate::{Options, replays};
 use fusewire::Protocol;
 use fusewire::prelude::*;
+use fusewire_examples::cases::{Bench, Launch, On};
 use fusewire_examples::ranks::bytes_text;
 use serde::Serialize;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub fn compare<X: On>(
     sizes: &[usize],
 ) -> fusewire::Result<()> {
     let Options { twin: files, op: ops, protocol: protocols, json, .. } = options;
-    let bench = Bench::new(world, transport, false)?;
+    let bench = Bench::new(world, transport, replays)?;
     let mut twins = X::All::new(transport)?;
     for file in files {
         let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));

@@ -1,17 +1,20 @@
-//! The hooks that are measured, what each must give, and how one is timed.
+//! Cases of the benchmarks of [`fused`](crate::fused) hooks: what each must give, and how one is timed.
 
-use crate::Row;
+use crate::fused::{add, copy, fp8, permute, scale, transpose, transpose_gather};
+use crate::ranks::timed_after;
+use crate::reference::{self, parallel};
 use fusewire::Protocol;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
-use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan};
-use fusewire_examples::fused::{add, copy, fp8, permute, scale, transpose, transpose_gather};
-use fusewire_examples::ranks::timed;
-use fusewire_examples::reference::{self, parallel};
+use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
+use std::collections::HashMap;
 use std::time::Duration;
 
-/// What can be asked for.
+/// The hooks of an all-to-all.
 pub const NAMES: [&str; 7] = ["copy", "scale", "transpose", "transpose_gather", "permute", "add", "fp8"];
+
+/// The copy once more, as a `sendrecv` of each rank to its next.
+pub const SENDRECV: &str = "sendrecv";
 
 /// The 8-bit floats' scale, and the factor of `scale`: powers of two, so that the reference needs no thought.
 const SCALE: f32 = 0.25;
@@ -50,6 +53,7 @@ pub trait Launch<X: Transport>: Sized {
 /// The launchers.
 pub struct All<X: Transport> {
     copy: AllToAllLauncher<X, copy::Hooks>,
+    sendrecv: SendRecvLauncher<X, copy::Hooks>,
     scale: AllToAllLauncher<X, scale::Hooks>,
     transpose: AllToAllLauncher<X, transpose::Hooks>,
     transpose_gather: AllToAllLauncher<X, transpose_gather::Hooks>,
@@ -66,11 +70,13 @@ pub struct Case {
     output: Buffer<Bf16>,
     width: u32,
     options: LaunchOptions,
+    /// The next rank and the previous one.
+    ends: [Option<usize>; 2],
 }
 
 impl<X: Transport> Launch<X> for All<X>
 where
-    copy::Hooks: Supports<AllToAll, X>,
+    copy::Hooks: Supports<AllToAll, X> + Supports<SendRecv, X>,
     scale::Hooks: Supports<AllToAll, X>,
     transpose::Hooks: Supports<AllToAll, X>,
     transpose_gather::Hooks: Supports<AllToAll, X>,
@@ -81,6 +87,7 @@ where
     fn new(transport: &X) -> fusewire::Result<Self> {
         Ok(All {
             copy: copy::all_to_all(transport)?,
+            sendrecv: copy::sendrecv(transport)?,
             scale: scale::all_to_all(transport)?,
             transpose: transpose::all_to_all(transport)?,
             transpose_gather: transpose_gather::all_to_all(transport)?,
@@ -108,7 +115,7 @@ where
         case: &mut Case,
         plan: Option<&mut Option<Plan>>,
     ) -> fusewire::Result<()> {
-        let Case { name, input, order, output, width, options } = case;
+        let Case { name, input, order, output, width, options, ends: [next, previous] } = case;
         let (input, order, output, width) = (input.view(), order.view(), output.view_mut(), *width);
         macro_rules! go {
             ($launcher:ident, $args:expr) => {
@@ -120,6 +127,13 @@ where
         }
         match name.as_str() {
             "copy" => go!(copy, copy::Launch { input, output }),
+            SENDRECV => {
+                let args = copy::Launch { input, output };
+                match plan {
+                    Some(plan) => *plan = Some(self.sendrecv.explain(*next, *previous, &args, options)?),
+                    None => self.sendrecv.launch_with(stream, *next, *previous, args, options)?,
+                }
+            }
             "scale" => go!(scale, scale::Launch { input, output, factor: SCALE }),
             "transpose" => go!(transpose, transpose::Launch { input, output }),
             "transpose_gather" => go!(transpose_gather, transpose_gather::Launch { input, output }),
@@ -165,6 +179,7 @@ impl Shape {
         let plain = || input(peer, own + pos);
         match name {
             "copy" => plain(),
+            SENDRECV => input((rank + self.len / chunk - 1) % (self.len / chunk), i),
             "scale" => Bf16::from_f32(plain().to_f32() * SCALE),
             "transpose" | "transpose_gather" => input(peer, own + (pos % rows) * cols + pos / rows),
             "permute" => {
@@ -189,7 +204,7 @@ pub struct Bench<'w, X: On> {
     transport: &'w X,
     /// The launchers.
     pub all: X::All,
-    eager: bool,
+    counts: fn(usize) -> Counts,
 }
 
 /// One hook at one size, ready to be launched.
@@ -199,23 +214,45 @@ pub struct Ready {
     shape: Shape,
     /// What is in the output before.
     first: Buffer<Bf16>,
-    symmetric: bool,
+    /// What is in it after so many launches, where that was asked for.
+    after: HashMap<usize, Vec<Bf16>>,
     bytes: usize,
 }
 
-/// Launches in a graph, windows, and replays in each.
-fn counts(bytes: usize) -> (usize, usize, usize) {
-    match bytes {
-        b if b >= 256 << 20 => (2, 5, 2),
-        b if b >= 16 << 20 => (5, 5, 4),
-        _ => (20, 7, 10),
-    }
+/// How often a case is launched.
+#[derive(Clone, Copy)]
+pub struct Counts {
+    /// Launches in a graph.
+    pub per_graph: usize,
+    /// How often is timed; the median counts.
+    pub windows: usize,
+    /// Replays of the graph each time.
+    pub replays: usize,
+    /// Launches one by one each time; none are timed with 0.
+    pub eager: usize,
+    /// How long it runs before.
+    pub warm_up: Duration,
+}
+
+/// What a case took.
+pub struct Measured {
+    /// How it was cut.
+    pub plan: Plan,
+    /// One launch of a replayed graph, the slowest rank's median.
+    pub replayed: Duration,
+    /// One launch of those that were queued one by one.
+    pub eager: Duration,
 }
 
 impl<'w, X: On> Bench<'w, X> {
-    /// Collective.
-    pub fn new(world: &'w World, transport: &'w X, eager: bool) -> fusewire::Result<Self> {
-        Ok(Bench { world, transport, all: X::All::new(transport)?, eager })
+    /// Launches each case as often as `counts` says of its bytes. Collective.
+    pub fn new(world: &'w World, transport: &'w X, counts: fn(usize) -> Counts) -> fusewire::Result<Self> {
+        Ok(Bench { world, transport, all: X::All::new(transport)?, counts })
+    }
+
+    /// Multiprocessors of the device.
+    pub fn processors(&self) -> usize {
+        Device::of(self.transport).processors()
     }
 
     /// Fresh data for one hook at one size.
@@ -229,7 +266,8 @@ impl<'w, X: On> Bench<'w, X> {
         let chunk = bytes / size_of::<Bf16>() / self.world.size();
         let (rows, cols) = reference::shape(chunk);
         let len = chunk * self.world.size();
-        let shape = Shape { rank: self.world.rank(), chunk, rows, cols, len };
+        let (rank, ranks) = (self.world.rank(), self.world.size());
+        let shape = Shape { rank, chunk, rows, cols, len };
         if name.starts_with("transpose") {
             options = options.shape(cols, rows);
         }
@@ -244,9 +282,10 @@ impl<'w, X: On> Bench<'w, X> {
             output: if symmetric { Buffer::symmetric(self.transport, len)? } else { device.buffer(len)? },
             width: cols as u32,
             options,
+            ends: [Some((rank + 1) % ranks), Some((rank + ranks - 1) % ranks)],
         };
         let first = device.buffer_from(&parallel(len, fresh))?;
-        Ok(Ready { stream: device.stream()?, case, shape, first, symmetric, bytes })
+        Ok(Ready { stream: device.stream()?, case, shape, first, after: HashMap::new(), bytes })
     }
 
     /// Launches once and replays a graph of launches, each into an output that was filled before, and checks every element; the graph.
@@ -254,7 +293,7 @@ impl<'w, X: On> Bench<'w, X> {
         ready.reset()?;
         all.launch(&ready.stream, &mut ready.case, None)?;
         ready.check(1, "an eager")?;
-        let (per_graph, ..) = counts(ready.bytes);
+        let Counts { per_graph, .. } = (self.counts)(ready.bytes);
         let Ready { stream, case, .. } = ready;
         let graph = stream.capture(|| (0..per_graph).try_for_each(|_| all.launch(stream, case, None)))?;
         ready.reset()?;
@@ -272,74 +311,53 @@ impl<'w, X: On> Bench<'w, X> {
 
     /// Time of one of a replayed graph's launches.
     pub fn replayed(&self, ready: &Ready, graph: &Graph) -> fusewire::Result<Duration> {
-        let (per_graph, windows, replays) = counts(ready.bytes);
-        timed(self.world, &ready.stream, windows, replays * per_graph, || {
+        let Counts { per_graph, windows, replays, warm_up, .. } = (self.counts)(ready.bytes);
+        timed_after(warm_up, self.world, &ready.stream, windows, replays * per_graph, || {
             (0..replays).try_for_each(|_| graph.launch(&ready.stream))
         })
     }
 
-    /// Checks and times one hook at one size. Collective.
-    pub fn one(
-        &self,
-        name: &str,
-        symmetric: bool,
-        bytes: usize,
-        options: LaunchOptions,
-    ) -> fusewire::Result<Row> {
-        let mut ready = self.ready(name, symmetric, bytes, options)?;
-        let plan = self.plan(&mut ready)?;
-        let graph = self.checked(&self.all, &mut ready)?;
-        let replayed = self.replayed(&ready, &graph)?;
-        let (per_graph, windows, replays) = counts(bytes);
-        let eager = match self.eager {
-            true => {
-                let Ready { stream, case, .. } = &mut ready;
-                timed(self.world, stream, windows, replays * per_graph, || {
-                    (0..replays * per_graph).try_for_each(|_| self.all.launch(stream, case, None))
-                })?
-            }
-            false => Duration::ZERO,
+    /// Checks and times it. Collective.
+    pub fn measure(&self, ready: &mut Ready) -> fusewire::Result<Measured> {
+        let plan = self.plan(ready)?;
+        let graph = self.checked(&self.all, ready)?;
+        let replayed = self.replayed(ready, &graph)?;
+        let Counts { windows, eager: count, warm_up, .. } = (self.counts)(ready.bytes);
+        let Ready { stream, case, .. } = &mut *ready;
+        let eager = match count {
+            0 => Duration::ZERO,
+            _ => timed_after(warm_up, self.world, stream, windows, count, || {
+                (0..count).try_for_each(|_| self.all.launch(stream, case, None))
+            })?,
         };
         // What the launches in a row left must be right too; sums have grown beyond what is worth computing.
-        if name != "add" {
+        if ready.case.name != "add" {
             ready.check(1, "the last")?;
         }
-        let ranks = self.world.size();
-        let blocks = if plan.protocol == Protocol::Copy { 0 } else { plan.blocks };
-        let wire_bytes = plan.wire_bytes * (ranks - 1);
-        let processors = Device::of(self.transport).processors();
-        Ok(Row {
-            name: "fusewire",
-            op: name.into(),
-            world: ranks,
-            bytes,
-            output: if ready.symmetric { "symmetric" } else { "ordinary" },
-            protocol: format!("{:?}", plan.protocol).to_lowercase(),
-            blocks,
-            threads: plan.threads,
-            chunk: plan.chunk,
-            graph_us: replayed.as_secs_f64() * 1e6,
-            eager_us: eager.as_secs_f64() * 1e6,
-            wire_bytes,
-            wire_gb_s: wire_bytes as f64 / replayed.as_secs_f64() / 1e9,
-            sms: if X::NAME == "Nvl" { (blocks as usize).min(processors) } else { 0 },
-            checked: true,
-        })
+        Ok(Measured { plan, replayed, eager })
     }
 }
 
 impl Ready {
+    /// The same, launched otherwise.
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.case.options.protocol = Some(protocol);
+    }
+
     /// Fills the output. Peers store into a symmetric one once this rank has launched, hence after that.
     fn reset(&mut self) -> fusewire::Result<()> {
         self.case.output.copy_from(&self.stream, &self.first)
     }
 
     /// Compares all of the output with what `times` launches should have left.
-    fn check(&self, times: usize, how: &str) -> fusewire::Result<()> {
+    fn check(&mut self, times: usize, how: &str) -> fusewire::Result<()> {
         let got = self.case.output.read(&self.stream)?;
         let (shape, name) = (self.shape, &self.case.name);
-        let want = parallel(shape.len, |i| shape.want(name, i, times));
-        let same = got.iter().zip(&want).all(|(a, b)| a.to_bits64() == b.to_bits64());
+        // Sums alone grow.
+        let times = if name == "add" { times } else { 1 };
+        let want =
+            self.after.entry(times).or_insert_with(|| parallel(shape.len, |i| shape.want(name, i, times)));
+        let same = got.iter().zip(want.iter()).all(|(a, b)| a.to_bits64() == b.to_bits64());
         assert!(same, "{how} {name} of {} bytes is wrong on rank {}", self.bytes, shape.rank);
         Ok(())
     }
