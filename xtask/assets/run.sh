@@ -110,7 +110,7 @@ bench_on_one() {
         || { echo "NCCL's side did not run with $ranks ranks; see $out/bench-nccl.log"; failed=1; }
     fi
     if [ -n "$refused" ]; then set -- "$ours"; else set -- "$nccl" "$ours"; fi
-    if [ "$json" = 1 ]; then cat "$@"; else "$here/bench" --compare "$@"; fi
+    if [ "$json" = 1 ]; then cat "$@"; else echo "$ranks ranks as ${kind#--}"; "$here/bench" --compare "$@" || failed=1; fi
   done
   mps_stop
   : > "$out/bench-windows.jsonl"

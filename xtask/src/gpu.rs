@@ -60,7 +60,7 @@ pub fn package(folder: &Path) -> Outcome {
         fs::set_permissions(folder.join("run.sh"), fs::Permissions::from_mode(0o755)).map_err(text)?;
     }
     println!(
-        "packed into {}: `run.sh test`, `run.sh bench` and `run.sh fused` need a CUDA driver (and torch for NCCL's side), no Rust",
+        "packed into {}: `run.sh test`, `bench`, `compare` and `fused` need a CUDA driver (and torch for NCCL's side), no Rust",
         folder.display()
     );
     Ok(())
