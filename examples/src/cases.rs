@@ -267,6 +267,20 @@ impl<'w, X: On> Bench<'w, X> {
         let (rows, cols) = reference::shape(chunk);
         let len = chunk * self.world.size();
         let (rank, ranks) = (self.world.rank(), self.world.size());
+        let unfit = |what: String| Err(fusewire::Error::Misuse { what });
+        if chunk == 0 {
+            return unfit(format!(
+                "{bytes} bytes over {ranks} ranks: each chunk has at least one element of 2 bytes"
+            ));
+        }
+        if name == "permute" && !cols.is_multiple_of(8) {
+            return unfit(format!(
+                "`permute` of {bytes} bytes over {ranks} ranks has rows of {cols} elements: choose a size with rows of a multiple of 8"
+            ));
+        }
+        if name == SENDRECV && ranks == 1 {
+            return unfit("a rank alone has nobody to send to: `sendrecv` is for two or more".into());
+        }
         let shape = Shape { rank, chunk, rows, cols, len };
         if name.starts_with("transpose") {
             options = options.shape(cols, rows);

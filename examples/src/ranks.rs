@@ -1,6 +1,7 @@
 //! Starting ranks: as processes of this same program, as threads of it, or as what a launcher made of this process.
 
-use fusewire::world::{Job, launched};
+use fusewire::world::Job;
+pub use fusewire::world::launched;
 use fusewire::{Protocol, Stream, World};
 use std::process::{Command, ExitCode};
 use std::time::Duration;

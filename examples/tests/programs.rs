@@ -70,6 +70,13 @@ fn the_benchmark_of_all_protocols_is_checked_and_compared() {
     let [two, three] = [&files[0], &files[1]].map(|file| file.to_str().unwrap());
     let said = succeeds(program, &["--compare", two, two]);
     assert!(said.contains("24 rows compared, 0 slower"), "{said}");
+    // One rank has nobody to send to, and rows of what cannot be cut into packs are no rows.
+    let alone = succeeds(program, &["--device", "host", "--ranks", "1", "--size", "1K,1"]);
+    assert!(
+        alone.lines().count() > 8 && !alone.contains("sendrecv") && !alone.contains("\"bytes\":1,"),
+        "{alone}"
+    );
+    assert!(succeeds(program, &["--device", "host", "--ranks", "3", "--size", "1K"]).contains("transpose"));
     // Threads beside processes.
     let refused = run(program, &["--compare", two, three]);
     assert_eq!(refused.status.code(), Some(2));

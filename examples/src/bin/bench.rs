@@ -325,9 +325,9 @@ fn compare(first: &PathBuf, second: Option<&PathBuf>) -> Result<(), String> {
         names.0, names.1
     );
     println!(
-        "{:>10} {:>4} {:>8} {:>9} {:>8} | {:>10} {:>10} {:>6} | {:>10} {:>10} {:>6} | {:>9} {:>4}",
+        "{:>10} {:>5} {:>8} {:>9} {:>8} | {:>10} {:>10} {:>6} | {:>10} {:>10} {:>6} | {:>9} {:>4}",
         "op",
-        "GPUs",
+        "ranks",
         "size",
         "output",
         "protocol",
@@ -343,7 +343,7 @@ fn compare(first: &PathBuf, second: Option<&PathBuf>) -> Result<(), String> {
     for rb in &b {
         let Some(ra) = by_key.get(&(rb.op.as_str(), rb.world, rb.bytes)) else { continue };
         println!(
-            "{:>10} {:>4} {:>8} {:>9} {:>8} | {:>10.2} {:>10.2} {:>6.2} | {:>10.2} {:>10.2} {:>6.2} | {:>9.1} {:>4}",
+            "{:>10} {:>5} {:>8} {:>9} {:>8} | {:>10.2} {:>10.2} {:>6.2} | {:>10.2} {:>10.2} {:>6.2} | {:>9.1} {:>4}",
             rb.op,
             rb.world,
             bytes_text(rb.bytes),

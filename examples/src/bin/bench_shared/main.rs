@@ -7,7 +7,7 @@ use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_examples::cases::{Bench, Counts, Measured, NAMES, On, SENDRECV};
-use fusewire_examples::ranks::{Ranks, bytes_text, gpu_name, parse_bytes, parse_protocol};
+use fusewire_examples::ranks::{Ranks, bytes_text, gpu_name, launched, parse_bytes, parse_protocol};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -102,13 +102,24 @@ fn rank<X: On>(world: &World, transport: &X, options: &Options) -> fusewire::Res
     };
     let protocols = if options.protocol.is_empty() { &PROTOCOLS[..] } else { &options.protocol };
     let gpu = if cuda { gpu_name() } else { "CPU threads".into() };
-    let kind = if options.ranks.processes { "processes" } else { "threads" };
+    let kind = if options.ranks.processes || launched() { "processes" } else { "threads" };
     let bench = Bench::new(world, transport, if cuda { on_gpus } else { on_host })?;
     let mut left_out: BTreeMap<(&str, Protocol), (Vec<String>, String)> = BTreeMap::new();
+    let mut leave_out = |name, protocol, bytes, why| {
+        left_out.entry((name, protocol)).or_insert((Vec::new(), why)).0.push(bytes_text(bytes));
+    };
     for &bytes in &sizes {
         for name in NAMES.into_iter().chain([SENDRECV]) {
             // Symmetric, so that all protocols have the same output.
-            let mut ready = bench.ready(name, true, bytes, LaunchOptions::default())?;
+            let mut ready = match bench.ready(name, true, bytes, LaunchOptions::default()) {
+                Err(fusewire::Error::Misuse { what }) => {
+                    for &protocol in protocols {
+                        leave_out(name, protocol, bytes, what.clone());
+                    }
+                    continue;
+                }
+                other => other?,
+            };
             for &protocol in protocols {
                 ready.set_protocol(protocol);
                 let why = match bench.plan(&mut ready) {
@@ -116,8 +127,7 @@ fn rank<X: On>(world: &World, transport: &X, options: &Options) -> fusewire::Res
                     other => other.map(|_| None)?,
                 };
                 if let Some(why) = world.all_gather_as(&why)?.into_iter().flatten().next() {
-                    let at = left_out.entry((name, protocol)).or_insert((Vec::new(), why));
-                    at.0.push(bytes_text(bytes));
+                    leave_out(name, protocol, bytes, why);
                     continue;
                 }
                 let Measured { plan, replayed, eager } = bench.measure(&mut ready)?;
