@@ -14,11 +14,6 @@ use std::mem::offset_of;
 const HEAD: &str = "
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Peers(mapped::Mapped);
-fusewire_device::mapped_ops!(Peers, \"peers\");
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 pub struct Raw { a: RawSlice<f32>, b: RawSlice<f32> }
 
 #[derive(Clone, Copy)]

@@ -8,11 +8,6 @@ use device::{ARCHS, assemble, body, compile, instructions};
 const OPS: &str = r#"
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Peers(mapped::Mapped);
-fusewire_device::mapped_ops!(Peers, "peers");
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 pub struct Raw<I, O> { a: RawSlice<I>, b: RawSlice<O>, scale: f32 }
 "#;
 

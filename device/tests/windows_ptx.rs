@@ -33,11 +33,6 @@ fn entry(name: &str, code: &str) -> String {
 const HEAD: &str = "
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Peers(mapped::Mapped);
-fusewire_device::mapped_ops!(Peers, \"peers\");
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 pub struct Raw { window: DeviceWindow<'static>, source: RawSlice<u64>, peer: u64, id: u64, n: u64 }
 use group::Block;
 ";

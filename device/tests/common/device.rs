@@ -12,7 +12,8 @@ use std::{
 pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
 
 const HEAD: &str = "#![no_std]\n#![feature(abi_ptx)]\n#![allow(warnings)]\nextern crate fusewire_device;\n\
-    use fusewire_device::{args::*, atomic::*, element::*, group::*, hooks::*, pack::*, prelude::*, schedule::*, *};\n";
+    use fusewire_device::{args::*, atomic::*, element::*, group::*, hooks::*, pack::*, prelude::*, schedule::*, *};\n\
+    #[derive(Clone, Copy)]\n#[repr(C)]\npub struct Peers(mapped::Mapped);\nfusewire_device::mapped_ops!(Peers, \"peers\");\n";
 
 /// The PTX of `source` with this crate, the largest block of each entry named as the macro does.
 pub fn compile(name: &str, source: &str, arch: Arch) -> String {
