@@ -7,9 +7,15 @@
 //! | [`Accumulate<'a, T>`](Accumulate) | add anywhere, atomically | only atomics touch it |
 //! | numbers, `bool`, arrays of them | read | by value |
 
+mod accumulate;
+mod crosses;
+
+pub use accumulate::{Accumulate, AtomicAdd};
+pub use crosses::{Crosses, Plain, code_of, made_of};
+
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
-use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16};
+use crate::element::Element;
 use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
 
@@ -77,69 +83,6 @@ impl<'a> Lent<'a> {
         Lent(PhantomData)
     }
 }
-
-/// What may cross from a launch to a kernel: the host's compiler and the device's compare it, field by field.
-///
-/// # Safety
-/// Same layout on host and device. Types that are not the same have different codes.
-pub unsafe trait Crosses: Copy + Send + Sync + 'static {
-    /// Number of this type.
-    const CODE: u64;
-}
-
-/// The code of a field of the arguments' raw struct, as the struct declares it.
-#[doc(hidden)]
-pub const fn code_of<R, T: Crosses>(_: fn(&R) -> &T) -> u64 {
-    T::CODE
-}
-
-/// The code of a type that is made of another: FNV-1a over words.
-#[doc(hidden)]
-pub const fn made_of(what: u64, of: u64) -> u64 {
-    const PRIME: u64 = 0x100_0000_01b3;
-    let mut hash = 0xcbf2_9ce4_8422_2325;
-    let words = [what, of];
-    let mut k = 0;
-    while k < 16 {
-        hash = (hash ^ (words[k / 8] >> (8 * (k % 8)) & 0xff)).wrapping_mul(PRIME);
-        k += 1;
-    }
-    hash
-}
-
-// SAFETY: two words; the code is of slices and the element.
-unsafe impl<T: Element> Crosses for RawSlice<T> {
-    const CODE: u64 = made_of(1, T::CODE as u64);
-}
-
-/// Plain data that may be a by-value argument.
-///
-/// # Safety
-/// Same layout on host and device, no padding that matters, no pointers.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a kernel argument",
-    label = "not plain device data",
-    note = "accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool`, and arrays of numbers"
-)]
-pub unsafe trait Plain: Crosses {}
-
-macro_rules! plain { ($($t:ty, $code:expr;)*) => {$(
-    // SAFETY: a primitive (or transparent wrapper of one) with the same layout on both targets; the codes below differ.
-    unsafe impl Crosses for $t {
-        const CODE: u64 = $code as u64;
-    }
-    // SAFETY: as above.
-    unsafe impl Plain for $t {}
-)*} }
-macro_rules! elements { ($($t:ty)*) => { plain! { $($t, <$t as Element>::CODE;)* } } }
-elements! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 F16 Bf16 F8E4M3 F8E5M2 }
-plain! { usize, 256; isize, 257; bool, 258; }
-// SAFETY: an array has the same layout on both targets; the code is of its length and elements.
-unsafe impl<T: Plain, const N: usize> Crosses for [T; N] {
-    const CODE: u64 = made_of(made_of(2, N as u64), T::CODE);
-}
-// SAFETY: an array of plain data has the same layout on both targets.
-unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// Packs of a slice.
 pub trait Packs<T: Element> {
@@ -504,105 +447,5 @@ impl<T: Element> Place<'_, T> {
     #[track_caller]
     pub fn update_pack(&self, f: impl FnOnce(Pack<T>) -> Pack<T>) {
         self.set_pack(f(self.get_pack()));
-    }
-}
-
-/// An output to which any thread may add, at any index, atomically (relaxed, this GPU or process). Sums of floats depend on the
-/// order, and a GPU takes subnormal `f32` for zero here.
-#[derive(Clone, Copy, Debug)]
-pub struct Accumulate<'a, T> {
-    start: *mut T,
-    len: usize,
-    life: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: all access through it is atomic.
-unsafe impl<T: Send> Send for Accumulate<'_, T> {}
-// SAFETY: all access through it is atomic.
-unsafe impl<T: Send> Sync for Accumulate<'_, T> {}
-
-/// Elements with an atomic addition: `u32`, `u64`, `f32`, `f64`.
-#[diagnostic::on_unimplemented(
-    message = "there is no atomic addition for `{Self}`",
-    label = "needs u32, u64, f32 or f64"
-)]
-pub trait AtomicAdd: Element {
-    /// # Safety
-    /// `at` is aligned, valid for reads and writes, and accessed concurrently by atomic operations only.
-    unsafe fn atomic_add(at: *mut Self, value: Self);
-}
-
-impl AtomicAdd for u32 {
-    #[inline(always)]
-    unsafe fn atomic_add(at: *mut Self, value: Self) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            <u32 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(
-                at, value,
-            )
-        };
-    }
-}
-
-impl AtomicAdd for u64 {
-    #[inline(always)]
-    unsafe fn atomic_add(at: *mut Self, value: Self) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            <u64 as crate::atomic::Modify<crate::atomic::Device, crate::atomic::Relaxed>>::fetch_add(
-                at, value,
-            )
-        };
-    }
-}
-
-impl AtomicAdd for f32 {
-    #[inline(always)]
-    unsafe fn atomic_add(at: *mut Self, value: Self) {
-        // SAFETY: the caller's contract.
-        unsafe { arch::add_f32(at, value) };
-    }
-}
-
-impl AtomicAdd for f64 {
-    #[inline(always)]
-    unsafe fn atomic_add(at: *mut Self, value: Self) {
-        // SAFETY: the caller's contract.
-        unsafe { arch::add_f64(at, value) };
-    }
-}
-
-impl<'a, T: AtomicAdd> Accumulate<'a, T> {
-    /// The output a hook sees.
-    ///
-    /// # Safety
-    /// The launch checked that `raw` holds `len` aligned elements of `T` that outlive `'a`, and nothing but this launch accesses them.
-    #[inline(always)]
-    pub unsafe fn from_raw(raw: RawSlice<T>, _: Lent<'a>) -> Self {
-        Self { start: raw.address as *mut T, len: raw.len as usize, life: PhantomData }
-    }
-
-    /// Elements.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no elements.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Adds `value` to element `index`.
-    ///
-    /// # Panics
-    /// If `index` is not below `len()`.
-    #[inline(always)]
-    #[track_caller]
-    pub fn add(&self, index: usize, value: T) {
-        assert!(index < self.len, "index past the end of the output");
-        // SAFETY: in bounds by the assertion; this type gives no other access.
-        unsafe { T::atomic_add(self.start.add(index), value) };
     }
 }

@@ -7,7 +7,7 @@
 use fusewire::prelude::*;
 
 #[comm_kernel(transports(Shm))]
-mod deep {
+pub mod deep {
     pub struct Args<'a> {
         pub input: &'a [u32],
         pub output: Out<'a, u32>,
@@ -16,17 +16,32 @@ mod deep {
     fn down(value: u32) -> u32 {
         core::hint::black_box(down(core::hint::black_box(value + 1)) + 1)
     }
+    /// With frames that are larger than a guard page.
+    #[allow(unconditional_recursion)]
+    #[inline(never)]
+    fn far_down(value: u32) -> u32 {
+        let large = core::hint::black_box([value; 2048]);
+        far_down(value + 1) + core::hint::black_box(large)[7]
+    }
     pub fn produce(ctx: &Produce, args: &Args) -> u32 {
-        down(args.input[ctx.index()])
+        match args.input[ctx.index()] {
+            0 => far_down(0),
+            value => down(value),
+        }
     }
 }
 
 pub fn run() -> crate::Ended {
+    launch(7, 1)
+}
+
+/// Large frames for 0.
+pub fn launch(value: u32, blocks: u32) -> crate::Ended {
     let shm = Shm::rendezvous(&World::single()?, 1 << 16)?;
     let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
-    let input = device.buffer_from(&[7u32; 64])?;
-    let mut output = device.buffer::<u32>(64)?;
-    let options = LaunchOptions::default().protocol(Protocol::Staged).channels(1);
+    let input = device.buffer_from(&[value; 4096])?;
+    let mut output = device.buffer::<u32>(4096)?;
+    let options = LaunchOptions::default().protocol(Protocol::Staged).channels(1).diagonal(blocks);
     let args = deep::Launch { input: input.view(), output: output.view_mut() };
     deep::all_to_all(&shm)?.launch_with(&stream, args, &options)?;
     stream.synchronize()?;

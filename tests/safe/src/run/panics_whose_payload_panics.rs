@@ -4,21 +4,26 @@
 use fusewire::prelude::*;
 
 #[comm_kernel(transports(Shm))]
-mod bomb {
-    pub struct Bomb;
+pub mod bomb {
+    /// Whether its drop panics with another.
+    pub struct Bomb(bool);
     impl Drop for Bomb {
         fn drop(&mut self) {
+            if self.0 {
+                std::panic::panic_any(Bomb(true))
+            }
             panic!("while the payload is dropped")
         }
     }
     pub struct Args<'a> {
         pub input: &'a [u32],
         pub output: Out<'a, u32>,
+        /// 0: not; 2: with one whose drop panics with another, for ever.
         pub armed: u32,
     }
     pub fn produce(ctx: &Produce, args: &Args) -> u32 {
-        if args.armed == 1 {
-            std::panic::panic_any(Bomb)
+        if args.armed > 0 {
+            std::panic::panic_any(Bomb(args.armed == 2))
         }
         args.input[ctx.index()]
     }
