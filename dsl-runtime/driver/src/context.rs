@@ -8,16 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cudarc::driver::sys;
 
 use crate::Device;
-use crate::error::{Error, Result, check, is};
+use crate::error::{Error, Result, check};
 use crate::handle::Handle;
+use crate::partition::{Counted, Partition};
 
 /// The primary context of a device, retained while any clone or anything made from it lives.
 ///
 /// It is the context that the CUDA runtime, and so PyTorch and NCCL, use. Every operation in this crate makes
 /// its context current on the calling thread by itself.
+///
+/// [`Context::partition`] gives the same context confined to some multiprocessors: memory, modules and addresses
+/// are those of the one context, and streams made of it run kernels there. Both compare equal.
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,
+    part: Option<Arc<Partition>>,
 }
 
 struct Inner {
@@ -53,7 +58,8 @@ impl Context {
         check(result, "cuDevicePrimaryCtxRetain", || format!("opening a context on {device}"))?;
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        let context = Self { inner: Arc::new(Inner { raw: Handle(raw), device: device.clone(), id }) };
+        let inner = Inner { raw: Handle(raw), device: device.clone(), id };
+        let context = Self { inner: Arc::new(inner), part: None };
         context.bind()?;
         Ok(context)
     }
@@ -84,6 +90,76 @@ impl Context {
         check(result, "cuCtxSetCurrent", || format!("making the context of {} current", self.device()))?;
         BOUND.set(self.inner.id);
         Ok(())
+    }
+
+    /// The same context, confined to part `place` of `of` equal ones of the device's multiprocessors
+    /// (`cuDevSmResourceSplitByCount`, `cuGreenCtxCreate`). Parts of one split have no multiprocessor in common, in other
+    /// processes too; what does not divide evenly is in none. They are made once in a process and kept.
+    ///
+    /// The first call for a device and `of` waits for the kernels that run on the device.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] unless `place < of`, for a context that is a part already, and while parts of another split of this device are
+    /// in use; [`Error::Unsupported`] if the device does not divide into so many; [`Error::Call`] otherwise.
+    pub fn partition(&self, place: u32, of: u32) -> Result<Self> {
+        if self.part.is_some() {
+            return Err(Error::misuse("a part of a device cannot be divided again"));
+        }
+        let part = Partition::get(self, place, of)?;
+        Ok(Self { inner: Arc::clone(&self.inner), part: Some(part) })
+    }
+
+    /// Which part of how many, if it is one.
+    pub fn place(&self) -> Option<(u32, u32)> {
+        self.part.as_ref().map(|part| part.place())
+    }
+
+    /// Multiprocessors that kernels on its streams run on.
+    pub fn multiprocessors(&self) -> u32 {
+        self.part.as_ref().map_or(self.device().sm_count(), |part| part.multiprocessors())
+    }
+
+    /// Streams that this process has of all parts of the device.
+    pub fn streams_of_parts(&self) -> u32 {
+        Counted::on(self.device().ordinal())
+    }
+
+    /// Counts a stream, if this is a part.
+    pub(crate) fn count_stream(&self) -> Option<Counted> {
+        self.part.as_ref().map(|_| Counted::new(self.device().ordinal()))
+    }
+
+    /// Whether both are the same part, or neither is one.
+    pub fn is_same_part(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+
+    /// Runs `make` with the part current, if it is one, to which streams and events then belong.
+    pub(crate) fn within<R>(&self, make: impl FnOnce() -> R) -> Result<R> {
+        self.bind()?;
+        let Some(part) = &self.part else { return Ok(make()) };
+        part.set_current()?;
+        let made = make();
+        self.bind()?;
+        Ok(made)
+    }
+
+    /// Lets kernels have stacks of `bytes` bytes a thread (`cuCtxSetLimit`). A launch that needs more than any before waits for all
+    /// kernels of the context; behind this it does not.
+    ///
+    /// # Errors
+    /// [`Error::Call`] if the device has no room for them.
+    pub fn reserve_stack(&self, bytes: usize) -> Result<()> {
+        self.bind()?;
+        let (limit, mut now) = (sys::CUlimit_enum::CU_LIMIT_STACK_SIZE, 0);
+        let what = || format!("reserving stacks of {bytes} bytes a thread on {}", self.device());
+        // SAFETY: `now` is a valid out-pointer; the context is current.
+        check(unsafe { sys::cuCtxGetLimit(&mut now, limit) }, "cuCtxGetLimit", what)?;
+        if now >= bytes {
+            return Ok(());
+        }
+        // SAFETY: the function takes numbers; the context is current.
+        check(unsafe { sys::cuCtxSetLimit(limit, bytes) }, "cuCtxSetLimit", what)
     }
 
     /// Waits for everything on the device that this process has submitted (`cuCtxSynchronize`).
@@ -125,27 +201,6 @@ impl Context {
         Ok(PriorityRange { least, greatest })
     }
 
-    /// Lets kernels of this context reach memory that was allocated with `cuMemAlloc` in `peer`
-    /// (`cuCtxEnablePeerAccess`), for the rest of both contexts' lives. Doing it twice is no error.
-    ///
-    /// Memory made by [`crate::memory::SharedMemory`] does not need it: its access is set per mapping.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] for a context of the same device, [`Error::Call`] if the devices cannot reach each other.
-    pub fn enable_peer_access(&self, peer: &Self) -> Result<()> {
-        if self.device() == peer.device() {
-            return Err(Error::misuse("peer access is between two devices; both contexts are on one"));
-        }
-        self.bind()?;
-        // SAFETY: both contexts are retained; zero is the only flag there is.
-        let result = unsafe { sys::cuCtxEnablePeerAccess(peer.as_raw(), 0) };
-        if is(result, sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
-            return Ok(());
-        }
-        let what = || format!("letting {} reach the memory of {}", self.device(), peer.device());
-        check(result, "cuCtxEnablePeerAccess", what)
-    }
-
     /// The driver's handle.
     pub fn as_raw(&self) -> sys::CUcontext {
         self.inner.raw.0
@@ -182,7 +237,8 @@ impl Eq for Context {}
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("device", &self.device().ordinal()).finish_non_exhaustive()
+        let (device, part) = (self.device().ordinal(), self.place());
+        f.debug_struct("Context").field("device", &device).field("part", &part).finish_non_exhaustive()
     }
 }
 

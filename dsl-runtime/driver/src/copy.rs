@@ -163,41 +163,6 @@ pub unsafe fn d2d_async(stream: &Stream, target: DevicePtr, source: DevicePtr, b
     })
 }
 
-/// Queues a copy between two contexts' memory, which also works where the devices cannot reach each other
-/// (`cuMemcpyPeerAsync`).
-///
-/// # Safety
-/// As [`d2d_async`], each address being of its context.
-///
-/// # Errors
-/// [`Error::Call`] or [`Error::Capture`].
-pub unsafe fn peer_async(
-    stream: &Stream,
-    (target_context, target): (&Context, DevicePtr),
-    (source_context, source): (&Context, DevicePtr),
-    bytes: usize,
-) -> Result<()> {
-    if bytes == 0 {
-        return Ok(());
-    }
-    stream.context().bind()?;
-    // SAFETY: the contexts are retained; the caller vouches for both addresses until the copy has ended.
-    let result = unsafe {
-        sys::cuMemcpyPeerAsync(
-            target.as_u64(),
-            target_context.as_raw(),
-            source.as_u64(),
-            source_context.as_raw(),
-            bytes,
-            stream.as_raw(),
-        )
-    };
-    check(result, "cuMemcpyPeerAsync", || {
-        let (from, to) = (source_context.device(), target_context.device());
-        format!("queueing a copy of {bytes} bytes from {from} to {to}")
-    })
-}
-
 /// Queues setting `count` bytes to `value` (`cuMemsetD8Async`).
 ///
 /// # Safety

@@ -211,6 +211,11 @@ impl Device {
         self.facts.max_shared_per_block_optin
     }
 
+    /// Multiprocessors of each of `of` equal parts of it ([`crate::Context::partition`]); `None` if they would be too small.
+    pub fn part_of(&self, of: u32) -> Option<u32> {
+        crate::partition::each(self.sm_count(), of, self.compute_capability().0)
+    }
+
     /// Whether physical memory and addresses can be managed apart (`cuMemCreate`, `cuMemMap`).
     pub fn supports_vmm(&self) -> bool {
         self.facts.vmm

@@ -182,6 +182,10 @@ impl Error {
         }
     }
 
+    pub(crate) fn unsupported(what: impl Into<String>) -> Self {
+        Self::Unsupported { what: what.into() }
+    }
+
     pub(crate) fn misuse(what: impl Into<String>) -> Self {
         Self::Misuse { what: what.into() }
     }

@@ -43,11 +43,10 @@ impl Event {
 
     fn create(context: &Context, timing: bool) -> Result<Self> {
         use sys::CUevent_flags_enum::*;
-        context.bind()?;
         let flags = if timing { CU_EVENT_DEFAULT } else { CU_EVENT_DISABLE_TIMING } as u32;
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a valid out-pointer and a context is current.
-        let result = unsafe { sys::cuEventCreate(&mut raw, flags) };
+        let result = context.within(|| unsafe { sys::cuEventCreate(&mut raw, flags) })?;
         check(result, "cuEventCreate", || format!("making an event on {}", context.device()))?;
         Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone(), timing }) })
     }

@@ -38,6 +38,7 @@ mod graph;
 mod handle;
 mod launch;
 mod module;
+mod partition;
 mod pointer;
 mod stream;
 mod symbols;

@@ -14,12 +14,13 @@ use cudarc::driver::sys;
 use crate::context::release;
 use crate::error::{Error, Result, check, is};
 use crate::handle::Handle;
+use crate::partition::Counted;
 use crate::{Context, DeviceAttribute, DevicePtr, Event};
 
 /// A queue of work on a device, done in order. Clones share the queue.
 ///
 /// Streams made here do not wait for the legacy default stream, nor it for them
-/// (`CU_STREAM_NON_BLOCKING`).
+/// (`CU_STREAM_NON_BLOCKING`). Kernels run on the context's multiprocessors ([`Context::partition`]).
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
@@ -28,6 +29,7 @@ pub struct Stream {
 struct Inner {
     raw: Handle<sys::CUstream>,
     context: Context,
+    _counted: Option<Counted>,
 }
 
 /// When a stream's wait for a value in memory ends (`CUstreamWaitValue_flags`).
@@ -58,13 +60,14 @@ impl Stream {
     /// # Errors
     /// [`Error::Call`] if the driver fails.
     pub fn with_priority(context: &Context, priority: i32) -> Result<Self> {
-        context.bind()?;
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is a valid out-pointer and a context is current.
-        let result = unsafe { sys::cuStreamCreateWithPriority(&mut raw, flags, priority) };
+        let make = || unsafe { sys::cuStreamCreateWithPriority(&mut raw, flags, priority) };
+        let result = context.within(make)?;
         check(result, "cuStreamCreateWithPriority", || format!("making a stream on {}", context.device()))?;
-        Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone() }) })
+        let _counted = context.count_stream();
+        Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone(), _counted }) })
     }
 
     /// The context.

@@ -1,39 +1,39 @@
 //! Plain device memory.
 
-use cudarc::driver::sys;
-
-use super::DeviceRegion;
-use crate::context::release;
-use crate::error::{Error, Result, check_alloc};
+use super::vmm::{Granularity, Mapping, PhysicalMemory, Reservation};
+use super::{DeviceRegion, round_up};
+use crate::error::{Error, Result};
 use crate::{Context, DevicePtr};
 
-/// Device memory from `cuMemAlloc`, freed on drop. Its content is undefined at first.
+/// Device memory, given back on drop. Its content is undefined at first.
 ///
-/// Freeing it (`cuMemFree`) may wait for work that is running on the device: do not drop one while a kernel
-/// waits for something that the same thread does afterwards.
+/// It is mapped page by page (`cuMemCreate`, `cuMemMap`), which takes whole pages of the device's, 2 MiB as a rule. Neither
+/// making nor dropping it waits for kernels: `cuMemFree` would wait for all that run on the device, and keep other threads from
+/// launching meanwhile.
 #[derive(Debug)]
 pub struct DeviceMemory {
-    ptr: DevicePtr,
+    mapping: Mapping,
     bytes: usize,
     context: Context,
 }
 
 impl DeviceMemory {
-    /// Allocates `bytes` bytes, aligned to 256 at least (`cuMemAlloc`).
+    /// Allocates `bytes` bytes, aligned to a page.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for 0 bytes, [`Error::OutOfMemory`], [`Error::Capture`] on a thread that is capturing,
-    /// or [`Error::Call`].
+    /// [`Error::Misuse`] for 0 bytes, [`Error::Unsupported`] where memory cannot be mapped, [`Error::OutOfMemory`] or [`Error::Call`].
     pub fn new(context: &Context, bytes: usize) -> Result<Self> {
         if bytes == 0 {
             return Err(Error::misuse("device memory must have at least 1 byte"));
         }
         context.bind()?;
-        let mut address = 0;
-        // SAFETY: `address` is a valid out-pointer and a context is current.
-        let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes) };
-        check_alloc(result, "cuMemAlloc", bytes, || format!("allocating memory on {}", context.device()))?;
-        Ok(Self { ptr: DevicePtr::new(address), bytes, context: context.clone() })
+        let device = context.device();
+        let page = Granularity::query(device, false)?.minimum;
+        let size = round_up(bytes, page)
+            .ok_or_else(|| Error::misuse(format!("{bytes} bytes cannot be allocated")))?;
+        let physical = PhysicalMemory::create(device, size, false)?;
+        let mapping = Mapping::new(&Reservation::new(size, 0)?, 0, &physical, &[device])?;
+        Ok(Self { mapping, bytes, context: context.clone() })
     }
 }
 
@@ -43,17 +43,10 @@ impl DeviceRegion for DeviceMemory {
     }
 
     fn ptr(&self) -> DevicePtr {
-        self.ptr
+        self.mapping.ptr()
     }
 
     fn bytes(&self) -> usize {
         self.bytes
-    }
-}
-
-impl Drop for DeviceMemory {
-    fn drop(&mut self) {
-        // SAFETY: the address is what `cuMemAlloc` returned and is freed here only.
-        release(Some(&self.context), || unsafe { sys::cuMemFree_v2(self.ptr.as_u64()) });
     }
 }

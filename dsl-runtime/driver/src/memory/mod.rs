@@ -18,7 +18,7 @@ pub use align::round_up;
 pub use device::DeviceMemory;
 pub use dmabuf::DmaBuf;
 pub use pinned::PinnedMemory;
-pub use registered::RegisteredMemory;
+pub use registered::{RegisteredMemory, release_dropped};
 pub use shared::SharedMemory;
 pub use vmm::{Access, Granularity, Mapping, PhysicalMemory, Reservation};
 
