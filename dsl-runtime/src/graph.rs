@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Captured work. Buffers, transports and kernels that it uses stay alive with it.
 pub struct Graph {
     device: Device,
-    exec: Option<cuda::GraphExec>,
+    exec: Option<Arc<cuda::GraphExec>>,
     ops: Vec<Op>,
     links: Vec<Used>,
     memory: Vec<(Arc<Memory>, Access)>,
@@ -28,7 +28,7 @@ pub struct Graph {
 
 impl Graph {
     pub(crate) fn new(device: &Device, graph: Option<cuda::Graph>, captured: Captured) -> Result<Self> {
-        let exec = graph.map(|g| g.instantiate()).transpose()?;
+        let exec = graph.map(|g| g.instantiate()).transpose()?.map(Arc::new);
         let Captured { ops, mut links, memory, held, modules, demand, .. } = captured;
         let ledger = match &device.0 {
             Machine::Host => None,
@@ -50,9 +50,18 @@ impl Graph {
         })
     }
 
+    /// Queues sending it to the GPU, so that the first replay is as the others.
+    pub(crate) fn upload(&self, stream: &Stream) -> Result<()> {
+        if let (Kind::Cuda(s), Some(exec)) = (&stream.0.kind, &self.exec) {
+            stream.queue().keep(exec);
+            exec.upload(s)?;
+        }
+        Ok(())
+    }
+
     /// Operations in the graph.
     pub fn node_count(&self) -> usize {
-        self.exec.as_ref().map_or(self.ops.len(), cuda::GraphExec::node_count)
+        self.exec.as_ref().map_or(self.ops.len(), |exec| exec.node_count())
     }
 
     /// Queues one replay. Other streams that use its buffers or transports are waited for as by a launch, and a host's copy to or from
@@ -62,7 +71,7 @@ impl Graph {
     /// [`crate::Error::Misuse`] on a stream of another device or while it captures, if a stream that is to be waited for captures, or if
     /// its kernels and those queued on other streams do not fit on the GPU together.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        self.device.check_same(&stream.device().0, "the stream")?;
+        self.device.check_stream(stream)?;
         let _claims = Claims::uncaptured(
             stream,
             "Graph::launch",
@@ -75,9 +84,12 @@ impl Graph {
         let ledger = self.ledger.as_ref().filter(|_| grid.blocks > 0);
         let _admitted = ledger.map(|l| l.admit(stream.queue(), grid, false, Queue::is_idle)).transpose()?;
         match (&stream.0.kind, &self.exec) {
-            // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and
-            // others wait until the claims end.
-            (Kind::Cuda(s), Some(exec)) => unsafe { exec.launch(s)? },
+            (Kind::Cuda(s), Some(exec)) => {
+                stream.queue().keep(exec);
+                // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and
+                // others wait until the claims end.
+                unsafe { exec.launch(s)? }
+            }
             _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
         }
         Ok(())

@@ -9,6 +9,9 @@
 //! Blocks of different kernels lie on multiprocessors in any way. So all are counted as if each was as large as the largest of any in
 //! threads, registers and shared memory: where one more such block does not fit on a multiprocessor, at least so many others are on it.
 //!
+//! Ranks that share a GPU have parts of it, each with a ledger of its own. Where the driver gives no parts, threads share one ledger, and each
+//! process takes as its part of the GPU an even share of the blocks.
+//!
 //! Kernels that this library did not launch are not counted.
 
 use crate::stream::Queue;
@@ -48,7 +51,7 @@ impl Footprint {
     }
 }
 
-/// The multiprocessors of a GPU.
+/// The multiprocessors of a GPU, or of a part of one.
 #[derive(Clone, Copy, Debug)]
 struct Gpu {
     multiprocessors: u32,
@@ -57,8 +60,9 @@ struct Gpu {
 }
 
 impl Gpu {
-    fn of(device: &cuda::Device) -> Result<Self> {
+    fn of(context: &cuda::Context) -> Result<Self> {
         use cuda::DeviceAttribute as Attribute;
+        let device = context.device();
         let number = |which| device.attribute(which).map(i32::unsigned_abs);
         let has = Footprint {
             threads: number(Attribute::MaxThreadsPerMultiprocessor)?,
@@ -66,7 +70,7 @@ impl Gpu {
             shared: number(Attribute::SharedMemoryPerMultiprocessor)?,
         };
         let most_blocks = number(Attribute::MaxBlocksPerMultiprocessor)?;
-        Ok(Gpu { multiprocessors: device.sm_count(), has, most_blocks })
+        Ok(Gpu { multiprocessors: context.multiprocessors(), has, most_blocks })
     }
 
     /// Blocks of up to this size that have a place, however they lie. At least one on each multiprocessor: every block fits on an empty one.
@@ -133,7 +137,10 @@ struct State {
     entries: Vec<Entry>,
 }
 
-/// What the streams of this process can have on a GPU at once.
+/// By GPU and part.
+type Ledgers = HashMap<(usize, Option<(u32, u32)>), Arc<Ledger>>;
+
+/// What the streams of this process can have on a GPU, or a part of one, at once.
 pub(crate) struct Ledger {
     state: Mutex<State>,
 }
@@ -147,16 +154,17 @@ pub(crate) struct Admitted<'l> {
 }
 
 impl Ledger {
-    /// That of a GPU: one for a process.
+    /// That of a GPU, or of a part of one: one for a process.
     pub(crate) fn of(context: &cuda::Context) -> Result<Arc<Self>> {
-        static ALL: Mutex<Option<HashMap<usize, Arc<Ledger>>>> = Mutex::new(None);
+        static ALL: Mutex<Option<Ledgers>> = Mutex::new(None);
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         let all = all.get_or_insert_default();
-        if let Some(ledger) = all.get(&context.device().ordinal()) {
+        let key = (context.device().ordinal(), context.place());
+        if let Some(ledger) = all.get(&key) {
             return Ok(Arc::clone(ledger));
         }
-        let ledger = Arc::new(Ledger::new(Gpu::of(context.device())?));
-        all.insert(context.device().ordinal(), Arc::clone(&ledger));
+        let ledger = Arc::new(Ledger::new(Gpu::of(context)?));
+        all.insert(key, Arc::clone(&ledger));
         Ok(ledger)
     }
 

@@ -37,6 +37,9 @@ pub(crate) struct Queue {
     past: AtomicU64,
     /// Somebody stopped waiting for it: nobody waits for it any more but who says so.
     given_up: AtomicBool,
+    /// Graphs that may still run, each with a number of a use that comes behind it. To destroy one that runs keeps other graphs of the GPU
+    /// from beginning until it has ended.
+    graphs: Mutex<Vec<(u64, Arc<cuda::GraphExec>)>>,
 }
 
 /// A link whose kernels were queued since the last synchronisation, or whose fault is still to be reported.
@@ -48,6 +51,9 @@ pub(crate) struct Due {
     /// Whoever waits for the stream behind this use has waited for the kernels.
     last: u64,
 }
+
+/// From so many graphs on a stream is asked whether it is idle, if nobody waits for it.
+const MANY_GRAPHS: usize = 16;
 
 pub(crate) enum Kind {
     Host(Worker),
@@ -74,7 +80,10 @@ impl Stream {
                 Worker::new()
                     .map_err(|source| Error::System { what: "starting a stream's thread".into(), source })?,
             ),
-            Machine::Cuda(context) => Kind::Cuda(cuda::Stream::new(context)?),
+            Machine::Cuda(context) => {
+                queues_are_left(context)?;
+                Kind::Cuda(cuda::Stream::new(context)?)
+            }
         };
         let queue = Queue {
             device: device.clone(),
@@ -86,6 +95,7 @@ impl Stream {
             used: AtomicU64::new(0),
             past: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
+            graphs: Mutex::default(),
         };
         Ok(Stream(Arc::new(Handle(Arc::new(queue)))))
     }
@@ -156,7 +166,9 @@ impl Stream {
         let recording = Recording::begin(&self.0)?;
         body()?;
         let (graph, captured) = recording.end()?;
-        Graph::new(self.device(), graph, captured)
+        let graph = Graph::new(self.device(), graph, captured)?;
+        graph.upload(self)?;
+        Ok(graph)
     }
 
     /// Whether the stream is recording a graph.
@@ -373,6 +385,21 @@ impl Queue {
     fn over(&self, used: u64) {
         self.past.fetch_max(used, Ordering::AcqRel);
         self.given_up.store(false, Ordering::Release);
+        let over: Vec<_> = lock(&self.graphs).extract_if(.., |(number, _)| *number <= used).collect();
+        drop(over);
+    }
+
+    /// Keeps a graph that is about to be launched until it has run.
+    pub(crate) fn keep(&self, graph: &Arc<cuda::GraphExec>) {
+        let number = self.used.load(Ordering::Acquire) + 1;
+        let mut graphs = lock(&self.graphs);
+        if graphs.len() >= MANY_GRAPHS && self.is_idle() {
+            graphs.clear();
+        }
+        match graphs.iter_mut().find(|(_, kept)| Arc::ptr_eq(kept, graph)) {
+            Some((last, _)) => *last = number,
+            None => graphs.push((number, Arc::clone(graph))),
+        }
     }
 
     /// Whether it is busy, and somebody stopped waiting for that to end.
@@ -457,6 +484,21 @@ fn gone() -> fusewire_transports::host::Error {
             "its thread has ended, with work that it has not done: make a new stream",
         ),
     }
+}
+
+/// Refuses more streams on a GPU that ranks share than it has hardware queues: in one queue, a kernel of one rank could stand behind one of
+/// another that waits for it.
+fn queues_are_left(context: &cuda::Context) -> Result<()> {
+    let (streams, queues) = (context.streams_of_parts(), cuda::Driver::load()?.connections());
+    if context.place().is_none() || streams < queues {
+        return Ok(());
+    }
+    let (name, most) = (cuda::Driver::CONNECTIONS, cuda::Driver::MOST_CONNECTIONS);
+    Err(Error::misuse(format!(
+        "the ranks that share {} have {streams} streams in this process already, and it has {queues} hardware queues: a kernel could stand in \
+         a queue behind one that waits for it. Use fewer streams, or set {name}={most} (the most) before the program starts",
+        context.device()
+    )))
 }
 
 impl Deref for Handle {

@@ -32,7 +32,7 @@ impl Device {
         Ok(Device(Machine::Cuda(fusewire_driver::Context::new(&device)?)))
     }
 
-    /// Where kernels on a transport run.
+    /// Where kernels on a transport run: where ranks share a GPU, this rank's part of it.
     pub fn of(transport: &impl Transport) -> Device {
         Device(transport.link().machine().clone())
     }
@@ -75,7 +75,27 @@ impl Device {
     pub fn processors(&self) -> usize {
         match &self.0 {
             Machine::Host => std::thread::available_parallelism().map_or(1, usize::from),
-            Machine::Cuda(c) => c.device().sm_count() as usize,
+            Machine::Cuda(c) => c.multiprocessors() as usize,
+        }
+    }
+
+    /// Refuses a stream for kernels of this device that is elsewhere, or on multiprocessors that other ranks' kernels may hold.
+    pub(crate) fn check_stream(&self, stream: &Stream) -> Result<()> {
+        self.check_same(&stream.device().0, "the stream")?;
+        match (&self.0, &stream.device().0) {
+            (Machine::Cuda(own), Machine::Cuda(other)) if !own.is_same_part(other) => {
+                let part = |place: Option<(u32, u32)>| match place {
+                    Some((place, of)) => format!("part {place} of {of} of the GPU"),
+                    None => "all of the GPU".to_owned(),
+                };
+                Err(Error::misuse(format!(
+                    "the stream runs kernels on {}, but the kernel's transport has {}: its kernels could keep those of a rank beside it from \
+                     running. Make the stream by `Device::of(&transport).stream()`",
+                    part(other.place()),
+                    part(own.place())
+                )))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -92,6 +92,7 @@ impl<X: Transport> Prepared<X> {
         let (functions, follows, ledger) = match link.machine() {
             Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false, None),
             Machine::Cuda(context) => {
+                // All ranks are here, so that no kernel that runs needs a launch that is to come: loading waits for those that run.
                 let functions = load(context, &entries)?.into_iter().map(Some).collect();
                 (functions, follows(context), Some(Ledger::of(context)?))
             }
@@ -345,7 +346,7 @@ impl<X: Transport> Prepared<X> {
     /// Checks the arguments of a launch.
     pub(crate) fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Arc<Binder>, A::Raw)> {
         let device = self.device();
-        device.check_same(&stream.device().0, "the stream")?;
+        device.check_stream(stream)?;
         let mut binder = Binder::new(device, &self.link);
         let raw = args.bind(&mut binder)?;
         Ok((Arc::new(binder), raw))
@@ -486,6 +487,8 @@ fn most_shared(protocol: Protocol) -> u32 {
 
 /// A function that may have the shared memory it needs.
 fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Function> {
+    // Else the first launch would wait for all kernels that run.
+    function.context().reserve_stack(function.attributes().local_bytes as usize)?;
     let shared = most_shared(entry.protocol);
     if shared > 0 {
         function.set_max_dynamic_shared(shared)?;
@@ -494,20 +497,24 @@ fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Function> {
 }
 
 /// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
-/// Ranks that share a GPU have a part of it each.
+/// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks.
 fn agree_residency(link: &Link, ledger: Option<&Ledger>, variants: &mut [Variant], most: u32) -> Result<()> {
     let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(()) };
     let (world, card) = (link.world(), (context.device().uuid(), std::process::id()));
     let cards: Vec<([u8; 16], u32)> = world.all_gather_as(&card)?;
     let here: Vec<u32> =
         cards.iter().filter(|(uuid, _)| *uuid == card.0).map(|(_, process)| *process).collect();
-    ledger.shared_by(here.iter().collect::<BTreeSet<_>>().len() as u32);
+    let mut sharers = 1;
+    if context.place().is_none() {
+        ledger.shared_by(here.iter().collect::<BTreeSet<_>>().len() as u32);
+        sharers = here.len() as u32;
+    }
     let mut own = Vec::new();
     for Variant { entry, function, .. } in &*variants {
         for warps in 1..=most / WARP {
             let function = function.as_ref().expect("a variant of a GPU is loaded");
-            let blocks = function.max_resident_blocks(warps * WARP, most_shared(entry.protocol))?;
-            own.push(blocks / here.len() as u32);
+            let each = function.max_active_blocks_per_sm(warps * WARP, most_shared(entry.protocol))?;
+            own.push(each * context.multiprocessors() / sharers);
         }
     }
     let all: Vec<Vec<u32>> = world.all_gather_as(&own)?;

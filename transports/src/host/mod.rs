@@ -7,6 +7,7 @@ mod ledger;
 mod link;
 mod mapping;
 mod options;
+mod share;
 pub(crate) mod symmetric;
 mod words;
 
@@ -17,6 +18,7 @@ pub use ledger::{Cut, Launched};
 pub use link::{Health, Launching, Link, Machine, Queue, Region};
 pub use mapping::Mapping;
 pub use options::Options;
+pub(crate) use share::share;
 pub use symmetric::Symmetric;
 pub(crate) use words::Words;
 

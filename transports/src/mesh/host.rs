@@ -2,7 +2,7 @@
 
 use super::MeshOps;
 use super::ops::FAR;
-use crate::host::{Error, Link, Machine, Result, Transport, Words};
+use crate::host::{Error, Link, Machine, Result, Transport, Words, share};
 use crate::ibgda::{Ibgda, IbgdaOptions};
 use crate::{Nvl, Shm};
 use fusewire_driver::Context;
@@ -117,9 +117,11 @@ impl Mesh<Nvl, Ibgda> {
     ) -> Result<Self> {
         let options = options.into();
         agree(world, &options)?;
+        // Of all ranks, before domains divide a GPU by themselves.
+        let context = share(world, context)?;
         let near = world.split(domain, world.rank() as u64)?;
-        let intra = Nvl::rendezvous_on(&near, context, options.transport.clone())?;
-        Self::new(intra, Ibgda::named("Mesh", world, nic, Some(context), options)?)
+        let intra = Nvl::rendezvous_on(&near, &context, options.transport.clone())?;
+        Self::new(intra, Ibgda::named("Mesh", world, nic, Some(&context), options)?)
     }
 }
 

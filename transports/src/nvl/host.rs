@@ -2,7 +2,7 @@
 
 use super::NvlOps;
 use crate::host::symmetric::map_all;
-use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Symmetric, Transport};
+use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Symmetric, Transport, share};
 use crate::peers::{PeersConfig, native_atomics};
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::memory::{DeviceMemory, DeviceRegion, PinnedMemory, SharedMemory};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// GPUs that reach each other's memory, over NVLink or PCIe peer access. Ranks are threads or processes of one host.
+///
+/// Ranks may share a GPU: as threads of one process, or as processes under MPS. Each has a part of the multiprocessors to itself, on which
+/// the streams of `Device::of(&nvl)` run.
 ///
 /// Where a pair has PCIe alone there are no lines (`Options::line_channels` does not count): those need stores of 128 bytes that arrive
 /// whole. The driver cannot be asked for that. It is inferred from native atomics, which paths over NVLink have and paths over PCIe have
@@ -65,6 +68,7 @@ impl Nvl {
         if let Some((rank, why)) = cards.iter().enumerate().find_map(|(r, c)| Some((r, c.error.as_ref()?))) {
             return Err(Error::Misuse { what: format!("rank {rank} has no GPU to use: {why}") });
         }
+        let context = share(world, &context)?;
         let verdicts: Vec<std::result::Result<Option<usize>, String>> =
             world.all_gather_as(&reachable(world, &context, &cards))?;
         let verdicts = verdicts.into_iter().collect::<std::result::Result<Vec<_>, _>>();
@@ -93,7 +97,7 @@ impl Nvl {
         Ok(Nvl { link })
     }
 
-    /// The GPU of this rank.
+    /// The GPU of this rank, or its part of one that ranks share.
     pub fn context(&self) -> &Context {
         match self.link.machine() {
             Machine::Cuda(context) => context,

@@ -225,6 +225,13 @@ impl World {
         self.group.members.len()
     }
 
+    /// The world of all ranks of the job, of which this may be a group.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let (rank, size) = (self.core.bootstrap.rank(), self.core.bootstrap.size());
+        Self { group: Arc::new(Group::whole(rank, size)), ..self.clone() }
+    }
+
     /// This rank's number among the ranks of its host: what to choose a device by. The launcher's word if it gave one,
     /// else counted in rank order.
     pub fn local_rank(&self) -> usize {

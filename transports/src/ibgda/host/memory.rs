@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex};
 /// A shared mapping; page-locked where kernels run on a GPU.
 #[derive(Debug)]
 pub(super) struct Reachable {
-    // Before the mapping, which it registers.
     registered: Option<RegisteredMemory>,
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
 }
 
 impl Reachable {
     pub fn new(machine: &Machine, bytes: u64) -> Result<Self> {
-        let mapping = Mapping::create((bytes as usize).next_multiple_of(4096))?;
+        let mapping = Arc::new(Mapping::create((bytes as usize).next_multiple_of(4096))?);
         let registered = match machine {
             Machine::Host => None,
             Machine::Cuda(context) => {
                 let host = mapping.host();
-                // SAFETY: the mapping lives as long as the registration, which goes first, and is registered here only.
-                Some(unsafe { RegisteredMemory::new(context, host, mapping.bytes())? })
+                let owner = Arc::clone(&mapping);
+                // SAFETY: the mapping lives as long as its owner, and is registered here only.
+                Some(unsafe { RegisteredMemory::owned(context, host, mapping.bytes(), owner)? })
             }
         };
         Ok(Reachable { registered, mapping })
