@@ -1,6 +1,6 @@
 //! What the CUDA driver tells about this machine.
 
-use fusewire_driver::{Device, Driver, Error, PeerAttribute};
+use fusewire_driver::{Device, DeviceAttribute, Driver, Error, PeerAttribute};
 
 /// The driver and its GPUs.
 #[derive(Debug)]
@@ -22,6 +22,10 @@ pub struct Gpu {
     pub memory: u64,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
+    /// Ranks that can share it, and the multiprocessors that each of them has then.
+    pub shares: Vec<(u32, u32)>,
+    /// Whether MPS serves it.
+    pub mps: bool,
     /// For every GPU, by ordinal, whether this one can read and write its memory, and do atomics there.
     pub reaches: Vec<Reach>,
 }
@@ -73,6 +77,8 @@ fn gpu(device: &Device, all: &[Device]) -> Result<Gpu, Error> {
         capability: device.compute_capability(),
         memory: device.total_memory(),
         multiprocessors: device.sm_count(),
+        shares: [2, 4, 8, 16].into_iter().filter_map(|ranks| Some((ranks, device.part_of(ranks)?))).collect(),
+        mps: device.attribute(DeviceAttribute::MpsEnabled).is_ok_and(|mps| mps == 1),
         reaches: all.iter().map(|other| reach(device, other)).collect::<Result<_, _>>()?,
     })
 }

@@ -95,6 +95,7 @@ fn cuda(looked: &Result<Cuda, Trouble>) -> Vec<Finding> {
         return findings;
     }
     findings.push(gpus(&cuda.gpus));
+    findings.push(shares(&cuda.gpus));
     if cuda.gpus.len() > 1 {
         findings.push(reaches(&cuda.gpus));
     }
@@ -113,6 +114,21 @@ fn gpus(gpus: &[Gpu]) -> Finding {
     } else {
         Finding::absent("GPUs", text, "kernels are made for sm_70 and later: leave older GPUs out")
     }
+}
+
+/// How many ranks of what size can share each GPU, and as what.
+fn shares(gpus: &[Gpu]) -> Finding {
+    let line = |(ordinal, gpu): (usize, &Gpu)| {
+        let sizes: Vec<String> =
+            gpu.shares.iter().map(|(ranks, each)| format!("{ranks} ranks with {each} SMs each")).collect();
+        let sizes = if sizes.is_empty() { "too few SMs to divide".to_owned() } else { sizes.join(", ") };
+        let processes = match gpu.mps {
+            true => "or processes (MPS serves it)",
+            false => "not processes (no MPS: start `nvidia-cuda-mps-control -d`)",
+        };
+        format!("{ordinal}: {sizes}; threads of one process, {processes}")
+    };
+    Finding::good("ranks on one GPU", gpus.iter().enumerate().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 /// Which GPU reaches which: a table, rows reach columns.
@@ -203,6 +219,8 @@ mod tests {
             capability: (9, 0),
             memory: 150 << 30,
             multiprocessors: 132,
+            shares: vec![(2, 64), (4, 32)],
+            mps: false,
             reaches: reaches.to_vec(),
         }
     }
@@ -220,9 +238,16 @@ mod tests {
         let gpus = vec![gpu(&[Reach::Itself, Reach::No]), gpu(&[Reach::Memory, Reach::Itself])];
         let findings = cuda(&Ok(Cuda { version: (12, 4), gpus }));
         let states: Vec<_> = findings.iter().map(|finding| (finding.subject, finding.state)).collect();
-        let expected = [("CUDA driver", State::Absent), ("GPUs", State::Good), ("GPU to GPU", State::Absent)];
+        let expected = [
+            ("CUDA driver", State::Absent),
+            ("GPUs", State::Good),
+            ("ranks on one GPU", State::Good),
+            ("GPU to GPU", State::Absent),
+        ];
         assert_eq!(states, expected);
-        assert!(findings[2].found.contains("  0   .   -\n  1  rw   ."), "{}", findings[2].found);
+        let shares = "1: 2 ranks with 64 SMs each, 4 ranks with 32 SMs each; threads of one process, not processes (no MPS";
+        assert!(findings[2].found.contains(shares), "{}", findings[2].found);
+        assert!(findings[3].found.contains("  0   .   -\n  1  rw   ."), "{}", findings[2].found);
         assert!(findings[1].found.contains("1: H200, sm_90, 132 SMs, 161 GB"), "{}", findings[1].found);
     }
 
