@@ -41,6 +41,10 @@ macro_rules! for_each_case {
                 two_streams_on_one_transport: 1..=8,
                 transports_come_and_go: 1..=8,
             }
+            shared {
+                everything_comes_and_goes_beside_a_kernel_that_waits: 1..=8,
+                streams_of_the_whole_gpu_are_refused: 1..=8,
+            }
             options {
                 every_number_of_channels: 1..=8,
                 chunk_sizes: 1..=8,

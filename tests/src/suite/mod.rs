@@ -13,6 +13,7 @@ mod peers;
 pub mod processes;
 mod random;
 mod schedules;
+mod shared;
 mod support;
 mod symmetric;
 mod together;

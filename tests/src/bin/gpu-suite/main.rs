@@ -8,12 +8,14 @@ mod launched;
 mod report;
 
 use clap::{Parser, ValueEnum};
+use fusewire::driver::Driver;
 use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Shm, ShmMesh};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
 use report::Report;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,10 +76,6 @@ struct Arguments {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
-    /// Lets ranks share GPUs, where there are fewer; threads only. The driver frees memory once a GPU is idle: cases that free some
-    /// while a peer's kernel waits for them run into its deadline.
-    #[arg(long)]
-    share_gpus: bool,
     /// Repeats the random values of another run.
     #[arg(long)]
     seed: Option<u64>,
@@ -102,23 +100,16 @@ fn main() -> ExitCode {
                 eprintln!("gpu-suite: {error}");
                 ExitCode::from(3)
             }
-            Ok(have)
-                if have < arguments.ranks
-                    && !arguments.worker
-                    && !arguments.from_env
-                    && !arguments.share_gpus =>
-            {
-                eprintln!(
-                    "gpu-suite: {} ranks on {have} GPUs: give --share-gpus, or fewer --ranks",
-                    arguments.ranks
-                );
-                ExitCode::from(2)
+            Ok(have) => {
+                if have < arguments.ranks && !arguments.worker && !arguments.from_env {
+                    if std::env::var_os(Driver::CONNECTIONS).is_none() {
+                        return with_all_connections();
+                    }
+                    let (ranks, gpus) = (arguments.ranks, if have == 1 { "GPU" } else { "GPUs" });
+                    eprintln!("gpu-suite: {ranks} ranks share {have} {gpus}");
+                }
+                over(&arguments, Scale::Gpu)
             }
-            Ok(have) if have < arguments.ranks && arguments.share_gpus && arguments.mode != Mode::Threads => {
-                eprintln!("gpu-suite: --share-gpus is for --mode threads");
-                ExitCode::from(2)
-            }
-            Ok(_) => over(&arguments, Scale::Gpu),
         },
     }
 }
@@ -135,7 +126,17 @@ fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
 }
 
 fn gpus() -> fusewire::driver::Result<usize> {
-    fusewire::driver::Driver::load()?.device_count()
+    Driver::load()?.device_count()
+}
+
+/// This program once more, with as many hardware queues as can be: cases make several streams a rank.
+fn with_all_connections() -> ExitCode {
+    let again = std::env::current_exe().map(|program| {
+        let most = Driver::MOST_CONNECTIONS.to_string();
+        Command::new(program).args(std::env::args_os().skip(1)).env(Driver::CONNECTIONS, most).exec()
+    });
+    eprintln!("gpu-suite: starting this program once more: {}", again.unwrap_or_else(|error| error));
+    ExitCode::from(2)
 }
 
 fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
