@@ -88,7 +88,8 @@ impl Graph {
                 stream.queue().keep(exec);
                 // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and
                 // others wait until the claims end.
-                unsafe { exec.launch(s)? }
+                let launch = || unsafe { exec.launch(s) };
+                stream.queue().pending.launch(s, exec.node_count() as u32, launch)?;
             }
             _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
         }

@@ -43,6 +43,7 @@ mod event;
 mod graph;
 pub mod kernel;
 mod machine;
+mod pending;
 mod residency;
 pub mod schedule;
 mod stream;

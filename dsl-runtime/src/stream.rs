@@ -3,6 +3,7 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::{Op, Waited, Worker};
+use crate::pending::Pending;
 use crate::residency::Demand;
 use crate::schedule::copy::Aside;
 use crate::uses::{Access, Capture};
@@ -40,6 +41,7 @@ pub(crate) struct Queue {
     /// Graphs that may still run, each with a number of a use that comes behind it. To destroy one that runs keeps other graphs of the GPU
     /// from beginning until it has ended.
     graphs: Mutex<Vec<(u64, Arc<cuda::GraphExec>)>>,
+    pub(crate) pending: Pending,
 }
 
 /// A link whose kernels were queued since the last synchronisation, or whose fault is still to be reported.
@@ -96,6 +98,7 @@ impl Stream {
             past: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
             graphs: Mutex::default(),
+            pending: Pending::default(),
         };
         Ok(Stream(Arc::new(Handle(Arc::new(queue)))))
     }

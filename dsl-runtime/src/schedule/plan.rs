@@ -296,13 +296,15 @@ impl<X: Transport> Prepared<X> {
         }
         cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
         let resident = self.resident(protocol, options.unroll, threads)?;
+        // A part of a GPU is small: another transport's kernel is to find a place beside this one.
+        let room = if self.shares_gpus { resident / 2 } else { resident };
         while options.channels.is_none()
             && cut.channels > least
-            && pattern.blocks(protocol, cut, world, on_host) > resident
+            && pattern.blocks(protocol, cut, world, on_host) > room
         {
             cut.channels -= 1;
         }
-        while cut.groups > 1 && pattern.blocks(protocol, cut, world, on_host) > resident {
+        while cut.groups > 1 && pattern.blocks(protocol, cut, world, on_host) > room {
             cut.groups -= 1;
         }
         let rows = tile_rows::<H>(options.shape);

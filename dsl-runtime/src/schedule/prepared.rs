@@ -39,6 +39,8 @@ pub(crate) struct Prepared<X: Transport> {
     shaped: bool,
     /// Whether launches may be set up while the kernel before them still runs.
     follows: bool,
+    /// Whether ranks have parts of GPUs. The same on all ranks: plans depend on it.
+    pub(crate) shares_gpus: bool,
     /// What the GPU has room for, if there is one.
     ledger: Option<Arc<Ledger>>,
     /// For the copy engine; made when it is first used.
@@ -100,7 +102,7 @@ impl<X: Transport> Prepared<X> {
         let variants = entries.into_iter().zip(functions);
         let variants = variants.map(|(entry, function)| Variant { entry, function, resident: Vec::new() });
         let mut variants: Vec<Variant> = variants.collect();
-        agree_residency(link, ledger.as_deref(), &mut variants, most_threads::<H>())?;
+        let shares_gpus = agree_residency(link, ledger.as_deref(), &mut variants, most_threads::<H>())?;
         Ok(Prepared {
             // SAFETY: the link is kept beside it, and with each launch; schedules stay within what there is.
             ops: unsafe { transport.ops() },
@@ -115,6 +117,7 @@ impl<X: Transport> Prepared<X> {
             threads: most_threads::<H>(),
             shaped: H::TRANSPOSED,
             follows,
+            shares_gpus,
             ledger,
             aside: Mutex::default(),
         })
@@ -387,7 +390,11 @@ impl<X: Transport> Prepared<X> {
                 let at: *mut _ = &raw mut params;
                 // SAFETY: the entry was compiled for these very parameter types; every buffer in them was checked and lives until
                 // the stream is idle; the blocks are resident together.
-                unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()])? };
+                let launch = || unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()]) };
+                match stream.is_capturing() {
+                    true => launch()?,
+                    false => stream.queue().pending.launch(s, 1, launch)?,
+                }
             }
             (Kind::Host(_), _, Some(entry)) => {
                 let (blocks, held, ops) = (plan.blocks, Arc::clone(binder), self.ops);
@@ -497,9 +504,14 @@ fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Function> {
 }
 
 /// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
-/// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks.
-fn agree_residency(link: &Link, ledger: Option<&Ledger>, variants: &mut [Variant], most: u32) -> Result<()> {
-    let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(()) };
+/// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks: whether any has multiprocessors so.
+fn agree_residency(
+    link: &Link,
+    ledger: Option<&Ledger>,
+    variants: &mut [Variant],
+    most: u32,
+) -> Result<bool> {
+    let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(false) };
     let (world, card) = (link.world(), (context.device().uuid(), std::process::id()));
     let cards: Vec<([u8; 16], u32)> = world.all_gather_as(&card)?;
     let here: Vec<u32> =
@@ -517,13 +529,13 @@ fn agree_residency(link: &Link, ledger: Option<&Ledger>, variants: &mut [Variant
             own.push(each * context.multiprocessors() / sharers);
         }
     }
-    let all: Vec<Vec<u32>> = world.all_gather_as(&own)?;
-    let fewest = |at: usize| all.iter().filter_map(|rank| rank.get(at)).min().copied().unwrap_or(0);
+    let all: Vec<(bool, Vec<u32>)> = world.all_gather_as(&(context.place().is_some(), own))?;
+    let fewest = |at: usize| all.iter().filter_map(|(_, rank)| rank.get(at)).min().copied().unwrap_or(0);
     let each = (most / WARP) as usize;
     for (number, variant) in variants.iter_mut().enumerate() {
         variant.resident = (number * each..(number + 1) * each).map(fewest).collect();
     }
-    Ok(())
+    Ok(all.iter().any(|(shares, _)| *shares))
 }
 
 /// Modules by GPU, image and the first of the entries that were loaded from it.

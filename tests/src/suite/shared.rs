@@ -5,7 +5,7 @@ use crate::check::{same, says};
 use crate::kernels::copying::copy;
 use crate::{AllToAllOf, Outcome, Rank, Stop, Subject, reference};
 use fusewire::peers::Machine;
-use fusewire::{Device, LaunchOptions, Transport};
+use fusewire::{Device, LaunchOptions};
 use std::time::{Duration, Instant};
 
 /// The first rank's kernel waits for the others', which make, write, read and drop all there is before they launch.

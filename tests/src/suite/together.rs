@@ -78,10 +78,13 @@ pub fn two_transports_at_once<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// behind one that waits must leave room for the other transport's, eagerly and in graphs.
 pub fn many_calls_in_other_orders<X: Subject>(rank: &Rank<X>) -> Outcome {
     let grounds = [rank.small()?, rank.small()?];
-    // On a GPU wide blocks, so that all calls of one stream would take more room than there is; a driver takes about 1000 launches.
-    let (me, size, calls) = (rank.me(), rank.size(), rank.scale.pick(6, 100));
+    // On a GPU wide blocks, so that all calls of one stream would take more room than there is; a driver takes about 1000 launches, of all
+    // ranks that share a GPU together.
+    let (me, size) = (rank.me(), rank.size());
+    let (calls, threads) =
+        (rank.scale.pick(6, (400 / size as u32).min(100) as usize), if size > 4 { 256 } else { 512 });
     let wide = LaunchOptions::default().protocol(Protocol::Staged).channels(4);
-    let wide = if rank.scale.pick(true, false) { wide } else { wide.threads(512) };
+    let wide = if rank.scale.pick(true, false) { wide } else { wide.threads(threads) };
     let n = 500 * size;
     let data = [rank.data(1), rank.data(2)];
     let mut ends = Vec::new();
