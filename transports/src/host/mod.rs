@@ -18,7 +18,7 @@ pub use ledger::{Cut, Launched};
 pub use link::{Health, Launching, Link, Machine, Queue, Region};
 pub use mapping::Mapping;
 pub use options::Options;
-pub(crate) use share::share;
+pub(crate) use share::{machine, share};
 pub use symmetric::Symmetric;
 pub(crate) use words::Words;
 

@@ -4,7 +4,7 @@
 //! other rank's can take: a part of the GPU ([`Context::partition`]) for each. Threads of one process get theirs so, and processes under MPS.
 //! Where the driver gives no parts, the blocks of all ranks are counted together, and launches that do not fit are refused.
 
-use super::{Error, Result};
+use super::{Error, Machine, Result};
 use fusewire_driver::memory::release_dropped;
 use fusewire_driver::{Context, DeviceAttribute, Driver};
 use fusewire_world::{Rank, World};
@@ -27,9 +27,10 @@ const SERIAL: [(&str, &str); 3] = [
 type Part = (u32, u32);
 
 /// A rank and its GPU.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Card {
-    gpu: [u8; 16],
+    /// None of a rank whose kernels run on CPU threads.
+    gpu: Option<[u8; 16]>,
     process: u32,
     /// Served by MPS.
     mps: bool,
@@ -50,29 +51,48 @@ struct Card {
 /// # Errors
 /// [`Error::Misuse`] on all ranks if kernels of ranks that share a GPU cannot run at the same time; what the driver says.
 pub(crate) fn share(world: &World, context: &Context) -> Result<Context> {
-    let cards: Vec<Card> = world.all_gather_as(&Card::of(world, context))?;
+    match machine(world, Some(context))? {
+        Machine::Cuda(context) => Ok(context),
+        Machine::Host => unreachable!("a context is of a GPU"),
+    }
+}
+
+/// As [`share`], for transports of which some ranks, without a context, run kernels on CPU threads. Collective over all of them.
+///
+/// # Errors
+/// As for [`share`].
+pub(crate) fn machine(world: &World, context: Option<&Context>) -> Result<Machine> {
+    let own = context.map_or_else(Card::default, |context| Card::of(world, context));
+    let cards: Vec<Card> = world.all_gather_as(&own)?;
     // All ranks are here: what runs was queued by all, and needs no launch that is to come.
     release_dropped();
     if let Some(why) = refusal(&cards) {
         return Err(Error::Misuse { what: why });
     }
-    let own = &cards[world.rank()];
-    let (here, part) = part(&cards, world.rank())?;
+    let parts = (0..cards.len()).map(|rank| part(&cards, rank)).collect::<Result<Vec<_>>>()?;
     if cards.iter().all(|card| card.has.is_some() || alone(&cards, card)) {
-        return Ok(context.clone());
+        return Ok(context.map_or(Machine::Host, |context| Machine::Cuda(context.clone())));
     }
-    let made = match part {
-        _ if own.has.is_some() => Ok(context.clone()),
-        Some((place, of)) if own.wants_parts => context.partition(place, of),
-        _ => Ok(context.clone()),
+    let made = match (context, parts[world.rank()]) {
+        (Some(context), Some((place, of))) if own.wants_parts && own.has.is_none() => {
+            context.partition(place, of).map(Some)
+        }
+        _ => Ok(context.cloned()),
     };
-    let has: Vec<bool> = world.all_gather_as(&made.as_ref().is_ok_and(|c| c.place().is_some()))?;
-    match made {
-        Ok(made) if here.iter().all(|rank| has[*rank]) => Ok(made),
+    let outcome = match &made {
+        Ok(made) => Ok(made.as_ref().is_some_and(|context| context.place().is_some())),
         // In use beside another split: parts would overlap.
-        Err(error @ fusewire_driver::Error::Misuse { .. }) => Err(error.into()),
-        _ => Ok(context.clone()),
+        Err(error @ fusewire_driver::Error::Misuse { .. }) => Err(error.to_string()),
+        Err(_) => Ok(false),
+    };
+    let outcomes: Vec<std::result::Result<bool, String>> = world.all_gather_as(&outcome)?;
+    if let Some((rank, why)) = outcomes.iter().enumerate().find_map(|(r, o)| Some((r, o.as_ref().err()?))) {
+        return Err(Error::Misuse { what: format!("rank {rank} has no part of its GPU: {why}") });
     }
+    // Of ranks on one GPU all have parts, or none.
+    let all = on_the_gpu_of(&cards, &own).all(|(rank, _)| outcomes[rank] == Ok(true));
+    let part = made.ok().flatten().filter(|_| all).or_else(|| context.cloned());
+    Ok(part.map_or(Machine::Host, Machine::Cuda))
 }
 
 impl Card {
@@ -82,7 +102,7 @@ impl Card {
         let serial =
             SERIAL.iter().find(|(name, _)| std::env::var(name).is_ok_and(|v| !v.is_empty() && v != "0"));
         Card {
-            gpu: device.uuid(),
+            gpu: Some(device.uuid()),
             process: std::process::id(),
             mps: device.attribute(DeviceAttribute::MpsEnabled).is_ok_and(|mps| mps == 1),
             serial: serial.map(|(_, who)| (*who).into()),
@@ -106,7 +126,7 @@ fn dealt(world: &World, ordinal: usize) -> Option<Part> {
 
 /// The ranks on the GPU of `card`.
 fn on_the_gpu_of<'c>(cards: &'c [Card], card: &'c Card) -> impl Iterator<Item = (Rank, &'c Card)> {
-    cards.iter().enumerate().filter(|(_, other)| other.gpu == card.gpu)
+    cards.iter().enumerate().filter(|(_, other)| card.gpu.is_some() && other.gpu == card.gpu)
 }
 
 /// One rank's of each process.
@@ -118,7 +138,7 @@ fn card_of_each_process<'c>(here: &[(Rank, &'c Card)]) -> Vec<&'c Card> {
 }
 
 fn alone(cards: &[Card], card: &Card) -> bool {
-    on_the_gpu_of(cards, card).count() == 1
+    on_the_gpu_of(cards, card).count() <= 1
 }
 
 /// Why kernels of ranks on one GPU would not run at the same time. The same on all ranks.
@@ -157,13 +177,13 @@ fn refusal(cards: &[Card]) -> Option<String> {
     None
 }
 
-/// The ranks that share a GPU with `rank`, and which part of how many it has of it.
-fn part(cards: &[Card], rank: Rank) -> Result<(Vec<Rank>, Option<Part>)> {
+/// Which part of its GPU a rank has, if it shares it.
+fn part(cards: &[Card], rank: Rank) -> Result<Option<Part>> {
     let here: Vec<(Rank, &Card)> = on_the_gpu_of(cards, &cards[rank]).collect();
     let ranks: Vec<Rank> = here.iter().map(|(rank, _)| *rank).collect();
     let turns = here.iter().any(|(_, card)| card.takes_turns && !card.mps);
-    if turns || here.len() == 1 && cards[rank].has.is_none() {
-        return Ok((ranks, None));
+    if turns || here.len() <= 1 && cards[rank].has.is_none() {
+        return Ok(None);
     }
     let sets = [
         here.iter().map(|(_, card)| card.has).collect::<Option<Vec<_>>>(),
@@ -180,7 +200,7 @@ fn part(cards: &[Card], rank: Rank) -> Result<(Vec<Rank>, Option<Part>)> {
     let own = ranks.iter().position(|r| *r == rank).unwrap_or(0);
     let in_order = || (0..ranks.len()).map(|place| (place as u32, ranks.len() as u32)).collect::<Vec<_>>();
     let parts = sets.into_iter().flatten().find(|parts| apart(parts)).unwrap_or_else(in_order);
-    Ok((ranks, Some(parts[own])))
+    Ok(Some(parts[own]))
 }
 
 /// Whether these are different parts of one split.
@@ -195,7 +215,7 @@ mod tests {
 
     fn card(gpu: u8, process: u32) -> Card {
         Card {
-            gpu: [gpu; 16],
+            gpu: Some([gpu; 16]),
             process,
             mps: false,
             serial: None,
@@ -208,13 +228,17 @@ mod tests {
     }
 
     fn parts(cards: &[Card]) -> Vec<Option<Part>> {
-        (0..cards.len()).map(|rank| part(cards, rank).unwrap().1).collect()
+        (0..cards.len()).map(|rank| part(cards, rank).unwrap()).collect()
     }
 
     #[test]
     fn a_rank_alone_has_all_of_its_gpu() {
         assert_eq!(parts(&[card(0, 1), card(1, 1), card(2, 2)]), [None, None, None]);
         assert!(refusal(&[card(0, 1), card(1, 1)]).is_none());
+        // Ranks on CPU threads share nothing, and other ranks' GPUs neither.
+        let mixed = [Card::default(), card(0, 1), Card::default(), card(0, 1)];
+        assert_eq!(parts(&mixed), [None, Some((0, 2)), None, Some((1, 2))]);
+        assert!(refusal(&vec![Card::default(); 20]).is_none());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::HostIbOps;
 use super::memory::Memory;
 use super::proxy::{Engine, Peer, Place, Proxy};
-use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Transport, share};
+use crate::host::{Board, Error, Link, Options, Region, Result, Transport, machine};
 use crate::rdma::{Access, Adapter, Fabric, Pair, PairOptions};
 use fusewire_device::wait::AbortRecord;
 use fusewire_driver::Context;
@@ -117,10 +117,7 @@ impl HostIb {
         }
         crate::host::agree(world, "host_ib rendezvous", &layout)?;
         let (rank, deadline) = (world.rank(), options.deadline);
-        let machine = match &how.context {
-            Some(context) => Machine::Cuda(share(world, context)?),
-            None => Machine::Host,
-        };
+        let machine = machine(world, how.context.as_ref())?;
         // Every rank learns of every rank's adapter, or of why it has none: nobody is left waiting.
         let open = || -> Result<(Arc<Memory>, Arc<dyn Adapter>, Engine)> {
             let adapter = how.fabric.open(world.local_rank())?;

@@ -7,7 +7,7 @@ mod queues;
 pub use options::IbgdaOptions;
 
 use super::{IbgdaOps, IbgdaPeer, LocalBuffer, RemoteBuffer, region_bytes};
-use crate::host::{Board, Error, Link, Machine, Region, Result, Transport, Words, share};
+use crate::host::{Board, Error, Link, Machine, Region, Result, Transport, Words, machine};
 use fusewire_device::mapped::Layout;
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::Context;
@@ -119,10 +119,7 @@ impl Ibgda {
                 ("entries of a queue", options.depth.to_string()),
             ],
         )?;
-        let machine = match context {
-            Some(context) => Machine::Cuda(share(world, context)?),
-            None => Machine::Host,
-        };
+        let machine = machine(world, context)?;
         // Every rank learns of every rank's queues, or of why it has none: nobody is left waiting.
         let own = Own::new(world, &nic, &machine, &layout, &options);
         let cards: Vec<Card> = world.all_gather_as(&Own::card(&own))?;
