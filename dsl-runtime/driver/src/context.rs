@@ -129,11 +129,6 @@ impl Context {
         self.part.as_ref().map(|_| Counted::new(self.device().ordinal()))
     }
 
-    /// Whether both are the same part, or neither is one.
-    pub fn is_same_part(&self, other: &Self) -> bool {
-        self.place() == other.place()
-    }
-
     /// Runs `make` with the part current, if it is one, to which streams and events then belong.
     pub(crate) fn within<R>(&self, make: impl FnOnce() -> R) -> Result<R> {
         self.bind()?;

@@ -112,8 +112,8 @@ impl Event {
         if !(self.inner.timing && earlier.inner.timing) {
             return Err(Error::misuse("only events made by `Event::with_timing` tell the time"));
         }
-        let elapsed_time = symbols::elapsed_time()
-            .ok_or_else(|| Error::Unsupported { what: "measuring time between events".to_owned() })?;
+        let elapsed_time =
+            symbols::elapsed_time().ok_or_else(|| Error::unsupported("measuring time between events"))?;
         self.context().bind()?;
         let mut milliseconds = 0.0;
         // SAFETY: both events are alive and `milliseconds` is a valid out-pointer.

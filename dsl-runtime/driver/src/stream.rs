@@ -207,7 +207,7 @@ impl Stream {
             WaitCondition::Equal => CU_STREAM_WAIT_VALUE_EQ,
             WaitCondition::And => CU_STREAM_WAIT_VALUE_AND,
             WaitCondition::Nor if device.attribute(DeviceAttribute::CanUseStreamWaitValueNor)? == 0 => {
-                return Err(Error::Unsupported { what: format!("waiting for NOR of a value on {device}") });
+                return Err(Error::unsupported(format!("waiting for NOR of a value on {device}")));
             }
             WaitCondition::Nor => CU_STREAM_WAIT_VALUE_NOR,
         };
@@ -225,7 +225,7 @@ impl Stream {
             )));
         }
         if device.attribute(DeviceAttribute::CanUse64BitStreamMemOps)? == 0 {
-            return Err(Error::Unsupported { what: format!("64-bit stream memory operations on {device}") });
+            return Err(Error::unsupported(format!("64-bit stream memory operations on {device}")));
         }
         self.context().bind()
     }

@@ -83,7 +83,7 @@ impl Device {
     pub(crate) fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.check_same(&stream.device().0, "the stream")?;
         match (&self.0, &stream.device().0) {
-            (Machine::Cuda(own), Machine::Cuda(other)) if !own.is_same_part(other) => {
+            (Machine::Cuda(own), Machine::Cuda(other)) if own.place() != other.place() => {
                 let part = |place: Option<(u32, u32)>| match place {
                     Some((place, of)) => format!("part {place} of {of} of the GPU"),
                     None => "all of the GPU".to_owned(),

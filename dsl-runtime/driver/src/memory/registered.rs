@@ -54,25 +54,13 @@ pub fn release_dropped() {
 }
 
 impl RegisteredMemory {
-    /// Registers `bytes` bytes from `host` on, which begin at a page. Its drop waits for all kernels that run.
-    ///
-    /// # Safety
-    /// They stay mapped for as long as this lives, and are not registered otherwise.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] for 0 bytes, [`Error::Capture`] on a thread that is capturing, or [`Error::Call`].
-    pub unsafe fn new(context: &Context, host: NonNull<u8>, bytes: usize) -> Result<Self> {
-        // SAFETY: the caller's contract.
-        unsafe { Self::with(context, host, bytes, 0, "page-locking", None) }
-    }
-
-    /// As [`RegisteredMemory::new`], of memory that stays mapped for as long as `owner` lives. Its drop waits for nothing.
+    /// Registers `bytes` bytes from `host` on, which begin at a page. Its drop waits for nothing: [`release_dropped`] ends the registration.
     ///
     /// # Safety
     /// The bytes stay mapped for as long as `owner` lives, and are not registered otherwise.
     ///
     /// # Errors
-    /// As for [`RegisteredMemory::new`].
+    /// [`Error::Misuse`] for 0 bytes, [`Error::Capture`] on a thread that is capturing, or [`Error::Call`].
     pub unsafe fn owned(
         context: &Context,
         host: NonNull<u8>,
@@ -84,13 +72,13 @@ impl RegisteredMemory {
     }
 
     /// Maps `bytes` bytes of another device's registers, which the CPU has from `host` on, for kernels (`cuMemHostRegister` of
-    /// I/O memory): a network adapter's doorbell, for instance.
+    /// I/O memory): a network adapter's doorbell, for instance. Its drop waits for all kernels that run.
     ///
     /// # Safety
-    /// As for [`RegisteredMemory::new`], and they are a device's registers.
+    /// They are a device's registers, stay mapped for as long as this lives, and are not registered otherwise.
     ///
     /// # Errors
-    /// As for [`RegisteredMemory::new`]; the driver refuses where it may not map other devices' registers.
+    /// As for [`RegisteredMemory::owned`]; the driver refuses where it may not map other devices' registers.
     pub unsafe fn io(context: &Context, host: NonNull<u8>, bytes: usize) -> Result<Self> {
         let (flags, doing) = (sys::CU_MEMHOSTREGISTER_IOMEMORY, "mapping registers in");
         // SAFETY: the caller's contract.
@@ -98,7 +86,7 @@ impl RegisteredMemory {
     }
 
     /// # Safety
-    /// As for [`RegisteredMemory::new`], or [`RegisteredMemory::owned`] if there is an owner.
+    /// The bytes stay mapped for as long as the owner lives, or this if there is none, and are not registered otherwise.
     unsafe fn with(
         context: &Context,
         host: NonNull<u8>,

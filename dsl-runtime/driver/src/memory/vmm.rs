@@ -322,7 +322,7 @@ fn location(device: &Device) -> sys::CUmemLocation {
 
 /// Pinned memory on a device; reachable for network adapters too where the device allows it.
 fn properties(device: &Device, exportable: bool) -> Result<sys::CUmemAllocationProp> {
-    let unsupported = |what: &str| Error::Unsupported { what: format!("{what} on {device}") };
+    let unsupported = |what: &str| Error::unsupported(format!("{what} on {device}"));
     if !device.supports_vmm() {
         return Err(unsupported("virtual memory management"));
     }
