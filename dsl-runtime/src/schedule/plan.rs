@@ -296,8 +296,9 @@ impl<X: Transport> Prepared<X> {
         }
         cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
         let resident = self.resident(protocol, options.unroll, threads)?;
-        // A part of a GPU is small: another transport's kernel is to find a place beside this one.
-        let room = if self.shares_gpus { resident / 2 } else { resident };
+        // A part of a GPU is small: another transport's kernel is to find a place beside this one, of whatever size the blocks of either are.
+        // A multiprocessor holds at least one.
+        let room = self.part.map_or(resident, |multiprocessors| resident.min(multiprocessors) / 2);
         while options.channels.is_none()
             && cut.channels > least
             && pattern.blocks(protocol, cut, world, on_host) > room

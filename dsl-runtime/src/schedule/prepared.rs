@@ -39,8 +39,8 @@ pub(crate) struct Prepared<X: Transport> {
     shaped: bool,
     /// Whether launches may be set up while the kernel before them still runs.
     follows: bool,
-    /// Whether ranks have parts of GPUs. The same on all ranks: plans depend on it.
-    pub(crate) shares_gpus: bool,
+    /// Multiprocessors of the smallest part, where ranks have parts of GPUs. The same on all ranks: plans depend on it.
+    pub(crate) part: Option<u32>,
     /// What the GPU has room for, if there is one.
     ledger: Option<Arc<Ledger>>,
     /// For the copy engine; made when it is first used.
@@ -102,7 +102,7 @@ impl<X: Transport> Prepared<X> {
         let variants = entries.into_iter().zip(functions);
         let variants = variants.map(|(entry, function)| Variant { entry, function, resident: Vec::new() });
         let mut variants: Vec<Variant> = variants.collect();
-        let shares_gpus = agree_residency(link, ledger.as_deref(), &mut variants, most_threads::<H>())?;
+        let part = agree_residency(link, ledger.as_deref(), &mut variants, most_threads::<H>())?;
         Ok(Prepared {
             // SAFETY: the link is kept beside it, and with each launch; schedules stay within what there is.
             ops: unsafe { transport.ops() },
@@ -117,7 +117,7 @@ impl<X: Transport> Prepared<X> {
             threads: most_threads::<H>(),
             shaped: H::TRANSPOSED,
             follows,
-            shares_gpus,
+            part,
             ledger,
             aside: Mutex::default(),
         })
@@ -504,14 +504,14 @@ fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Function> {
 }
 
 /// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
-/// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks: whether any has multiprocessors so.
+/// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks: the fewest multiprocessors of a part, if there is one.
 fn agree_residency(
     link: &Link,
     ledger: Option<&Ledger>,
     variants: &mut [Variant],
     most: u32,
-) -> Result<bool> {
-    let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(false) };
+) -> Result<Option<u32>> {
+    let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(None) };
     let (world, card) = (link.world(), (context.device().uuid(), std::process::id()));
     let cards: Vec<([u8; 16], u32)> = world.all_gather_as(&card)?;
     let here: Vec<u32> =
@@ -529,13 +529,14 @@ fn agree_residency(
             own.push(each * context.multiprocessors() / sharers);
         }
     }
-    let all: Vec<(bool, Vec<u32>)> = world.all_gather_as(&(context.place().is_some(), own))?;
+    let part = context.place().map(|_| context.multiprocessors());
+    let all: Vec<(Option<u32>, Vec<u32>)> = world.all_gather_as(&(part, own))?;
     let fewest = |at: usize| all.iter().filter_map(|(_, rank)| rank.get(at)).min().copied().unwrap_or(0);
     let each = (most / WARP) as usize;
     for (number, variant) in variants.iter_mut().enumerate() {
         variant.resident = (number * each..(number + 1) * each).map(fewest).collect();
     }
-    Ok(all.iter().any(|(shares, _)| *shares))
+    Ok(all.iter().filter_map(|(part, _)| *part).min())
 }
 
 /// Modules by GPU, image and the first of the entries that were loaded from it.
