@@ -19,8 +19,6 @@ export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVL
 gpus=${GPUS:-$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)}
 device=${DEVICE:-cuda}
 if [ "$gpus" -lt 1 ] && [ "$device" = cuda ]; then echo "no GPU: nvidia-smi lists none"; exit 3; fi
-# Ranks that share a GPU share its hardware queues, of which there are 8 unless more are asked for.
-if [ "$gpus" = 1 ]; then export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}; fi
 command=${1:-}; shift || true
 failed=0
 step() { # NAME SECONDS COMMAND..

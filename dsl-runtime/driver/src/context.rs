@@ -2,15 +2,15 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
 
 use crate::Device;
 use crate::error::{Error, Result, check};
 use crate::handle::Handle;
-use crate::partition::{Counted, Partition};
+use crate::partition::Partition;
 
 /// The primary context of a device, retained while any clone or anything made from it lives.
 ///
@@ -30,7 +30,13 @@ struct Inner {
     device: Device,
     /// Unlike a handle, which the driver may give out again, never the same twice; never 0.
     id: u64,
+    /// Of the device: see [`Context::submitting`].
+    submitting: &'static Mutex<()>,
 }
+
+/// What may be the matter where a context finds no room under MPS.
+const MANY_CLIENTS: &str = " (under MPS all clients share the device's hardware queues: where CUDA_DEVICE_MAX_CONNECTIONS is set, set it to \
+                            fewer, such as 2)";
 
 thread_local! {
     /// The [`Inner::id`] that this thread made current last, 0 at first.
@@ -55,10 +61,14 @@ impl Context {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is a valid out-pointer and the device exists.
         let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device.as_raw()) };
-        check(result, "cuDevicePrimaryCtxRetain", || format!("opening a context on {device}"))?;
+        check(result, "cuDevicePrimaryCtxRetain", || {
+            let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").is_some();
+            let hint = if mps { MANY_CLIENTS } else { "" };
+            format!("opening a context on {device}{hint}")
+        })?;
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        let inner = Inner { raw: Handle(raw), device: device.clone(), id };
+        let inner = Inner { raw: Handle(raw), device: device.clone(), id, submitting: turn(device) };
         let context = Self { inner: Arc::new(inner), part: None };
         context.bind()?;
         Ok(context)
@@ -119,14 +129,11 @@ impl Context {
         self.part.as_ref().map_or(self.device().sm_count(), |part| part.multiprocessors())
     }
 
-    /// Streams that this process has of all parts of the device.
-    pub fn streams_of_parts(&self) -> u32 {
-        Counted::on(self.device().ordinal())
-    }
-
-    /// Counts a stream, if this is a part.
-    pub(crate) fn count_stream(&self) -> Option<Counted> {
-        self.part.as_ref().map(|_| Counted::new(self.device().ordinal()))
+    /// Held by whoever queues work on the device. Of launches that threads of one process make at the same time, drivers begin some only
+    /// when another follows (seen with 580.159, in green contexts and without): a kernel that waits for such a one waits for ever. What
+    /// may wait for a kernel must not hold it.
+    pub(crate) fn submitting(&self) -> MutexGuard<'static, ()> {
+        self.inner.submitting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `make` with the part current, if it is one, to which streams and events then belong.
@@ -212,6 +219,16 @@ impl Context {
             other.device()
         )))
     }
+}
+
+/// The turn of whoever queues work on a device: one for a process.
+fn turn(device: &Device) -> &'static Mutex<()> {
+    static ALL: Mutex<Vec<&'static Mutex<()>>> = Mutex::new(Vec::new());
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    while all.len() <= device.ordinal() {
+        all.push(Box::leak(Box::default()));
+    }
+    all[device.ordinal()]
 }
 
 impl Drop for Inner {

@@ -37,8 +37,10 @@ pub unsafe fn h2d<T: Pod>(context: &Context, target: DevicePtr, source: &[T]) ->
     }
     let what = || format!("copying {bytes} bytes from the host to {target}");
     context.bind()?;
+    let turn = context.submitting();
     // SAFETY: the source is a slice of that many bytes; the caller vouches for the target.
     let result = unsafe { sys::cuMemcpyHtoD_v2(target.as_u64(), source.as_ptr().cast(), bytes) };
+    drop(turn);
     check(result, "cuMemcpyHtoD", what)?;
     settle(context, what)
 }
@@ -56,9 +58,11 @@ pub unsafe fn d2h<T: Pod>(context: &Context, target: &mut [T], source: DevicePtr
         return Ok(());
     }
     context.bind()?;
+    let turn = context.submitting();
     // SAFETY: the target is an exclusive slice of that many bytes of a type that any bytes are valid for; the
     // caller vouches for the source.
     let result = unsafe { sys::cuMemcpyDtoH_v2(target.as_mut_ptr().cast(), source.as_u64(), bytes) };
+    drop(turn);
     check(result, "cuMemcpyDtoH", || format!("copying {bytes} bytes from {source} to the host"))
 }
 
@@ -76,8 +80,10 @@ pub unsafe fn d2d(context: &Context, target: DevicePtr, source: DevicePtr, bytes
     }
     let what = || format!("copying {bytes} bytes from {source} to {target}");
     context.bind()?;
+    let turn = context.submitting();
     // SAFETY: the caller vouches for both addresses.
     let result = unsafe { sys::cuMemcpyDtoD_v2(target.as_u64(), source.as_u64(), bytes) };
+    drop(turn);
     check(result, "cuMemcpyDtoD", what)?;
     settle(context, what)
 }
@@ -95,14 +101,16 @@ pub unsafe fn memset_u8(context: &Context, target: DevicePtr, value: u8, bytes: 
     }
     let what = || format!("setting {bytes} bytes at {target}");
     context.bind()?;
+    let turn = context.submitting();
     // SAFETY: the caller vouches for the target.
     let result = unsafe { sys::cuMemsetD8_v2(target.as_u64(), value, bytes) };
+    drop(turn);
     check(result, "cuMemsetD8", what)?;
     settle(context, what)
 }
 
 /// Queues a copy from the host (`cuMemcpyHtoDAsync`). From memory that is not page-locked it may not be
-/// asynchronous.
+/// asynchronous, so it takes no turn with what other threads queue.
 ///
 /// # Safety
 /// As [`h2d`], and until the copy has ended both sides stay valid and the source unchanged; if captured, in
@@ -123,7 +131,7 @@ pub unsafe fn h2d_async<T: Pod>(stream: &Stream, target: DevicePtr, source: &[T]
 }
 
 /// Queues a copy to the host (`cuMemcpyDtoHAsync`). To memory that is not page-locked it may not be
-/// asynchronous.
+/// asynchronous, so it takes no turn with what other threads queue.
 ///
 /// # Safety
 /// As [`d2h`], and until the copy has ended both sides stay valid and nothing else reads or writes the target;
@@ -155,6 +163,7 @@ pub unsafe fn d2d_async(stream: &Stream, target: DevicePtr, source: DevicePtr, b
         return Ok(());
     }
     stream.context().bind()?;
+    let _turn = stream.context().submitting();
     // SAFETY: the caller vouches for both addresses until the copy has ended.
     let result =
         unsafe { sys::cuMemcpyDtoDAsync_v2(target.as_u64(), source.as_u64(), bytes, stream.as_raw()) };
@@ -175,6 +184,7 @@ pub unsafe fn memset_u8_async(stream: &Stream, target: DevicePtr, value: u8, cou
         return Ok(());
     }
     stream.context().bind()?;
+    let _turn = stream.context().submitting();
     // SAFETY: the caller vouches for the target until it is done.
     let result = unsafe { sys::cuMemsetD8Async(target.as_u64(), value, count, stream.as_raw()) };
     check(result, "cuMemsetD8Async", || format!("queueing to set {count} bytes at {target}"))
@@ -196,6 +206,7 @@ pub unsafe fn memset_u32_async(stream: &Stream, target: DevicePtr, value: u32, c
         return Err(Error::misuse(format!("setting 32-bit words needs an address of 4, not {target}")));
     }
     stream.context().bind()?;
+    let _turn = stream.context().submitting();
     // SAFETY: the caller vouches for the target until it is done.
     let result = unsafe { sys::cuMemsetD32Async(target.as_u64(), value, count, stream.as_raw()) };
     check(result, "cuMemsetD32Async", || format!("queueing to set {count} words at {target}"))

@@ -63,6 +63,7 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context().expect_same(stream.context(), "an event and the stream that records it")?;
         self.context().bind()?;
+        let _turn = self.context().submitting();
         // SAFETY: the event and the stream are alive and of one context.
         let result = unsafe { sys::cuEventRecord(self.as_raw(), stream.as_raw()) };
         check(result, "cuEventRecord", || format!("recording an event on {}", self.context().device()))

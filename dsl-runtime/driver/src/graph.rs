@@ -210,6 +210,7 @@ impl GraphExec {
     /// [`Error::Misuse`] if the stream is of another context, [`Error::Call`] otherwise.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
         let raw = self.ready(stream)?;
+        let _turn = self.context.submitting();
         // SAFETY: the graph is alive and locked, the stream alive; the caller vouches for the work.
         let result = unsafe { sys::cuGraphLaunch(raw.0, stream.as_raw()) };
         check(result, "cuGraphLaunch", || self.what("launching"))
@@ -222,6 +223,7 @@ impl GraphExec {
     /// As [`GraphExec::launch`].
     pub fn upload(&self, stream: &Stream) -> Result<()> {
         let raw = self.ready(stream)?;
+        let _turn = self.context.submitting();
         // SAFETY: the graph is alive and locked, the stream alive; nothing is run.
         let result = unsafe { sys::cuGraphUpload(raw.0, stream.as_raw()) };
         check(result, "cuGraphUpload", || self.what("uploading"))

@@ -297,6 +297,7 @@ pub unsafe fn launch_raw(
         attrs: attributes.as_mut_ptr(),
         numAttrs: used,
     };
+    let _turn = function.context().submitting();
     // SAFETY: configuration and attributes live through the call; function and stream are alive and of the
     // current context; the caller vouches for the parameters and for what the kernel does.
     let result =

@@ -14,7 +14,6 @@ use cudarc::driver::sys;
 use crate::context::release;
 use crate::error::{Error, Result, check, is};
 use crate::handle::Handle;
-use crate::partition::Counted;
 use crate::{Context, DeviceAttribute, DevicePtr, Event};
 
 /// A queue of work on a device, done in order. Clones share the queue.
@@ -29,7 +28,6 @@ pub struct Stream {
 struct Inner {
     raw: Handle<sys::CUstream>,
     context: Context,
-    _counted: Option<Counted>,
 }
 
 /// When a stream's wait for a value in memory ends (`CUstreamWaitValue_flags`).
@@ -66,8 +64,7 @@ impl Stream {
         let make = || unsafe { sys::cuStreamCreateWithPriority(&mut raw, flags, priority) };
         let result = context.within(make)?;
         check(result, "cuStreamCreateWithPriority", || format!("making a stream on {}", context.device()))?;
-        let _counted = context.count_stream();
-        Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone(), _counted }) })
+        Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone() }) })
     }
 
     /// The context.
@@ -138,6 +135,7 @@ impl Stream {
     /// [`Error::Capture`] where the wait would cross the edge of a capture, [`Error::Call`] otherwise.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         self.context().bind()?;
+        let _turn = self.context().submitting();
         // SAFETY: the stream and the event are alive; zero is the default flag.
         let result = unsafe { sys::cuStreamWaitEvent(self.as_raw(), event.as_raw(), 0) };
         check(result, "cuStreamWaitEvent", || format!("letting a stream of {} wait", self.context().device()))
@@ -155,6 +153,7 @@ impl Stream {
         self.refuse_capture("queue a one-time host function on")?;
         self.context().bind()?;
         let ticket = HostWork::enqueue(Box::new(work));
+        let _turn = self.context().submitting();
         // SAFETY: `run_host_work` may be called with any ticket, at any time and any number of times.
         let result = unsafe {
             sys::cuLaunchHostFunc(self.as_raw(), Some(run_host_work), ptr::without_provenance_mut(ticket))
@@ -179,6 +178,7 @@ impl Stream {
     pub unsafe fn write_value_u64(&self, target: DevicePtr, value: u64) -> Result<()> {
         self.expect_value_ops(target)?;
         let flags = sys::CUstreamWriteValue_flags_enum::CU_STREAM_WRITE_VALUE_DEFAULT as u32;
+        let _turn = self.context().submitting();
         // SAFETY: the caller vouches for `target`.
         let result = unsafe { sys::cuStreamWriteValue64_v2(self.as_raw(), target.as_u64(), value, flags) };
         check(result, "cuStreamWriteValue64", || format!("queueing a store to {target}"))
@@ -211,6 +211,7 @@ impl Stream {
             }
             WaitCondition::Nor => CU_STREAM_WAIT_VALUE_NOR,
         };
+        let _turn = self.context().submitting();
         // SAFETY: the caller vouches for `source`.
         let result =
             unsafe { sys::cuStreamWaitValue64_v2(self.as_raw(), source.as_u64(), value, flags as u32) };

@@ -88,7 +88,7 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
         assert_eq!((*what, *peer), ("data", 0), "{fault}");
         assert!(expected > seen && *block < 2 * size && (DEADLINE..KNOWN).contains(waited), "{fault}");
         // More ranks, more channels: any of them may be the first to give up.
-        assert!((*channel as usize) <= *block, "{fault}");
+        assert!(*channel <= *block, "{fault}");
         says(&fault, &[X::NAME, "rank 0", "expected", "seen", "renew", &format!("rank {}", fault.rank)]);
         // Ranks of one host see what each of them launched.
         assert!(fault.launched.is_some() || !X::MAPS, "{fault}");
