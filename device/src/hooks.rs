@@ -14,7 +14,7 @@ pub trait Hooks: 'static {
     /// Packs that a thread produces before it stores the first of them.
     const UNROLL: usize;
     /// Whether `produce` works by element and reads the *rows* of a column side by side: it is then called by tiles (see
-    /// [`tiles`](crate::schedule::tiles)), and blocks have at most 256 threads.
+    /// [`transpose`](crate::tile::transpose)), and blocks have at most 256 threads.
     const TRANSPOSED: bool = false;
 
     /// The pack of wire values at `ctx` (`ctx.valid` of them).

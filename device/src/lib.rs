@@ -9,10 +9,12 @@
 //! | [`hooks`] | the trait behind `produce` and `consume` |
 //! | [`ops`] | the seam a transport fills in: `put`, `get`, `signal`, `wait` |
 //! | [`mapped`] | that seam for peers whose memory can be stored to (NVLink, host shared memory) |
-//! | [`channel`] | byte streams with credits over staging rings |
-//! | [`line`](mod@line) | flag-in-line exchange for small chunks |
+//! | [`schedule`] | who exchanges which chunk with whom: `sendrecv`, `all_to_all` |
+//! | [`protocol`] | how the bytes of a transfer travel: through staging, by LL128, straight into outputs |
+//! | [`launch`] | what a kernel is launched with |
+//! | [`kernel`] | the context of a schedule of one's own |
+//! | [`tile`] | loops over the packs of a chunk |
 //! | [`wait`] | deadlines, abort words and abort records |
-//! | [`schedule`] | `sendrecv`, `all_to_all`, and the context of a schedule of one's own |
 //! | [`window`] | signals, barriers, counters and data between peers, for schedules of one's own |
 //! | [`group`] | thread groups |
 //! | [`atomic`] | loads, stores, fences and read-modify-writes with scope and order in their types |
@@ -31,17 +33,19 @@ pub extern crate self as device;
 pub mod arch;
 pub mod args;
 pub mod atomic;
-pub mod channel;
 pub mod ctx;
 pub mod element;
 pub mod group;
 pub mod hooks;
-pub mod line;
+pub mod kernel;
+pub mod launch;
 pub mod mapped;
 pub mod ops;
 pub mod pack;
 pub mod prelude;
+pub mod protocol;
 pub mod schedule;
+pub mod tile;
 pub mod wait;
 pub mod window;
 

@@ -6,8 +6,8 @@
 use crate::arch;
 use crate::atomic::{self, Modify, Relaxed, Release, System};
 use crate::group::Group;
-use crate::line::BUFFERS;
 use crate::ops::{ChannelState, Line, SignalState};
+use crate::protocol::ll128::BUFFERS;
 
 /// Bytes that nothing else shares with a signal line: two GPUs' and any adapter's accesses never meet in one line.
 pub const LINE: u64 = 128;

@@ -157,7 +157,7 @@ pub trait Get: Ops {
 /// Storing to peers' memory line by line, so that a flag travels with its data.
 ///
 /// # Safety
-/// Buffers are [`crate::line::BUFFERS`] bytes, 128-byte aligned, zero at the start; what eight lanes of a converged warp store to an
+/// Buffers are [`crate::protocol::ll128::BUFFERS`] bytes, 128-byte aligned, zero at the start; what eight lanes of a converged warp store to an
 /// aligned line of 128 bytes of `lines_out` arrives whole.
 #[diagnostic::on_unimplemented(
     message = "transport `{Self}` cannot store to peers' memory line by line",

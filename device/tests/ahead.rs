@@ -4,15 +4,14 @@
 mod world;
 
 use fusewire_device::args::{Lent, Out, Packs, RawSlice};
-use fusewire_device::channel::CUT;
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::hooks::Hooks;
+use fusewire_device::launch::{Grid, Params, Shape, Unpack, share_packs};
 use fusewire_device::ops::{Line, Ops};
 use fusewire_device::pack::Pack;
-use fusewire_device::schedule::{
-    Grid, NOBODY, Params, Shape, Unpack, all_to_all, all_to_all_bulk, all_to_all_direct, all_to_all_lines,
-    sendrecv, sendrecv_direct, sendrecv_lines, share_packs,
-};
+use fusewire_device::protocol::simple::channel::CUT;
+use fusewire_device::protocol::{Bulk, Ll128, Protocol, Simple, Store, exchange};
+use fusewire_device::schedule::{AllToAll, NOBODY, Schedule, SendRecv};
 use fusewire_device::wait::{Flow, kind};
 use std::time::{Duration, Instant};
 use world::{Peers, World};
@@ -74,8 +73,6 @@ unsafe impl Unpack for Slow {
     }
 }
 
-type Schedule = unsafe fn(Grid, &Params<Peers, Raw>) -> Flow;
-
 /// Elements of a chunk: more than a warp takes at once.
 const N: usize = 4000;
 const CALLS: u32 = 12;
@@ -121,26 +118,32 @@ fn shape() -> Shape {
         own_share: share_packs(N as u64 / 4, 1),
         channels: 1,
         diagonal: 1,
-        send_peer: NOBODY,
-        recv_peer: NOBODY,
         ..bytemuck::Zeroable::zeroed()
     }
 }
 
-fn launch(world: &World, schedule: Schedule, rank: u32, shape: Shape, raw: Raw, blocks: u32) -> Flow {
-    let params = Params { ops: world.ops(rank), control: world.control(rank, 5_000), shape, raw };
+/// Block 0 of a launch by protocol `P`.
+fn launch<P: Protocol<Peers>, S: Schedule>(
+    world: &World,
+    schedule: S,
+    rank: u32,
+    shape: Shape,
+    raw: Raw,
+    blocks: u32,
+) -> Flow {
+    let params = Params { ops: world.ops(rank), control: world.control(rank, 5_000), shape, raw, schedule };
     // SAFETY: the block whose channel is checked runs it, with slices that hold what the shape says.
-    unsafe { schedule(Grid { block: 0, blocks }, &params) }
+    unsafe { exchange::<S, P, _, Slow>(Grid { block: 0, blocks }, &params) }
 }
 
 /// Rank 0 goes ahead as far as it is let, while rank 1 takes long over what arrives. Every call's bytes must be that call's.
-fn a_slow_receiver(schedule: Schedule, blocks: u32, shape_of: impl Fn(u32) -> Shape + Sync, both: bool) {
+fn a_slow_receiver<P: Protocol<Peers>, S: Schedule>(schedule_of: impl Fn(u32) -> S + Sync, both: bool) {
     let world = World::new(2, 1, 2048);
     let flows = world.run(1, |rank, _| {
         for call in 1..=CALLS {
             let mut own = Rank::new(2, 100 * call + rank);
             let raw = own.raw(0, if rank == 1 { 4 } else { 0 });
-            launch(&world, schedule, rank, shape_of(rank), raw, blocks)?;
+            launch::<P, S>(&world, schedule_of(rank), rank, shape(), raw, 1)?;
             let from = if both || rank == 1 { 1 - rank as usize } else { continue };
             // What `sendrecv` brings stands at the front.
             let place = if both { from } else { 0 };
@@ -158,13 +161,13 @@ fn a_slow_receiver(schedule: Schedule, blocks: u32, shape_of: impl Fn(u32) -> Sh
 
 #[test]
 fn lines_of_a_call_stay_until_they_are_read() {
-    a_slow_receiver(all_to_all_lines::<Peers, Slow>, 1, |_| shape(), true);
+    a_slow_receiver::<Ll128, _>(|_| AllToAll, true);
 }
 
-fn one_way(rank: u32) -> Shape {
+fn one_way(rank: u32) -> SendRecv {
     match rank {
-        0 => Shape { send_peer: 1, ..shape() },
-        _ => Shape { recv_peer: 0, ..shape() },
+        0 => SendRecv { to: 1, from: NOBODY },
+        _ => SendRecv { to: NOBODY, from: 0 },
     }
 }
 
@@ -175,8 +178,8 @@ fn lines_are_whole_when_their_flags_are_there() {
     let flows = world.run(1, |rank, _| {
         for call in 1..=calls {
             let mut own = Rank::new(1, 10 * call + rank);
-            let shape = Shape { elements, cols: elements, share: elements / 4, ..one_way(rank) };
-            launch(&world, sendrecv_lines::<Peers, Slow>, rank, shape, own.raw(0, 0), 1)?;
+            let shape = Shape { elements, cols: elements, share: elements / 4, ..shape() };
+            launch::<Ll128, _>(&world, one_way(rank), rank, shape, own.raw(0, 0), 1)?;
             let got = &own.output[..if rank == 1 { elements as usize / 4 } else { 0 }];
             assert!(are(got, 10 * call), "call {call}");
         }
@@ -187,24 +190,26 @@ fn lines_are_whole_when_their_flags_are_there() {
 
 #[test]
 fn lines_sent_one_way_wait_for_credit() {
-    a_slow_receiver(sendrecv_lines::<Peers, Slow>, 1, one_way, false);
+    a_slow_receiver::<Ll128, _>(one_way, false);
 }
 
 #[test]
 fn staging_sent_one_way_waits_for_credit() {
-    a_slow_receiver(sendrecv::<Peers, Slow>, 1, one_way, false);
+    a_slow_receiver::<Simple, _>(one_way, false);
 }
 
 /// With rank 1 a while later than rank 0: its output as it was when it came, and whether its chunk was whole at rank 0 when that was done.
-fn a_late_rank(schedule: Schedule, blocks: u32, shape_of: impl Fn(u32, u64) -> Shape) {
+fn a_late_rank<S: Schedule>(schedule_of: impl Fn(u32) -> S, blocks: u32) {
+    let alone = !S::OWN;
     let world = World::new(2, 1, 2048);
     let mut ranks = [Rank::new(2, 1), Rank::new(2, 2)];
     let raws = [0, 1].map(|r| ranks[r].raw(if r == 1 { 50 } else { 0 }, 0));
     let table = raws.map(|raw| raw.output.address());
-    let shapes = [0, 1].map(|rank| shape_of(rank, table.as_ptr() as u64));
+    let shape = Shape { outputs: table.as_ptr() as u64, ..shape() };
+    let schedules = [0, 1].map(schedule_of);
     let early = std::thread::scope(|threads| {
         let first = threads.spawn(|| {
-            launch(&world, schedule, 0, shapes[0], raws[0], blocks).map(|()| {
+            launch::<Store, S>(&world, schedules[0], 0, shape, raws[0], blocks).map(|()| {
                 let at = raws[0].output.address() as *const u128;
                 // SAFETY: the launch is over: nobody writes rank 0's output any more, or the test fails here.
                 (0..N / 2).map(|k| unsafe { at.add(k).read_volatile() }).collect::<Vec<_>>()
@@ -215,22 +220,20 @@ fn a_late_rank(schedule: Schedule, blocks: u32, shape_of: impl Fn(u32, u64) -> S
         // SAFETY: rank 1 has not launched: nobody writes its output, or the test fails here.
         let touched = (0..N / 2).any(|k| unsafe { at.add(k).read_volatile() } != 0);
         assert!(!touched, "rank 1's output was written before it launched");
-        assert_eq!(launch(&world, schedule, 1, shapes[1], raws[1], blocks), Ok(()));
+        assert_eq!(launch::<Store, S>(&world, schedules[1], 1, shape, raws[1], blocks), Ok(()));
         first.join().unwrap().unwrap()
     });
     // From rank 1, by the time that rank 0's kernel was over.
-    let place = if shapes[0].send_peer == NOBODY { N / 4 } else { 0 };
+    let place = if alone { 0 } else { N / 4 };
     assert!(are(&early[place..][..N / 4], 2), "rank 0 ended before its output was whole");
-    let place = if shapes[0].send_peer == NOBODY { 0 } else { place };
-    let own = &ranks[1].output[place..][..N / 4];
+    let own = &ranks[1].output[..N / 4];
     assert!(are(own, 1), "rank 1's output");
 }
 
 #[test]
 fn an_output_is_written_between_go_and_done() {
-    a_late_rank(all_to_all_direct::<Peers, Slow>, 2, |_, outputs| Shape { outputs, ..shape() });
-    let pair = |rank: u32, outputs| Shape { outputs, send_peer: 1 - rank, recv_peer: 1 - rank, ..shape() };
-    a_late_rank(sendrecv_direct::<Peers, Slow>, 1, pair);
+    a_late_rank(|_| AllToAll, 2);
+    a_late_rank(|rank: u32| SendRecv { to: 1 - rank, from: 1 - rank }, 1);
 }
 
 /// Bulk copies call no hooks: of these only that nothing is written early.
@@ -245,14 +248,14 @@ fn bulk_copies_wait_for_go() {
         Shape { outputs, input, own_share: 0, ..shape() }
     };
     std::thread::scope(|threads| {
-        threads.spawn(|| launch(&world, all_to_all_bulk::<Peers, Slow>, 0, shape(0), raws[0], 2).unwrap());
+        threads.spawn(|| launch::<Bulk, _>(&world, AllToAll, 0, shape(0), raws[0], 2).unwrap());
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(60) {
             let at = raws[1].output.address() as *const u128;
             // SAFETY: rank 1 has not launched: nobody writes its output, or the test fails here.
             assert_eq!(unsafe { at.read_volatile() }, 0, "rank 1's output was written before it launched");
         }
-        launch(&world, all_to_all_bulk::<Peers, Slow>, 1, shape(1), raws[1], 2).unwrap();
+        launch::<Bulk, _>(&world, AllToAll, 1, shape(1), raws[1], 2).unwrap();
     });
     assert!(are(ranks[1].chunk(0), 1) && are(ranks[0].chunk(1), 2));
 }
@@ -270,9 +273,10 @@ fn staged_chunks_stay_until_they_are_taken() {
                 control: world.control(rank, 5_000),
                 shape: Shape { diagonal: 0, ..shape() },
                 raw,
+                schedule: AllToAll,
             };
             // SAFETY: a sender and a receiver, with slices that hold what the shape says.
-            unsafe { all_to_all::<Peers, Slow>(grid, &params)? };
+            unsafe { exchange::<_, Simple, _, Slow>(grid, &params)? };
             if grid.block == 1 {
                 let right = are(own.chunk(1 - rank as usize), 100 * call + 1 - rank);
                 assert!(right, "call {call} at {rank}");
@@ -291,7 +295,7 @@ fn lines_of_another_size_are_told() {
         let mut own = Rank::new(2, 1);
         let elements = if rank == 0 { N as u64 } else { N as u64 - 400 };
         let shape = Shape { elements, share: share_packs(elements / 4, 1), ..shape() };
-        launch(&world, all_to_all_lines::<Peers, Slow>, rank, shape, own.raw(0, 0), 1)
+        launch::<Ll128, _>(&world, AllToAll, rank, shape, own.raw(0, 0), 1)
     });
     assert!(flows.iter().flatten().all(Result::is_err), "{flows:?}");
     assert!([0, 1].iter().any(|rank| world.record(*rank).kind == kind::MISMATCH), "{:?}", world.record(0));
@@ -309,7 +313,7 @@ fn direct_calls(elements: [u64; 2], calls: u32) -> (World, Vec<Flow>) {
         for (raw, table) in raws.iter().zip(&tables) {
             let outputs = table.as_ptr() as u64;
             let shape = Shape { outputs, elements: elements[rank as usize], ..shape() };
-            launch(&world, all_to_all_direct::<Peers, Slow>, rank, shape, raw[rank as usize], 2)?;
+            launch::<Store, _>(&world, AllToAll, rank, shape, raw[rank as usize], 2)?;
         }
         Ok(())
     });
@@ -335,9 +339,10 @@ fn staged_calls_follow_direct_ones() {
     let flows = world.run(2, |rank, grid| {
         let mut own = Rank::new(2, 5 + rank);
         let (ops, control) = (world.ops(rank), world.control(rank, 5_000));
-        let params = Params { ops, control, shape: Shape { diagonal: 0, ..shape() }, raw: own.raw(0, 0) };
+        let shape = Shape { diagonal: 0, ..shape() };
+        let params = Params { ops, control, shape, raw: own.raw(0, 0), schedule: AllToAll };
         // SAFETY: a sender and a receiver, with slices that hold what the shape says.
-        unsafe { all_to_all::<Peers, Slow>(grid, &params) }
+        unsafe { exchange::<_, Simple, _, Slow>(grid, &params) }
     });
     assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?}");
 }

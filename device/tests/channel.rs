@@ -4,9 +4,9 @@
 mod world;
 
 use fusewire_device::{
-    channel::{CUT, Call, HEADER, Receiving, Sending, stream_bytes},
     group::Thread,
     ops::{Line, Ops},
+    protocol::simple::channel::{CUT, Call, HEADER, Receiving, Sending, stream_bytes},
     wait::{self, Control, FILLED, Flow, Stopped, Watch, abort_code, kind, operation},
 };
 use proptest::prelude::*;

@@ -3,8 +3,9 @@
 #[path = "common/world.rs"]
 mod world;
 
+use fusewire_device::kernel::{Kernel, Tile, custom};
+use fusewire_device::launch::{Grid, Shape};
 use fusewire_device::ops::{Line, Ops};
-use fusewire_device::schedule::{Grid, Kernel, NOBODY, Shape, Tile, custom};
 use fusewire_device::wait::{Flow, kind, operation};
 use world::{Peers, World};
 
@@ -26,8 +27,6 @@ const SHAPE: Shape = Shape {
     tiles: 0,
     channels: 1,
     diagonal: 0,
-    send_peer: NOBODY,
-    recv_peer: NOBODY,
     phase: 0,
     allocation: 0,
     cut: 0,

@@ -4,13 +4,15 @@
 mod world;
 
 use fusewire_device::args::{Lent, Out, RawSlice};
-use fusewire_device::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::group::{Group, Thread};
 use fusewire_device::hooks::Hooks;
+use fusewire_device::launch::{Params, Shape, Unpack, share_packs};
 use fusewire_device::ops::{ChannelState, Line, Ops, SignalState};
 use fusewire_device::pack::Pack;
-use fusewire_device::schedule::{NOBODY, Params, Shape, Unpack, share_packs, turns};
+use fusewire_device::protocol::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use fusewire_device::protocol::{Host, exchange};
+use fusewire_device::schedule::AllToAll;
 use fusewire_device::wait::Watch;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -196,15 +198,13 @@ fn input_is_the_callers_when_the_kernel_has_ended() {
             kernel: 7,
             share: share_packs(n as u64 / 4, 1),
             channels: 1,
-            send_peer: NOBODY,
-            recv_peer: NOBODY,
             ..bytemuck::Zeroable::zeroed()
         };
         let raw = Raw { input: raw(&mut input), output: raw(&mut output) };
         let ops = Late { peers: world.ops(rank), ring: 0 };
-        let params = Params { ops, control: world.control(rank, 10_000), shape, raw };
+        let params = Params { ops, control: world.control(rank, 10_000), shape, raw, schedule: AllToAll };
         // SAFETY: the one block of the grid runs it, with slices that hold what the shape says.
-        let flow = unsafe { turns::all_to_all::<_, Copied>(grid, &params) };
+        let flow = unsafe { exchange::<_, Host, _, Copied>(grid, &params) };
         input.fill(99);
         flow
     });

@@ -1,6 +1,6 @@
 //! The layout of a rank's region: nothing overlaps, everything is aligned.
 
-use fusewire_device::{line::BUFFERS, mapped::Layout, ops::Line};
+use fusewire_device::{mapped::Layout, ops::Line, protocol::ll128::BUFFERS};
 use proptest::prelude::*;
 
 proptest! {

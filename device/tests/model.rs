@@ -8,18 +8,23 @@
 mod arch;
 #[path = "../src/atomic.rs"]
 mod atomic;
-#[path = "../src/channel.rs"]
+#[path = "../src/protocol/simple/channel.rs"]
 mod channel;
 #[path = "../src/group.rs"]
 mod group;
-/// Without line channels: only the size is asked for.
-mod line {
-    pub const BUFFERS: u64 = 0;
-}
 #[path = "../src/mapped.rs"]
 mod mapped;
 #[path = "../src/ops.rs"]
 mod ops;
+mod protocol {
+    /// Without line channels: only the size is asked for.
+    pub mod ll128 {
+        pub const BUFFERS: u64 = 0;
+    }
+    pub mod simple {
+        pub(crate) use crate::channel;
+    }
+}
 #[path = "../src/wait.rs"]
 mod wait;
 

@@ -5,9 +5,9 @@
 mod device;
 
 use device::{ARCHS, body, compile};
-use fusewire_device::line::BUFFER;
+use fusewire_device::launch::{Params, Shape};
 use fusewire_device::mapped::Mapped;
-use fusewire_device::schedule::{Params, Shape};
+use fusewire_device::protocol::ll128::BUFFER;
 use fusewire_flow::{Protocol, Roots, wrong};
 use std::mem::offset_of;
 
@@ -37,7 +37,7 @@ unsafe impl Unpack for H {
     }
 }
 
-#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Raw>) {
+#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Custom, Raw>) {
     let grid = Grid::here();
     let _ = unsafe { custom(grid, p.ops, p.control, p.shape, |kernel| {
         let lent = args::Lent::while_borrowed(&p);
@@ -52,19 +52,22 @@ unsafe impl Unpack for H {
 }
 ";
 
-/// Every shipped schedule and how its bytes travel.
-const SCHEDULES: &[(&str, Protocol)] = &[
-    ("all_to_all", Protocol::Staged),
-    ("sendrecv", Protocol::Staged),
-    ("all_to_all_lines", Protocol::Lines),
-    ("sendrecv_lines", Protocol::Lines),
-    ("all_to_all_direct", Protocol::Direct),
-    ("sendrecv_direct", Protocol::Direct),
-    ("all_to_all_bulk", Protocol::Bulk),
-    ("sendrecv_bulk", Protocol::Bulk),
-    ("all_to_all_copy", Protocol::Copy),
-    ("sendrecv_copy", Protocol::Copy),
+/// Every shipped schedule.
+const SCHEDULES: &[&str] = &["AllToAll", "SendRecv"];
+
+/// Every protocol, and the rule for it.
+const PROTOCOLS: &[(&str, Protocol)] = &[
+    ("Simple", Protocol::Staged),
+    ("Ll128", Protocol::Lines),
+    ("Store", Protocol::Direct),
+    ("Bulk", Protocol::Bulk),
+    ("CopyEngine", Protocol::Copy),
 ];
+
+/// Every schedule by every protocol: its entry, and the rule.
+fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
+    SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule)))
+}
 
 /// As a launcher gives it to the driver of a newer GPU.
 fn raised(ptx: &str) -> String {
@@ -72,8 +75,8 @@ fn raised(ptx: &str) -> String {
 }
 
 fn roots() -> Roots {
-    let ops = offset_of!(Params<Mapped, [u64; 0]>, ops);
-    let shape = offset_of!(Params<Mapped, [u64; 0]>, shape);
+    let ops = offset_of!(Params<Mapped, (), [u64; 0]>, ops);
+    let shape = offset_of!(Params<Mapped, (), [u64; 0]>, shape);
     Roots {
         own: vec![(ops + Mapped::OWN) as u64],
         tables: vec![(ops + Mapped::BASES) as u64, (shape + offset_of!(Shape, outputs)) as u64],
@@ -82,18 +85,18 @@ fn roots() -> Roots {
 
 #[test]
 fn memory_operations_keep_their_order() {
-    let entries = SCHEDULES.iter().map(|(name, _)| {
+    let kernels = entries().map(|(schedule, protocol, _)| {
         format!(
-            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn k_{name}(p: Params<Peers, Raw>) {{
+            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn k_{schedule}_{protocol}(p: Params<Peers, {schedule}, Raw>) {{
                 let grid = Grid::here();
-                let _ = unsafe {{ {name}::<Peers, H>(grid, &p) }};
+                let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, H>(grid, &p) }};
             }}"
         )
     });
-    let source = entries.fold(HEAD.to_owned(), |all, entry| all + &entry);
+    let source = kernels.fold(HEAD.to_owned(), |all, entry| all + &entry);
     for arch in &ARCHS[..2] {
         let ptx = raised(&compile("order", &source, *arch));
-        let all = SCHEDULES.iter().map(|(name, protocol)| (format!("k_{name}"), *protocol));
+        let all = entries().map(|(schedule, protocol, rule)| (format!("k_{schedule}_{protocol}"), rule));
         for (name, protocol) in all.chain([("custom_ring".to_owned(), Protocol::Staged)]) {
             // What a user's hook keeps is loaded when it is given back.
             let fences = body(&ptx, &name).iter().filter(|line| line.contains("fence.acq_rel.sys")).count();

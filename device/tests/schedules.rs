@@ -7,15 +7,15 @@ mod world;
 
 use fusewire_device::{
     args::{Lent, Out},
-    channel::CUT,
     ctx::{Consume, Produce},
     element::{Bf16, Element, F8E4M3, Float},
     hooks::{Hooks, consume_each},
+    launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
-    schedule::{
-        Grid, NOBODY, Params, Shape, Unpack, all_to_all, all_to_all_bulk, all_to_all_direct,
-        all_to_all_lines, sendrecv, share_packs, tiles,
-    },
+    protocol::simple::channel::CUT,
+    protocol::{Bulk, Ll128, Simple, Store, exchange},
+    schedule::{AllToAll, NOBODY, SendRecv},
+    tile::transpose as tiles,
     wait::{Flow, kind, operation},
 };
 use hooks::{Aligned, Any, Args, ByElement, ByPack, Halved, Narrow, Raw, Tiled};
@@ -30,12 +30,14 @@ struct Launch {
     rows: usize,
 }
 
+/// A block of an all-to-all.
+type Block<'a> = dyn Fn(Grid, &Params<Peers, AllToAll, Raw>) -> Flow + Sync + 'a;
+
 const DEADLINE_MS: u64 = 30_000;
 
 fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
     let Launch { channels, diagonal, chunk, rows } = launch;
     let (n, packs) = (elements as u64, elements.div_ceil(lanes) as u64);
-    let (send_peer, recv_peer) = (NOBODY, NOBODY);
     let cols = elements / rows;
     // Rows that are not whole packs go in the chunk's order.
     let whole = cols.is_multiple_of(lanes);
@@ -59,8 +61,6 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
         tiles: tiles as u64,
         channels,
         diagonal,
-        send_peer,
-        recv_peer,
         phase: 0,
         allocation: 0,
         cut: 0,
@@ -69,7 +69,7 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
 }
 
 /// One `all_to_all` on every rank: inputs and outputs by rank.
-fn exchange<H, I, O>(
+fn all_to_all<H, I, O>(
     world: &World,
     way: Way,
     launch: Launch,
@@ -85,36 +85,36 @@ fn exchange<H, I, O>(
         inputs.iter_mut().zip(outputs).map(|(i, o)| Raw { input: i.raw(), output: o.raw() }).collect();
     let ends = if world.layout.world == 1 { 0 } else { launch.channels };
     let lanes = Pack::<H::Wire>::LANES;
-    let run = |blocks: u32, kernel: &(dyn Fn(Grid, &Params<Peers, Raw>) -> Flow + Sync), outputs: u64| {
+    let run = |blocks: u32, kernel: &Block<'_>, outputs: u64| {
         let flows = world.run(blocks, |rank, grid| {
             let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
             let shape = Shape { outputs, ..shape(n, lanes, launch) };
-            kernel(grid, &Params { ops, control, shape, raw: raws[rank as usize] })
+            kernel(grid, &Params { ops, control, shape, raw: raws[rank as usize], schedule: AllToAll })
         });
         assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{:?}", world.record(0));
     };
     // SAFETY: every block of the grid runs it with slices made above, and outputs that hold every chunk.
     unsafe {
         match way {
-            Way::Staged => run(2 * ends + launch.diagonal, &|g, p| all_to_all::<Peers, H>(g, p), 0),
+            Way::Staged => run(2 * ends + launch.diagonal, &|g, p| exchange::<_, Simple, _, H>(g, p), 0),
             Way::Shared => {
                 // As many as peers, or fewer, evenly or not.
                 let ends = ends * (world.layout.world - 1).min(3);
-                run(2 * ends + launch.diagonal, &|g, p| all_to_all::<Peers, H>(g, p), 0);
+                run(2 * ends + launch.diagonal, &|g, p| exchange::<_, Simple, _, H>(g, p), 0);
             }
-            Way::Lines => run(ends + launch.diagonal, &|g, p| all_to_all_lines::<Peers, H>(g, p), 0),
+            Way::Lines => run(ends + launch.diagonal, &|g, p| exchange::<_, Ll128, _, H>(g, p), 0),
             Way::Bulk { first } => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
-                let bulk = |grid: Grid, params: &Params<Peers, Raw>| {
+                let bulk = |grid: Grid, params: &Params<Peers, AllToAll, Raw>| {
                     let own_share = share_packs(first, launch.diagonal);
                     let shape = Shape { first, own_share, input: params.raw.input.0, ..params.shape };
-                    all_to_all_bulk::<Peers, H>(grid, &Params { shape, ..*params })
+                    exchange::<_, Bulk, _, H>(grid, &Params { shape, ..*params })
                 };
                 run(ends + launch.diagonal, &bulk, table.as_ptr() as u64);
             }
             Way::Direct => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
-                let direct = |g: Grid, p: &Params<Peers, Raw>| all_to_all_direct::<Peers, H>(g, p);
+                let direct = |g: Grid, p: &Params<Peers, AllToAll, Raw>| exchange::<_, Store, _, H>(g, p);
                 run(ends + launch.diagonal, &direct, table.as_ptr() as u64);
             }
         }
@@ -147,7 +147,7 @@ fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launc
         let make = |noise: &mut Noise| Aligned::new(total, |_| T::from_bits64(noise.next()));
         let mut inputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
         let mut outputs: Vec<Aligned<T>> = (0..ranks).map(|_| make(&mut noise)).collect();
-        exchange::<H, T, T>(&world, way, launch, n, &mut inputs, &mut outputs);
+        all_to_all::<H, T, T>(&world, way, launch, n, &mut inputs, &mut outputs);
         is_a_transpose(&inputs, &outputs, n, &format!("{way:?}"));
     }
 }
@@ -184,7 +184,7 @@ fn what_bulk_copies_begin_with_goes_in_lines() {
                 let mut make = || Aligned::new(ranks as usize * n, |_| f32::from_bits64(noise.next()));
                 let mut inputs: Vec<_> = (0..ranks).map(|_| make()).collect();
                 let mut outputs: Vec<_> = (0..ranks).map(|_| make()).collect();
-                exchange::<ByPack<f32>, _, _>(&world, way, launch, n, &mut inputs, &mut outputs);
+                all_to_all::<ByPack<f32>, _, _>(&world, way, launch, n, &mut inputs, &mut outputs);
                 is_a_transpose(&inputs, &outputs, n, &format!("{way:?}"));
             }
         }
@@ -229,8 +229,13 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
                 let given = shape(n, 4, launch(own));
                 let own_share = if first > 0 { first } else { given.own_share };
                 let shape = Shape { first, own_share, outputs, input, ..given }.name_cut(0, 0);
-                let params =
-                    Params { ops, control, shape, raw: Raw { input: raws[own], output: raws[2 + own] } };
+                let params = Params {
+                    ops,
+                    control,
+                    shape,
+                    raw: Raw { input: raws[own], output: raws[2 + own] },
+                    schedule: AllToAll,
+                };
                 let (staged, blocks) = (matches!(way, Way::Staged), channels[own]);
                 let blocks = if staged { 2 * blocks + 1 } else { blocks + 1 };
                 if grid.block >= blocks {
@@ -240,10 +245,10 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
                 // SAFETY: all blocks run it, with slices of two chunks.
                 unsafe {
                     match way {
-                        Way::Staged | Way::Shared => all_to_all::<Peers, ByPack<f32>>(grid, &params),
-                        Way::Lines => all_to_all_lines::<Peers, ByPack<f32>>(grid, &params),
-                        Way::Direct => all_to_all_direct::<Peers, ByPack<f32>>(grid, &params),
-                        Way::Bulk { .. } => all_to_all_bulk::<Peers, ByPack<f32>>(grid, &params),
+                        Way::Staged | Way::Shared => exchange::<_, Simple, _, ByPack<f32>>(grid, &params),
+                        Way::Lines => exchange::<_, Ll128, _, ByPack<f32>>(grid, &params),
+                        Way::Direct => exchange::<_, Store, _, ByPack<f32>>(grid, &params),
+                        Way::Bulk { .. } => exchange::<_, Bulk, _, ByPack<f32>>(grid, &params),
                     }
                 }
             });
@@ -269,7 +274,12 @@ fn others_are_told(parts: [(u64, u64); 2], blocks: u32) {
         let shape = Shape { first, own_share, outputs, input, ..shape(n, 4, launch) }.name_cut(0, 0);
         let raw = Raw { input: raws[own], output: raws[2 + own] };
         // SAFETY: all blocks run it, with slices of two chunks.
-        unsafe { all_to_all_bulk::<Peers, ByPack<f32>>(grid, &Params { ops, control, shape, raw }) }
+        unsafe {
+            exchange::<_, Bulk, _, ByPack<f32>>(
+                grid,
+                &Params { ops, control, shape, raw, schedule: AllToAll },
+            )
+        }
     });
     assert!(flows.iter().flatten().any(|flow| flow.is_err()));
     cuts_are_told(&world, Some(1600));
@@ -309,7 +319,7 @@ fn wires_of_half_the_width() {
         let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::new(ranks * n, |k| value(r, k))).collect();
         let mut outputs: Vec<_> =
             (0..ranks).map(|_| Aligned::new(ranks * n, |_| Bf16::from_f32(99.0))).collect();
-        exchange::<Halved, Bf16, Bf16>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
+        all_to_all::<Halved, Bf16, Bf16>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
         for (to, output) in outputs.iter().enumerate() {
             for (from, k) in (0..ranks).flat_map(|from| (0..n).map(move |k| (from, k))) {
                 let want = F8E4M3::from_f32(value(from, to * n + k).to_f32()).to_f32();
@@ -328,7 +338,7 @@ fn tiles_transpose<T: Element>(ranks: u32, way: Way, (rows, cols): (usize, usize
         all.map(|_| Aligned::new(ranks as usize * n, |_| T::from_bits64(noise.next()))).collect::<Vec<_>>()
     };
     let (mut inputs, mut outputs) = (make(), make());
-    exchange::<Tiled<T>, T, T>(&world, way, launch, n, &mut inputs, &mut outputs);
+    all_to_all::<Tiled<T>, T, T>(&world, way, launch, n, &mut inputs, &mut outputs);
     for (to, output) in outputs.iter().enumerate() {
         for (from, input) in inputs.iter().enumerate() {
             for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
@@ -369,7 +379,7 @@ fn narrow_wires_accumulate() {
     let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::<f32>::new(ranks * n, |k| value(r, k))).collect();
     let mut outputs: Vec<_> = (0..ranks).map(|_| Aligned::<f32>::new(ranks * n, |k| k as f32)).collect();
     for calls in 1..=5 {
-        exchange::<Narrow<f32>, f32, f32>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
+        all_to_all::<Narrow<f32>, f32, f32>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
         for (to, output) in outputs.iter().enumerate() {
             for from in 0..ranks {
                 for k in 0..n {
@@ -399,21 +409,20 @@ fn sendrecv_goes_round_the_ring_and_to_nobody() {
             let last = |rank: u32| open && rank == ranks - 1;
             world
                 .run(4, |rank, grid| {
-                    let mut shape = shape(n, Pack::<u16>::LANES, launch);
+                    let shape = shape(n, Pack::<u16>::LANES, launch);
                     // An open ring: the last rank sends to nobody, the first receives from nobody.
-                    shape.send_peer = if last(rank) { NOBODY } else { (rank + 1) % ranks };
+                    let to = if last(rank) { NOBODY } else { (rank + 1) % ranks };
                     let previous = (rank + ranks - 1) % ranks;
-                    shape.recv_peer = if last(previous) { NOBODY } else { previous };
-                    let blocks =
-                        [shape.send_peer, shape.recv_peer].iter().filter(|peer| **peer != NOBODY).count()
-                            as u32;
+                    let from = if last(previous) { NOBODY } else { previous };
+                    let blocks = [to, from].iter().filter(|peer| **peer != NOBODY).count() as u32;
                     if grid.block >= 2 * blocks {
                         return Ok(());
                     }
                     let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
-                    let params = Params { ops, control, shape, raw: raws[rank as usize] };
+                    let (raw, schedule) = (raws[rank as usize], SendRecv { to, from });
+                    let params = Params { ops, control, shape, raw, schedule };
                     // SAFETY: as for `all_to_all`.
-                    unsafe { sendrecv::<Peers, ByPack<u16>>(grid, &params) }
+                    unsafe { exchange::<_, Simple, _, ByPack<u16>>(grid, &params) }
                 })
                 .into_iter()
                 .flatten()
@@ -460,6 +469,6 @@ fn witnesses_do_not_multiply() {
     let mut inputs = [Aligned::<f32>::new(64, |_| 0.0)];
     let mut outputs = [Aligned::<u8>::new(64, |_| 0)];
     let launch = Launch { channels: 1, diagonal: 1, chunk: 256, rows: 1 };
-    exchange::<Greedy, f32, u8>(&world, Way::Staged, launch, 64, &mut inputs, &mut outputs);
+    all_to_all::<Greedy, f32, u8>(&world, Way::Staged, launch, 64, &mut inputs, &mut outputs);
     assert!(outputs[0].all().iter().all(|&count| count == 1), "{:?}", outputs[0].all());
 }

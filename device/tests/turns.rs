@@ -7,8 +7,10 @@ use fusewire_device::args::{Lent, Out, Packs, RawSlice};
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::element::Element;
 use fusewire_device::hooks::{Hooks, consume_each, produce_each};
+use fusewire_device::launch::{Params, Shape, Unpack, share_packs};
 use fusewire_device::pack::Pack;
-use fusewire_device::schedule::{NOBODY, Params, Shape, Unpack, share_packs, turns};
+use fusewire_device::protocol::{Host, exchange};
+use fusewire_device::schedule::AllToAll;
 use fusewire_device::wait::{Flow, kind};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -112,16 +114,14 @@ fn launch<H: Unpack<Raw = Raw<T>>, T: Element>(
             tiles: 0,
             channels,
             diagonal: 0,
-            send_peer: NOBODY,
-            recv_peer: NOBODY,
             phase: 0,
             allocation: 0,
             cut: 0,
         };
         let (ops, control) = (world.ops(rank), world.control(rank, 20_000));
-        let params = Params { ops, control, shape, raw: raws[rank as usize] };
+        let params = Params { ops, control, shape, raw: raws[rank as usize], schedule: AllToAll };
         // SAFETY: every block of the grid runs it, with slices that hold what the shape says.
-        unsafe { turns::all_to_all::<_, H>(grid, &params) }
+        unsafe { exchange::<_, Host, _, H>(grid, &params) }
     })
 }
 

@@ -4,8 +4,9 @@
 mod world;
 
 use fusewire_device::group::{Block, Thread};
+use fusewire_device::kernel::custom;
+use fusewire_device::launch::{Grid, Shape};
 use fusewire_device::prelude::*;
-use fusewire_device::schedule::{Grid, NOBODY, Shape, custom};
 use fusewire_device::wait::{Flow, kind};
 use fusewire_device::window::{WindowLayout, WindowParts, WindowPeer, operation};
 use proptest::prelude::*;
@@ -104,8 +105,6 @@ impl Windows {
             kernel: 1,
             channels: 1,
             diagonal: 0,
-            send_peer: NOBODY,
-            recv_peer: NOBODY,
             ..zeroed()
         };
         let all = self.world.run(blocks, |rank, grid: Grid| {

@@ -4,20 +4,20 @@
 mod device;
 
 use device::{ARCHS, assemble, body, compile, instructions};
+use fusewire_device::launch::Params;
 use fusewire_device::mapped::Mapped;
-use fusewire_device::schedule::Params;
 use fusewire_device::window::{AllMapped, DeviceWindow, WindowParts};
 use fusewire_flow::{Protocol, Roots, wrong};
 use std::mem::offset_of;
 
 /// Where the address of the window's table of peers stands in what an entry is launched with.
-const TABLE: usize =
-    offset_of!(Params<Mapped, [DeviceWindow<'static>; 1]>, raw) + offset_of!(WindowParts<AllMapped>, peers);
+const TABLE: usize = offset_of!(Params<Mapped, (), [DeviceWindow<'static>; 1]>, raw)
+    + offset_of!(WindowParts<AllMapped>, peers);
 
 /// An entry that does `code` with a window over mapped peers; `source` is a slice of words.
 fn entry(name: &str, code: &str) -> String {
     format!(
-        "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}(p: Params<Peers, Raw>) {{
+        "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}(p: Params<Peers, Custom, Raw>) {{
             let source: &[u64] = unsafe {{ p.raw.source.slice(args::Lent::while_borrowed(&p)) }};
             let _ = unsafe {{
                 custom(Grid::here(), p.ops, p.control, p.shape, |kernel| {{

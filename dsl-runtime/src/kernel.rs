@@ -1,14 +1,15 @@
 //! What `#[comm_kernel]` generates code against. Users meet these as bounds.
 
 use crate::buffer::Memory;
-use crate::schedule::Protocol;
 use crate::uses::{Access, Claims};
 use crate::{Device, Error, Result, Stream, Transport, View, ViewMut};
 use fusewire_device::args::{Crosses, RawSlice};
 use fusewire_device::element::Element;
 use fusewire_device::hooks::Hooks;
-use fusewire_device::ops::{Direct, Ops};
-use fusewire_device::schedule::{self, Grid, Params, Unpack};
+use fusewire_device::launch::{Grid, Params, Unpack};
+use fusewire_device::ops::Ops;
+use fusewire_device::protocol::{Protocol, exchange};
+use fusewire_device::schedule::Schedule;
 use fusewire_device::wait::Flow;
 use fusewire_transports::host::{Link, Symmetric};
 use fusewire_transports::peers::PeersRef;
@@ -32,7 +33,7 @@ pub struct Entry {
     /// Symbol in the images.
     pub symbol: &'static str,
     /// How bytes travel.
-    pub protocol: Protocol,
+    pub protocol: crate::schedule::Protocol,
     /// Packs in flight: which variant it is.
     pub unroll: u32,
     /// PTX, empty for transports of the host.
@@ -78,7 +79,7 @@ pub unsafe trait HookSet: Sized + 'static {
 ///
 /// # Safety
 /// Each entry, on the host and in its images, is the kernel of these hooks for that schedule, protocol, unroll and the operations of `X`:
-/// a launch gives it `Params<X::Ops, Raw>` and a grid of that schedule.
+/// a launch gives it `Params<X::Ops, S, Raw>` and a grid of that schedule.
 pub unsafe trait Supports<S, X: Transport>: HookSet {
     /// The variants, the default first.
     const ENTRIES: &'static [Entry];
@@ -243,27 +244,14 @@ where
 {
 }
 
-macro_rules! host_entries {
-    ($($name:ident = $($schedule:ident)::+ on $ops:ident;)*) => {$(
-        /// The schedule's function of this name, on a CPU thread.
-        ///
-        /// # Safety
-        /// `params` points to `Params<O, H::Raw>` made by a checked launch.
-        pub unsafe fn $name<O: $ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
-            // SAFETY: the caller's contract.
-            unsafe { schedule::$($schedule)::+::<O, H>(grid, &*params.cast::<Params<O, H::Raw>>()) }
-        }
-    )*};
-}
-host_entries! {
-    host_all_to_all = turns::all_to_all on Ops;
-    host_all_to_all_lines = all_to_all_lines on Direct;
-    host_all_to_all_direct = all_to_all_direct on Direct;
-    host_all_to_all_bulk = all_to_all_bulk on Direct;
-    host_sendrecv = sendrecv on Ops;
-    host_sendrecv_lines = sendrecv_lines on Direct;
-    host_sendrecv_direct = sendrecv_direct on Direct;
-    host_sendrecv_bulk = sendrecv_bulk on Direct;
+/// A block of schedule `S` by protocol `P` on a CPU thread.
+///
+/// # Safety
+/// `params` points to `Params<O, S, H::Raw>` made by a checked launch.
+#[doc(hidden)]
+pub unsafe fn host<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
+    // SAFETY: the caller's contract.
+    unsafe { exchange::<S, P, O, H>(grid, &*params.cast::<Params<O, S, H::Raw>>()) }
 }
 
 /// No transport: nothing is ever compiled for it. Generated code names two of them, so that rustc never takes the one transport in

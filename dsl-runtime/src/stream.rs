@@ -82,7 +82,10 @@ impl Stream {
                 Worker::new()
                     .map_err(|source| Error::System { what: "starting a stream's thread".into(), source })?,
             ),
-            Machine::Cuda(context) => Kind::Cuda(cuda::Stream::new(context)?),
+            Machine::Cuda(context) => {
+                queues_are_left(context)?;
+                Kind::Cuda(cuda::Stream::new(context)?)
+            }
         };
         let queue = Queue {
             device: device.clone(),
@@ -484,6 +487,21 @@ fn gone() -> fusewire_transports::host::Error {
             "its thread has ended, with work that it has not done: make a new stream",
         ),
     }
+}
+
+/// Refuses more streams on a GPU that ranks share than it has hardware queues: in one queue, a kernel of one rank could stand behind one of
+/// another that waits for it.
+fn queues_are_left(context: &cuda::Context) -> Result<()> {
+    let (streams, queues) = (context.streams_of_parts(), cuda::Driver::load()?.connections());
+    if context.place().is_none() || streams < queues {
+        return Ok(());
+    }
+    let (name, most) = (cuda::Driver::CONNECTIONS, cuda::Driver::MOST_CONNECTIONS);
+    Err(Error::misuse(format!(
+        "the ranks that share {} have {streams} streams in this process already, and it has {queues} hardware queues: a kernel could stand in \
+         a queue behind one that waits for it. Use fewer streams, or set {name}={most} (the most) before the program starts",
+        context.device()
+    )))
 }
 
 impl Deref for Handle {

@@ -1,9 +1,10 @@
 //! The twins' header names the sizes and offsets that this side has.
 
 use fusewire::device::args::RawSlice;
-use fusewire::device::line;
+use fusewire::device::launch::{Params, Shape};
 use fusewire::device::mapped::{Layout, Mapped, MappedParts};
-use fusewire::device::schedule::{Params, Shape};
+use fusewire::device::protocol::ll128 as line;
+use fusewire::device::schedule::AllToAll;
 use fusewire::device::wait::Control;
 use fusewire::ops::NvlOps;
 use std::mem::offset_of;
@@ -16,7 +17,7 @@ struct Raw {
     output: RawSlice<f32>,
 }
 
-type Launch = Params<NvlOps, Raw>;
+type Launch = Params<NvlOps, AllToAll, Raw>;
 
 #[test]
 fn the_header_agrees() {

@@ -21,7 +21,7 @@ struct Control {
 };
 struct Shape {
     u64 elements, rows, cols, chunk, kernel, share, own_share, first, outputs, output_offset, input, tiles;
-    u32 channels, diagonal, send_peer, recv_peer, phase, allocation;
+    u32 channels, diagonal, phase, allocation;
     u64 cut;
 };
 struct Slice {
@@ -36,12 +36,12 @@ struct Params {
 static_assert(sizeof(Layout) == 32, "layout");
 static_assert(sizeof(Mapped) == 56, "mapped");
 static_assert(sizeof(Control) == 24, "control");
-static_assert(sizeof(Shape) == 128, "shape");
-static_assert(sizeof(Params) == 240, "params");
+static_assert(sizeof(Shape) == 120, "shape");
+static_assert(sizeof(Params) == 232, "params");
 static_assert(offsetof(Mapped, own) == 40 && offsetof(Mapped, bases) == 48, "mapped");
 static_assert(offsetof(Shape, outputs) == 64 && offsetof(Shape, channels) == 96, "shape");
 static_assert(offsetof(Params, control) == 56 && offsetof(Params, shape) == 80, "params");
-static_assert(offsetof(Params, input) == 208 && offsetof(Params, output) == 224, "params");
+static_assert(offsetof(Params, input) == 200 && offsetof(Params, output) == 216, "params");
 
 // Elements of two bytes; chunks are whole packs.
 constexpr u32 LANES = 8;

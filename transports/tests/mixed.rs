@@ -4,9 +4,9 @@
 mod common;
 
 use common::{Rank, WAIT, control};
-use fusewire_device::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use fusewire_device::group::{Group, Thread};
 use fusewire_device::ops::{Get, Line, Ops, Put};
+use fusewire_device::protocol::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use fusewire_device::wait::{AbortRecord, Control, Watch};
 use fusewire_device::window::{Add, LocalMemory, Rdma, RemoteMemory, Route, Transfer};
 use fusewire_nic::emulated::Behaviour;

@@ -19,6 +19,8 @@ export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVL
 gpus=${GPUS:-$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l)}
 device=${DEVICE:-cuda}
 if [ "$gpus" -lt 1 ] && [ "$device" = cuda ]; then echo "no GPU: nvidia-smi lists none"; exit 3; fi
+# Ranks that share a GPU share its hardware queues, of which there are 8 unless more are asked for.
+if [ "$gpus" = 1 ]; then export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}; fi
 command=${1:-}; shift || true
 failed=0
 step() { # NAME SECONDS COMMAND..
@@ -29,7 +31,10 @@ step() { # NAME SECONDS COMMAND..
 shares="Ranks that share a GPU share its memory: figures are for beside others of this kind, never for beside NVLink's."
 # MPS lets processes that share a GPU run at the same time. A client that was killed can break its server: each step has a daemon of its own.
 mps=
+# All clients together have few hardware queues: none asks for more than it gets by itself.
+connections=${CUDA_DEVICE_MAX_CONNECTIONS:-}
 mps_start() {
+  unset CUDA_DEVICE_MAX_CONNECTIONS
   command -v nvidia-cuda-mps-control >/dev/null || { why="nvidia-cuda-mps-control is not on the PATH"; return 1; }
   mps=$(mktemp -d /tmp/mps-XXXXXX) || { why="mktemp made no folder"; return 1; }
   export CUDA_MPS_PIPE_DIRECTORY=$mps CUDA_MPS_LOG_DIRECTORY=$mps
@@ -48,6 +53,7 @@ mps_stop() {
   done
   rm -rf "$mps"; mps=
   unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  if [ -n "$connections" ]; then export CUDA_DEVICE_MAX_CONNECTIONS=$connections; fi
 }
 trap mps_stop EXIT
 trap 'exit 130' INT TERM

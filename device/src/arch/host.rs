@@ -7,7 +7,7 @@ pub use crate::element::soft::{
     bf16_from_f32, bf16x2_from_f32, e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32,
     e5m2_from_f32, e5m2_to_f32, f16_from_f32, f16_to_f32,
 };
-use crate::schedule::tiles;
+use crate::tile::transpose;
 pub use bulk::SharedStages;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -98,18 +98,18 @@ pub fn opaque(number: usize) -> usize {
 /// A thread's scratch memory.
 #[derive(Debug)]
 pub struct Scratch {
-    bytes: Box<core::cell::UnsafeCell<[u8; tiles::SCRATCH as usize]>>,
+    bytes: Box<core::cell::UnsafeCell<[u8; transpose::SCRATCH as usize]>>,
 }
 
 impl Scratch {
     /// That of this thread.
     pub fn of_warp() -> Self {
-        Scratch { bytes: Box::new(core::cell::UnsafeCell::new([0; tiles::SCRATCH as usize])) }
+        Scratch { bytes: Box::new(core::cell::UnsafeCell::new([0; transpose::SCRATCH as usize])) }
     }
 
     /// Where an offset is.
     fn at(&self, offset: u32, bytes: u32) -> *mut u8 {
-        debug_assert!(offset + bytes <= tiles::SCRATCH, "past the scratch memory");
+        debug_assert!(offset + bytes <= transpose::SCRATCH, "past the scratch memory");
         // SAFETY: the caller of each method promises an offset inside.
         unsafe { self.bytes.get().cast::<u8>().add(offset as usize) }
     }

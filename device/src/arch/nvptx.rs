@@ -4,7 +4,7 @@ mod bulk;
 mod convert;
 mod memory;
 
-use crate::schedule::tiles;
+use crate::tile::transpose;
 use core::arch::{asm, nvptx};
 
 pub use bulk::*;
@@ -179,7 +179,7 @@ pub fn late(number: u64) -> u64 {
 
 // A tile for each of eight warps. Kernels that name it alone have it.
 core::arch::global_asm!(".shared .align 16 .b8 fusewire_tiles[33792];");
-const _: () = assert!(33792 == tiles::WARPS * tiles::SCRATCH);
+const _: () = assert!(33792 == transpose::WARPS * transpose::SCRATCH);
 
 /// A warp's part of the block's scratch memory.
 #[derive(Clone, Copy)]
@@ -188,13 +188,13 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// That of the running warp, one of the block's first [`tiles::WARPS`].
+    /// That of the running warp, one of the block's first [`transpose::WARPS`].
     #[inline(always)]
     pub fn of_warp() -> Self {
         let start: u32;
         // SAFETY: an address.
         unsafe { asm!("mov.u32 {0}, fusewire_tiles;", out(reg32) start, options(pure, nomem, nostack)) };
-        Scratch { at: start + lane_index() / 32 * tiles::SCRATCH }
+        Scratch { at: start + lane_index() / 32 * transpose::SCRATCH }
     }
 
     /// Stores one byte.

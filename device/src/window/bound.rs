@@ -2,8 +2,8 @@
 
 use super::{DeviceWindow, LinkKind, Links, Refused, Route, WindowPeer};
 use crate::group::Group;
+use crate::kernel::Kernel;
 use crate::ops::Ops;
-use crate::schedule::Kernel;
 use crate::wait::{ABORTED, About, Fault, Flow, kind};
 use core::panic::Location;
 

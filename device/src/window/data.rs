@@ -7,9 +7,9 @@ use crate::args::Out;
 use crate::atomic::{Device, Modify, Release};
 use crate::element::Element;
 use crate::group::Group;
+use crate::kernel::Tile;
 use crate::mapped::LINE;
 use crate::ops::Ops;
-use crate::schedule::Tile;
 use crate::wait::{Flow, kind};
 use core::panic::Location;
 

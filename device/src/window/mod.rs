@@ -145,7 +145,7 @@ unsafe impl Links for AllMapped {
     type Adapter = NoRdma;
 }
 
-/// A window as it crosses to a kernel: one flat value. [`Kernel::window`](crate::schedule::Kernel::window) gives its operations.
+/// A window as it crosses to a kernel: one flat value. [`Kernel::window`](crate::kernel::Kernel::window) gives its operations.
 ///
 /// Kernels take it as an argument, `window: DeviceWindow` if every peer's memory can be stored to, `DeviceWindow<Mixed>` for any mix of
 /// links; a launch is given the host half in its place. A kernel has it for `'a`, as long as it runs.

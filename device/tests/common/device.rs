@@ -12,7 +12,7 @@ use std::{
 pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
 
 const HEAD: &str = "#![no_std]\n#![feature(abi_ptx)]\n#![allow(warnings)]\nextern crate fusewire_device;\n\
-    use fusewire_device::{args::*, atomic::*, element::*, group::*, hooks::*, pack::*, prelude::*, schedule::*, *};\n\
+    use fusewire_device::{args::*, atomic::*, element::*, group::*, hooks::*, kernel::*, launch::*, pack::*, prelude::*, protocol::*, schedule::*, *};\n\
     #[derive(Clone, Copy)]\n#[repr(C)]\npub struct Peers(mapped::Mapped);\nfusewire_device::mapped_ops!(Peers, \"peers\");\n";
 
 /// The PTX of `source` with this crate, the largest block of each entry named as the macro does.
@@ -30,12 +30,14 @@ pub fn compile(name: &str, source: &str, arch: Arch) -> String {
     let unit = Unit { externs: &externs, ..Unit::new(name, &source, &target) };
     let text = toolchain.kernel(&unit).unwrap_or_else(|error| panic!("{error}")).text;
     let mut out = String::new();
-    let mut entry = false;
+    let mut threads = 0;
     for line in text.lines() {
-        entry |= line.contains(".entry ");
-        if entry && line.starts_with('{') {
-            out.push_str(".maxntid 512, 1, 1\n.minnctapersm 1\n");
-            entry = false;
+        if line.contains(".entry ") {
+            threads = if line.contains("transposed_") { 256 } else { 512 };
+        }
+        if threads > 0 && line.starts_with('{') {
+            out.push_str(&format!(".maxntid {threads}, 1, 1\n.minnctapersm 1\n"));
+            threads = 0;
         }
         out.push_str(line);
         out.push('\n');

@@ -3,10 +3,10 @@
 #![allow(dead_code)] // each test uses a part
 
 use fusewire_device::{
+    launch::Grid,
     mapped::{Layout, Mapped, MappedParts},
     mapped_ops,
     ops::{ChannelState, Line, Ops},
-    schedule::Grid,
     wait::{AbortRecord, Control, Flow},
 };
 use std::{

@@ -5,8 +5,8 @@ use fusewire_device::{
     ctx::{Consume, Produce},
     element::{Bf16, Element, F8E4M3, Float},
     hooks::{Hooks, consume_each, produce_each},
+    launch::Unpack,
     pack::Pack,
-    schedule::Unpack,
 };
 use std::marker::PhantomData;
 

@@ -317,15 +317,11 @@ impl Model {
 }
 
 impl Entry {
-    /// The function of `fusewire_device::schedule` (with `host_` before it, of `fusewire::kernel`).
-    pub fn function(&self) -> String {
-        let schedule = self.schedule.map_or("custom", |s| s.name);
-        format!("{schedule}{}", self.protocol.suffix())
-    }
-
     /// The entry's symbol in PTX.
     pub fn symbol(&self, item: &Ident) -> String {
-        let mut symbol = format!("{}__{}__{}", item.unraw(), self.function(), self.transport.label);
+        let schedule = self.schedule.map_or("custom", |s| s.name);
+        let (suffix, label) = (self.protocol.suffix(), self.transport.label);
+        let mut symbol = format!("{}__{schedule}{suffix}__{label}", item.unraw());
         if let Some((name, _)) = &self.element {
             symbol += "__";
             symbol += name;

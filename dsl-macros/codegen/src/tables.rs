@@ -80,9 +80,9 @@ pub const TRANSPORTS: &[Transport] = &[
 /// A shipped schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// As users write it; also the function in `fusewire_device::schedule`.
+    /// As users write it.
     pub name: &'static str,
-    /// The marker type in `fusewire::schedule`.
+    /// The type in `fusewire_device::schedule`, and in `fusewire::schedule`.
     pub marker: &'static str,
     /// The typed launcher in `fusewire::schedule`.
     pub launcher: &'static str,
@@ -117,7 +117,23 @@ impl Protocol {
         }
     }
 
-    /// What follows the schedule's name in functions and symbols.
+    /// The type in `fusewire_device::protocol`.
+    pub fn device(self) -> &'static str {
+        match self {
+            Protocol::Staged => "Simple",
+            Protocol::Lines => "Ll128",
+            Protocol::Direct => "Store",
+            Protocol::Bulk => "Bulk",
+            Protocol::Copy => "CopyEngine",
+        }
+    }
+
+    /// The same for kernels on CPU threads.
+    pub fn host(self) -> &'static str {
+        if self == Protocol::Staged { "Host" } else { self.device() }
+    }
+
+    /// What follows the schedule's name in symbols.
     pub fn suffix(self) -> &'static str {
         match self {
             Protocol::Staged => "",

@@ -3,16 +3,16 @@
 mod common;
 
 use common::{kernel, on_gpus, ptx};
-use fusewire_device::line::BUFFER;
+use fusewire_device::launch::{Params, Shape};
 use fusewire_device::mapped::Mapped;
-use fusewire_device::schedule::{Params, Shape};
+use fusewire_device::protocol::ll128::BUFFER;
 use fusewire_flow::Roots;
 use std::mem::offset_of;
 
 /// Where addresses begin, in what an entry is launched with.
 fn roots() -> Roots {
-    let ops = offset_of!(Params<Mapped, [u64; 0]>, ops);
-    let shape = offset_of!(Params<Mapped, [u64; 0]>, shape);
+    let ops = offset_of!(Params<Mapped, (), [u64; 0]>, ops);
+    let shape = offset_of!(Params<Mapped, (), [u64; 0]>, shape);
     Roots {
         own: vec![(ops + Mapped::OWN) as u64],
         tables: vec![(ops + Mapped::BASES) as u64, (shape + offset_of!(Shape, outputs)) as u64],

@@ -10,7 +10,7 @@ use cudarc::driver::sys;
 use crate::Device;
 use crate::error::{Error, Result, check};
 use crate::handle::Handle;
-use crate::partition::Partition;
+use crate::partition::{Counted, Partition};
 
 /// The primary context of a device, retained while any clone or anything made from it lives.
 ///
@@ -127,6 +127,16 @@ impl Context {
     /// Multiprocessors that kernels on its streams run on.
     pub fn multiprocessors(&self) -> u32 {
         self.part.as_ref().map_or(self.device().sm_count(), |part| part.multiprocessors())
+    }
+
+    /// Streams that this process has of all parts of the device.
+    pub fn streams_of_parts(&self) -> u32 {
+        Counted::on(self.device().ordinal())
+    }
+
+    /// Counts a stream, if this is a part.
+    pub(crate) fn count_stream(&self) -> Option<Counted> {
+        self.part.as_ref().map(|_| Counted::new(self.device().ordinal()))
     }
 
     /// Held by whoever queues work on the device. Of launches that threads of one process make at the same time, drivers begin some only

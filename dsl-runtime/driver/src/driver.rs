@@ -111,6 +111,19 @@ impl Driver {
         self.version
     }
 
+    /// Hardware queues that all streams of a device share (`CUDA_DEVICE_MAX_CONNECTIONS`, 8 unless set). A kernel that waits in a queue
+    /// for the one before it on its stream keeps kernels of other streams behind it from beginning.
+    pub fn connections(self) -> u32 {
+        const UNLESS_SET: u32 = 8;
+        let set = std::env::var(Self::CONNECTIONS).ok().and_then(|text| text.trim().parse().ok());
+        set.unwrap_or(UNLESS_SET).clamp(1, Self::MOST_CONNECTIONS)
+    }
+
+    /// The variable that sets [`Driver::connections`]: read by the driver when it makes a context.
+    pub const CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    /// The most that can be set.
+    pub const MOST_CONNECTIONS: u32 = 32;
+
     /// The number of devices that this process may use (`cuDeviceGetCount`).
     ///
     /// # Errors

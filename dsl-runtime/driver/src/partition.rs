@@ -23,6 +23,36 @@ type Splits = HashMap<(usize, u32), Vec<Arc<Partition>>>;
 
 static SPLITS: Mutex<Option<Splits>> = Mutex::new(None);
 
+/// Streams that there are of parts of each device.
+static STREAMS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// A stream of a part, for as long as there is one.
+pub(crate) struct Counted {
+    ordinal: usize,
+}
+
+impl Counted {
+    pub(crate) fn new(ordinal: usize) -> Self {
+        let mut all = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() <= ordinal {
+            all.resize(ordinal + 1, 0);
+        }
+        all[ordinal] += 1;
+        Self { ordinal }
+    }
+
+    /// How many there are.
+    pub(crate) fn on(ordinal: usize) -> u32 {
+        STREAMS.lock().unwrap_or_else(PoisonError::into_inner).get(ordinal).copied().unwrap_or(0)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        STREAMS.lock().unwrap_or_else(PoisonError::into_inner)[self.ordinal] -= 1;
+    }
+}
+
 impl Partition {
     pub(crate) fn get(whole: &Context, place: u32, of: u32) -> Result<Arc<Self>> {
         if place >= of {
@@ -133,7 +163,18 @@ pub(crate) fn each(all: u32, of: u32, major: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::each;
+    use super::{Counted, each};
+
+    #[test]
+    fn streams_are_counted_by_device() {
+        let (one, other) = (Counted::new(90), Counted::new(91));
+        let two = Counted::new(90);
+        assert_eq!([90, 91, 92].map(Counted::on), [2, 1, 0]);
+        drop((one, other));
+        assert_eq!([90, 91].map(Counted::on), [1, 0]);
+        drop(two);
+        assert_eq!(Counted::on(90), 0);
+    }
 
     #[test]
     fn parts_are_even_and_of_whole_steps() {

@@ -14,6 +14,7 @@ use cudarc::driver::sys;
 use crate::context::release;
 use crate::error::{Error, Result, check, is};
 use crate::handle::Handle;
+use crate::partition::Counted;
 use crate::{Context, DeviceAttribute, DevicePtr, Event};
 
 /// A queue of work on a device, done in order. Clones share the queue.
@@ -28,6 +29,7 @@ pub struct Stream {
 struct Inner {
     raw: Handle<sys::CUstream>,
     context: Context,
+    _counted: Option<Counted>,
 }
 
 /// When a stream's wait for a value in memory ends (`CUstreamWaitValue_flags`).
@@ -64,7 +66,8 @@ impl Stream {
         let make = || unsafe { sys::cuStreamCreateWithPriority(&mut raw, flags, priority) };
         let result = context.within(make)?;
         check(result, "cuStreamCreateWithPriority", || format!("making a stream on {}", context.device()))?;
-        Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone() }) })
+        let _counted = context.count_stream();
+        Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone(), _counted }) })
     }
 
     /// The context.

@@ -1,14 +1,12 @@
 //! By the copy engine: a kernel that says and awaits *go*, one copy for each chunk, a kernel that says and awaits *done*. A rank's own
 //! chunk is copied on a second stream meanwhile. All of it is captured into graphs like any launch.
 
-use super::LaunchOptions;
-use super::plan::Plan;
-use super::prepared::{Prepared, input};
+use super::prepared::{Call, Prepared, input};
 use crate::kernel::{Arguments, HookSet};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
-use fusewire_device::schedule::Shape;
+use fusewire_device::launch::Shape;
 use fusewire_driver::{self as cuda, DevicePtr};
 use std::sync::Arc;
 
@@ -42,17 +40,16 @@ impl Aside {
 }
 
 impl<X: Transport> Prepared<X> {
-    /// Launches with checked geometry; `plan.protocol` is [`super::Protocol::Copy`]. `chunks` are those of `input` and of the peers'
+    /// Launches with checked geometry; the plan's protocol is [`super::Protocol::Copy`]. `chunks` are those of `input` and of the peers'
     /// outputs.
-    pub(crate) fn copy<H: HookSet>(
+    pub(crate) fn copy<H: HookSet, S: Copy + Send + Sync + 'static>(
         &self,
         stream: &Stream,
         args: &H::Args<'_>,
-        plan: &Plan,
-        shape: Shape,
-        options: &LaunchOptions,
+        call: &Call<'_, S>,
         chunks: &[Chunk],
     ) -> Result<()> {
+        let Call { plan, shape, .. } = *call;
         let (Kind::Cuda(main), Some(output)) = (&stream.0.kind, args.output()) else {
             return Err(Error::misuse("the copy engine copies to the output of a GPU's buffers"));
         };
@@ -66,7 +63,7 @@ impl<X: Transport> Prepared<X> {
         let _claims = binder.claim(stream)?;
         let _turns = stream.touch_all(&self.links)?;
         let aside = stream.aside(&self.aside, main.context())?;
-        self.queue(stream, &binder, raw, plan, shape, options)?;
+        self.queue(stream, &binder, raw, call)?;
         let own = chunks.iter().any(|c| c.peer == rank);
         if own {
             aside.fork.record(main)?;
@@ -85,6 +82,6 @@ impl<X: Transport> Prepared<X> {
             aside.join.record(&aside.stream)?;
             main.wait_event(&aside.join)?;
         }
-        self.queue(stream, &binder, raw, plan, Shape { phase: 1, ..shape }, options)
+        self.queue(stream, &binder, raw, &Call { shape: Shape { phase: 1, ..shape }, ..*call })
     }
 }

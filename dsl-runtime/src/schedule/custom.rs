@@ -2,15 +2,12 @@
 
 use super::LaunchOptions;
 use super::default::Pattern;
-use super::prepared::Prepared;
+use super::prepared::{Call, Prepared};
 use crate::kernel::{HookSet, Supports};
 use crate::{Error, Result, Stream, Transport};
+use fusewire_device::kernel::Custom;
 use std::fmt;
 use std::marker::PhantomData;
-
-/// The schedule, as a type.
-#[derive(Debug)]
-pub struct Custom;
 
 /// A schedule function on a transport.
 pub struct CustomLauncher<X: Transport, H> {
@@ -60,10 +57,11 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
         let plan = self.prepared.plan::<H>(
             options.elements.unwrap_or(0),
             options,
-            Pattern::Custom(blocks),
+            Pattern::custom(blocks),
             false,
         )?;
         let shape = self.prepared.shape(&plan, options)?;
-        self.prepared.launch(stream, &args, &plan, shape, options)
+        let call = Call { plan: &plan, shape, options, name: "custom", schedule: Custom };
+        self.prepared.launch(stream, &args, &call)
     }
 }

@@ -3,9 +3,10 @@
 use super::Protocol;
 use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
-use fusewire_device::line;
-use fusewire_device::schedule::staged::MOST_GROUPS;
-use fusewire_device::schedule::tiles;
+use fusewire_device::protocol::ll128 as line;
+use fusewire_device::protocol::simple::MOST_GROUPS;
+use fusewire_device::schedule::{Member, Schedule};
+use fusewire_device::tile::transpose as tiles;
 
 /// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
 ///
@@ -80,38 +81,56 @@ impl Hooks {
 }
 
 /// What a schedule does with its channels.
-#[derive(Clone, Copy)]
-pub(crate) enum Pattern {
-    /// A chunk to and from every rank.
-    AllToAll,
-    /// A chunk to a rank, from a rank, or both: so many ends.
-    Ends(u32),
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pattern {
+    /// Legs each way of the rank that has most.
+    pub(super) peers: u32,
+    /// Ends of channels that this rank works: one if it only sends or only receives.
+    pub(super) ends: u32,
+    /// See [`Schedule::OWN`].
+    pub(crate) own: bool,
+    /// See [`Schedule::MUTUAL`].
+    pub(super) mutual: bool,
     /// So many blocks, whatever they do.
-    Custom(u32),
+    pub(super) custom: Option<u32>,
 }
 
 impl Pattern {
-    /// Ranks that one rank sends to.
-    pub(super) fn peers(self, world: u32) -> u32 {
-        match self {
-            Pattern::AllToAll => world - 1,
-            _ => 1,
-        }
+    /// That of rank `me`'s launch of `schedule`.
+    pub(super) fn of<S: Schedule>(schedule: &S, me: Member) -> Self {
+        // The same on all ranks, of which some may have less to do.
+        let legs = |rank| {
+            let me = Member { rank, ..me };
+            schedule.sends(me).max(schedule.receives(me))
+        };
+        let peers = if S::MOST_LEGS == 1 { 1 } else { (0..me.world).map(legs).max().unwrap_or(0) };
+        let ends =
+            [schedule.sends(me), schedule.receives(me)].iter().filter(|legs| **legs > 0).count() as u32;
+        Pattern { peers, ends, own: S::OWN, mutual: S::MUTUAL, custom: None }
     }
 
-    /// Blocks of a grid: see `fusewire_device::schedule`.
-    pub(super) fn blocks(self, protocol: Protocol, cut: Cut, world: u32, on_host: bool) -> u32 {
-        match (self, protocol) {
-            (Pattern::Custom(blocks), _) => blocks,
-            (Pattern::AllToAll, Protocol::Staged) if on_host => cut.channels,
-            (_, Protocol::Copy) => 1,
-            (Pattern::AllToAll, _) if world == 1 => cut.diagonal,
-            (Pattern::AllToAll, Protocol::Lines | Protocol::Direct | Protocol::Bulk) => {
-                cut.channels + cut.diagonal
-            }
-            (Pattern::AllToAll, Protocol::Staged) => 2 * cut.channels * cut.groups + cut.diagonal,
-            (Pattern::Ends(_), Protocol::Direct | Protocol::Bulk) => cut.channels,
-            (Pattern::Ends(ends), _) => ends * cut.channels,
+    /// That of so many blocks of a schedule function.
+    pub(super) fn custom(blocks: u32) -> Self {
+        Pattern { peers: 1, ends: 2, own: false, mutual: false, custom: Some(blocks) }
+    }
+
+    /// The same on a rank that both sends and receives.
+    pub(super) fn widest(self) -> Self {
+        Pattern { ends: 2, ..self }
+    }
+
+    /// Blocks of a grid: see `fusewire_device::protocol`.
+    pub(super) fn blocks(self, protocol: Protocol, cut: Cut, on_host: bool) -> u32 {
+        let Cut { channels, diagonal, groups } = cut;
+        match protocol {
+            _ if self.custom.is_some() => self.custom.unwrap_or(0),
+            Protocol::Staged if on_host => channels,
+            Protocol::Copy => 1,
+            _ if self.peers == 0 => diagonal,
+            Protocol::Direct | Protocol::Bulk => channels + diagonal,
+            Protocol::Lines if self.mutual => channels + diagonal,
+            Protocol::Lines => self.ends * channels + diagonal,
+            Protocol::Staged => self.ends * channels * groups + diagonal,
         }
     }
 }
@@ -153,15 +172,12 @@ pub(super) struct Work {
 impl Work {
     /// Bytes of a rank's whole input.
     fn total(&self) -> usize {
-        match self.pattern {
-            Pattern::AllToAll => self.wire_bytes * self.world as usize,
-            _ => self.wire_bytes,
-        }
+        self.wire_bytes * (self.pattern.peers + u32::from(self.pattern.own)) as usize
     }
 
     /// Whether a rank sends to several others.
     fn several(&self) -> bool {
-        self.pattern.peers(self.world) > 1
+        self.pattern.peers > 1
     }
 
     /// Those of a launch at most.
@@ -178,7 +194,7 @@ impl Work {
     ///
     /// `fits`: whether few blocks' line buffers hold the call.
     pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, fits: bool) -> Protocol {
-        let peers = self.pattern.peers(self.world);
+        let peers = self.pattern.peers;
         let sent = self.wire_bytes * peers as usize;
         // CPU threads stage in caches: stores into another rank's memory are slower there. A block has a lane for each peer.
         let lanes = peers <= TILE_THREADS;
@@ -216,11 +232,8 @@ impl Work {
     /// Packs of each chunk that go in lines while *go* is awaited, where bulk copies carry the rest: as many as keep links busy meanwhile, of
     /// longer chunks than four times that, and no more than so many line channels hold.
     pub(super) fn first(&self, line_channels: u32) -> u64 {
-        let peers = u64::from(self.pattern.peers(self.world));
-        let most = match (self.pattern, peers) {
-            (Pattern::AllToAll, 1..) => FIRST / peers,
-            _ => 0,
-        };
+        let Pattern { peers, own, mutual, .. } = self.pattern;
+        let most = if own && mutual && peers > 0 { FIRST / u64::from(peers) } else { 0 };
         let room = u64::from(line_channels) * line::PACKS;
         // Whole 128-byte lines.
         (self.wire_bytes as u64 / 16 / 4).min(most).min(room) / 8 * 8
@@ -236,17 +249,17 @@ impl Work {
     /// Blocks for the rank's own chunk, of `blocks` that work in lines. It waits for nobody: a block for two or three
     /// of a peer's, or two for three where hooks have much to do for each byte; of tiles every fifth, since what arrives is work as well.
     fn line_diagonal(&self, blocks: u32) -> u32 {
-        let peers = self.pattern.peers(self.world).max(1);
+        let peers = self.pattern.peers.max(1);
         let most = match self.hooks {
             Hooks::Slow => 2 * blocks / (3 + 2 * peers),
             _ if self.tiles > 0 => blocks / 5,
             _ => blocks / (2 + 2 * peers),
         };
-        match self.pattern {
+        match self.pattern.own {
             // A warp for each tile.
-            Pattern::AllToAll if self.tiles > 0 => self.tiles.div_ceil(tiles::WARPS).clamp(1, most.max(3)),
-            Pattern::AllToAll => (self.wire_bytes / 16).div_ceil(1024).clamp(1, most.max(3) as usize) as u32,
-            _ => 0,
+            true if self.tiles > 0 => self.tiles.div_ceil(tiles::WARPS).clamp(1, most.max(3)),
+            true => (self.wire_bytes / 16).div_ceil(1024).clamp(1, most.max(3) as usize) as u32,
+            false => 0,
         }
     }
 
@@ -257,20 +270,18 @@ impl Work {
 
     /// Line channels that so many blocks have room for.
     fn line_channels(&self, blocks: u32) -> u32 {
-        match self.pattern {
-            Pattern::AllToAll => blocks.saturating_sub(self.line_diagonal(blocks)),
-            _ => blocks / 2,
-        }
+        let left = blocks.saturating_sub(self.line_diagonal(blocks));
+        if self.pattern.mutual { left } else { left / 2 }
     }
 
     /// Channels and diagonal blocks where the caller does not say.
     pub(super) fn cut(&self, protocol: Protocol) -> Cut {
         let multiprocessors = self.multiprocessors(protocol);
         let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
-        let all_to_all = matches!(self.pattern, Pattern::AllToAll);
-        let peers = self.pattern.peers(self.world).max(1);
+        let own_chunk = self.pattern.own;
+        let peers = self.pattern.peers.max(1);
         match protocol {
-            _ if self.on_host => Cut::of(1, 1),
+            _ if self.on_host => Cut::of(1, u32::from(own_chunk)),
             Protocol::Copy => Cut::of(1, 0),
             Protocol::Lines => {
                 let diagonal = self.line_diagonal(multiprocessors);
@@ -289,10 +300,10 @@ impl Work {
                     own if self.short() && self.hooks != Hooks::Transpose => own * 3 / 4,
                     own => own,
                 };
-                let diagonal = if all_to_all { own.max(1) } else { 0 };
+                let diagonal = if own_chunk { own.max(1) } else { 0 };
                 // A world of one rank has its own chunk alone.
                 let left = multiprocessors.saturating_sub(diagonal).max(1);
-                let most = match (bulk, all_to_all || !self.short()) {
+                let most = match (bulk, own_chunk || !self.short()) {
                     (false, _) => left,
                     // More than fill the links are no faster.
                     (true, true) => left.min(BULK_BLOCKS),
@@ -302,7 +313,7 @@ impl Work {
             }
             Protocol::Staged => {
                 // As for `Direct`; what is sent is received as well.
-                let diagonal = if all_to_all { (multiprocessors / (2 * self.world - 1)).max(1) } else { 0 };
+                let diagonal = if own_chunk { (multiprocessors / (2 * self.world - 1)).max(1) } else { 0 };
                 let ends = (multiprocessors.saturating_sub(diagonal) / 2).max(1);
                 let groups = self.most_groups().min(ends);
                 Cut::of(packs.div_ceil(128).clamp(1, ends / groups), diagonal)
@@ -313,12 +324,7 @@ impl Work {
     /// Blocks that share the peers of a staged channel at most: where calls are short, what a block does for one peer after another (a wait,
     /// a fence) takes longer than the bytes do.
     fn most_groups(&self) -> u32 {
-        match self.pattern {
-            Pattern::AllToAll if self.short() && !self.on_host => {
-                self.pattern.peers(self.world).clamp(1, MOST_GROUPS)
-            }
-            _ => 1,
-        }
+        if self.short() && !self.on_host { self.pattern.peers.clamp(1, MOST_GROUPS) } else { 1 }
     }
 
     /// The same of a launch of so many channels: as many as there are multiprocessors for.
@@ -367,13 +373,18 @@ const COPY_LEAST: usize = 96 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fusewire_device::schedule::{AllToAll, SendRecv};
 
     /// What a rank of two sends over a transport that has everything.
     fn work(hooks: Hooks, symmetric: bool, sent: usize) -> Work {
-        let pattern = Pattern::AllToAll;
+        among(2, hooks, symmetric, sent)
+    }
+
+    /// The same of a rank of `world`.
+    fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         Work {
-            pattern,
-            world: 2,
+            pattern: Pattern::of(&AllToAll, Member { rank: 0, world }),
+            world,
             wire_bytes: sent,
             whole: true,
             symmetric,
@@ -440,16 +451,16 @@ mod tests {
     fn grids_hold_no_more_multiprocessors_than_pay() {
         use Protocol::{Bulk, Direct, Lines, Staged};
         for (world, shift) in [1, 2, 3, 4, 8, 16].into_iter().flat_map(|w| (4..30).map(move |s| (w, s))) {
-            let transpose = Work { world, ..work(Hooks::Transpose, true, 1 << shift) };
+            let transpose = among(world, Hooks::Transpose, true, 1 << shift);
             let tiled = Work { tiles: 1 << (shift - 4), ..transpose };
             let others = [Hooks::Copy, Hooks::Work, Hooks::Slow];
-            let others = others.map(|hooks| Work { world, ..work(hooks, true, 1 << shift) });
+            let others = others.map(|hooks| among(world, hooks, true, 1 << shift));
             for work in others.into_iter().chain([transpose, tiled]) {
                 for protocol in [Lines, Direct, Bulk, Staged] {
                     let mut cut = work.cut(protocol);
                     cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
                     let most = work.multiprocessors(protocol);
-                    let blocks = work.pattern.blocks(protocol, cut, world, false);
+                    let blocks = work.pattern.blocks(protocol, cut, false);
                     assert!(
                         blocks <= most,
                         "{blocks} of {most}: {protocol:?}, {world} ranks, 2^{shift} bytes"
@@ -474,7 +485,7 @@ mod tests {
             (2, Hooks::Slow, 2 << 20, 39, 25),
             (4, Hooks::Slow, 2 << 20, 70, 20),
         ] {
-            let cut = Work { world, ..work(hooks, false, bytes) }.cut(Protocol::Lines);
+            let cut = among(world, hooks, false, bytes).cut(Protocol::Lines);
             assert_eq!((cut.channels, cut.diagonal), (channels, diagonal), "{world} ranks");
         }
     }
@@ -489,23 +500,25 @@ mod tests {
             (2, 256, 8, 0, 32),
             (1, 2 << 20, 8, 0, 32),
         ] {
-            let work = Work { world, ..work(Hooks::Copy, true, bytes) };
+            let work = among(world, Hooks::Copy, true, bytes);
             let first = work.first(channels);
             assert_eq!((first, work.bulk_threads(first)), (packs, threads), "{world} ranks, {bytes} bytes");
             assert!(first.is_multiple_of(8) && 4 * 16 * first <= bytes as u64);
         }
-        let sendrecv = Work { pattern: Pattern::Ends(2), ..work(Hooks::Copy, true, 2 << 20) };
+        let pair = SendRecv { to: 1, from: 1 };
+        let pattern = Pattern::of(&pair, Member { rank: 0, world: 2 });
+        let sendrecv = Work { pattern, ..work(Hooks::Copy, true, 2 << 20) };
         assert_eq!(sendrecv.first(8), 0);
     }
 
     #[test]
     fn short_calls_have_a_block_for_each_peer() {
-        let short = Work { world: 4, ..work(Hooks::Copy, false, 1 << 18) };
+        let short = among(4, Hooks::Copy, false, 1 << 18);
         let Cut { channels, diagonal, .. } = short.cut(Protocol::Staged);
         assert_eq!(short.groups(Protocol::Staged, channels, diagonal), 3);
         // With the channels that a caller asks for, as far as multiprocessors go.
         assert_eq!([4, 7, 14].map(|channels| short.groups(Protocol::Staged, channels, 4)), [3, 2, 1]);
-        let long = Work { world: 4, ..work(Hooks::Copy, false, 1 << 22) };
+        let long = among(4, Hooks::Copy, false, 1 << 22);
         assert_eq!(long.groups(Protocol::Staged, 1, 1), 1);
     }
 

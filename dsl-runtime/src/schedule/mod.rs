@@ -4,17 +4,21 @@ mod all_to_all;
 pub(crate) mod copy;
 mod custom;
 mod default;
+mod launcher;
 mod parts;
 mod plan;
 mod prepared;
 mod sendrecv;
 
-pub use all_to_all::{AllToAll, AllToAllLauncher};
-pub use custom::{Custom, CustomLauncher};
+pub use all_to_all::AllToAllLauncher;
+pub use custom::CustomLauncher;
 pub(crate) use default::Pattern;
+pub use fusewire_device::kernel::Custom;
+pub use fusewire_device::schedule::{AllToAll, Leg, Member, Schedule, SendRecv, check};
+pub use launcher::Launcher;
 pub use plan::{Decided, Plan};
 pub(crate) use prepared::Prepared;
-pub use sendrecv::{SendRecv, SendRecvLauncher};
+pub use sendrecv::SendRecvLauncher;
 
 use std::time::Duration;
 

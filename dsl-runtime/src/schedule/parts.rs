@@ -1,10 +1,10 @@
 //! What travels in one piece: tiles, what staging hands over together, bulk copies.
 
 use crate::kernel::HookSet;
-use fusewire_device::line;
 use fusewire_device::pack::Pack;
-use fusewire_device::schedule::direct::bulk;
-use fusewire_device::schedule::tiles;
+use fusewire_device::protocol::direct::bulk;
+use fusewire_device::protocol::ll128 as line;
+use fusewire_device::tile::transpose as tiles;
 
 /// Packs of the rows that a tile of `H` has, in chunks of that shape; 0 where there are no tiles, or rows are not whole packs.
 pub(super) fn tile_rows<H: HookSet>(shape: Option<(usize, usize)>) -> u64 {

@@ -7,11 +7,12 @@ use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
 use crate::tune::Layout;
 use crate::{Error, Result, Transport};
-use fusewire_device::channel::CUT;
-use fusewire_device::line;
+use fusewire_device::launch::share_packs;
 use fusewire_device::pack::Pack;
-use fusewire_device::schedule::direct::bulk;
-use fusewire_device::schedule::{share_packs, tiles};
+use fusewire_device::protocol::direct::bulk;
+use fusewire_device::protocol::ll128 as line;
+use fusewire_device::protocol::simple::channel::CUT;
+use fusewire_device::tile::transpose as tiles;
 use std::fmt;
 
 /// Most threads of a block: kernels are compiled for at most as many.
@@ -189,7 +190,7 @@ impl<X: Transport> Prepared<X> {
         let limit = options.blocks.unwrap_or(u32::MAX);
         let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
         let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
-        let tiles = match wire_bytes.saturating_mul(pattern.peers(world) as usize) {
+        let tiles = match wire_bytes.saturating_mul(pattern.peers as usize) {
             ..TILES_LEAST => 0,
             _ => line_tiles::<H>(options.shape, layout.line_channels),
         };
@@ -274,7 +275,7 @@ impl<X: Transport> Prepared<X> {
             None if lines => {
                 // A warp for every row of every peer, or for every four. Tiles want all there are, the own chunk's as well.
                 let share = share_packs(packs as u64, cut.channels) as u32;
-                let peers = pattern.peers(world).max(1);
+                let peers = pattern.peers.max(1);
                 let warps =
                     |rows| share.div_ceil(rows * line::ROW_PACKS).saturating_mul(peers).saturating_mul(32);
                 match warps(1) {
@@ -288,10 +289,10 @@ impl<X: Transport> Prepared<X> {
         // By other warps than those of the bulk copies.
         let first = if on_host || threads > world.next_multiple_of(32) { first } else { 0 };
         // A lane of each block for each peer.
-        if protocol.stores() && !on_host && pattern.peers(world) > threads {
+        if protocol.stores() && !on_host && pattern.peers > threads {
             return Err(Error::misuse(format!(
                 "{threads} threads in a block for {} peers; `Protocol::{protocol:?}` takes one for each",
-                pattern.peers(world)
+                pattern.peers
             )));
         }
         cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
@@ -301,11 +302,11 @@ impl<X: Transport> Prepared<X> {
         let room = self.part.map_or(resident, |multiprocessors| resident.min(multiprocessors) / 2);
         while options.channels.is_none()
             && cut.channels > least
-            && pattern.blocks(protocol, cut, world, on_host) > room
+            && pattern.blocks(protocol, cut, on_host) > room
         {
             cut.channels -= 1;
         }
-        while cut.groups > 1 && pattern.blocks(protocol, cut, world, on_host) > room {
+        while cut.groups > 1 && pattern.blocks(protocol, cut, on_host) > room {
             cut.groups -= 1;
         }
         let rows = tile_rows::<H>(options.shape);
@@ -327,7 +328,7 @@ impl<X: Transport> Prepared<X> {
         } else if !lines {
             self.link.check_transfer(cut.channels, chunk)?;
         }
-        let blocks = pattern.blocks(protocol, cut, world, on_host);
+        let blocks = pattern.blocks(protocol, cut, on_host);
         if blocks > resident && on_host {
             return Err(Error::misuse(format!(
                 "{blocks} blocks wait for each other, each on a CPU thread of its own, of which a launch takes at most {resident}: use fewer channels or blocks"
@@ -339,10 +340,7 @@ impl<X: Transport> Prepared<X> {
             )));
         }
         // The same on ranks that only send or only receive.
-        let widest = match pattern {
-            Pattern::Ends(_) => Pattern::Ends(2).blocks(protocol, cut, world, on_host),
-            _ => blocks,
-        };
+        let widest = pattern.widest().blocks(protocol, cut, on_host);
         if widest > limit {
             return Err(Error::misuse(format!(
                 "{widest} blocks, but the launch's options allow {limit}: allow more, use fewer channels, or leave the channels and the protocol open"

@@ -9,10 +9,10 @@ use crate::residency::{self, Footprint, Ledger};
 use crate::stream::{Kind, Queue, Used};
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Stream, Transport};
-use fusewire_device::channel::Call;
+use fusewire_device::launch::{Grid, Params, Shape};
 use fusewire_device::ops::Ops;
-use fusewire_device::schedule::direct::bulk;
-use fusewire_device::schedule::{Grid, NOBODY, Params, Shape};
+use fusewire_device::protocol::direct::bulk;
+use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Cut, Link, Machine};
 use std::collections::{BTreeSet, HashMap};
@@ -45,6 +45,18 @@ pub(crate) struct Prepared<X: Transport> {
     ledger: Option<Arc<Ledger>>,
     /// For the copy engine; made when it is first used.
     pub(crate) aside: Mutex<Option<Arc<Aside>>>,
+}
+
+/// What is launched, beside its arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'c, S> {
+    pub(crate) plan: &'c Plan,
+    pub(crate) shape: Shape,
+    pub(crate) options: &'c LaunchOptions,
+    /// The schedule's, as peers that wait for it are told.
+    pub(crate) name: &'static str,
+    /// This rank's.
+    pub(crate) schedule: S,
 }
 
 struct Variant {
@@ -258,7 +270,7 @@ impl<X: Transport> Prepared<X> {
             rows: rows as u64,
             cols: cols as u64,
             chunk: plan.chunk,
-            kernel: Call::ended(self.kernel, plan.rest),
+            kernel: channel::Call::ended(self.kernel, plan.rest),
             share,
             own_share,
             first: plan.first,
@@ -268,8 +280,6 @@ impl<X: Transport> Prepared<X> {
             tiles: u64::from(plan.tiles),
             channels: plan.channels,
             diagonal: plan.diagonal,
-            send_peer: NOBODY,
-            recv_peer: NOBODY,
             phase: 0,
             allocation: 0,
             cut: 0,
@@ -300,17 +310,13 @@ impl<X: Transport> Prepared<X> {
     }
 
     /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays.
-    pub(crate) fn note(&self, stream: &Stream, plan: &Plan, shape: &Shape) {
+    pub(crate) fn note<S>(&self, stream: &Stream, call: &Call<'_, S>) {
+        let Call { plan, shape, name, .. } = call;
         // Of two kernels around the copy engine's work the first.
         if stream.is_capturing() || shape.phase > 0 {
             return;
         }
-        let schedule = match self.key.schedule.as_str() {
-            "sendrecv" if shape.recv_peer == NOBODY => "send",
-            "sendrecv" if shape.send_peer == NOBODY => "recv",
-            schedule => schedule,
-        };
-        let custom = schedule == "custom";
+        let custom = *name == "custom";
         let by = match plan.protocol {
             _ if custom || plan.elements == 0 => "",
             Protocol::Staged => "by staging",
@@ -319,7 +325,7 @@ impl<X: Transport> Prepared<X> {
             Protocol::Bulk => "by bulk copies",
             Protocol::Copy => "by the copy engine",
         };
-        let how = [if custom { "a schedule of its own" } else { schedule }, by];
+        let how = [if custom { "a schedule of its own" } else { name }, by];
         let parts = match plan.protocol {
             _ if custom => plan.blocks,
             Protocol::Copy => 0,
@@ -332,18 +338,16 @@ impl<X: Transport> Prepared<X> {
     }
 
     /// Launches with checked geometry.
-    pub(crate) fn launch<A: Arguments>(
+    pub(crate) fn launch<A: Arguments, S: Copy + Send + Sync + 'static>(
         &self,
         stream: &Stream,
         args: &A,
-        plan: &Plan,
-        shape: Shape,
-        options: &LaunchOptions,
+        call: &Call<'_, S>,
     ) -> Result<()> {
         let (binder, raw) = self.bind(stream, args)?;
         let _claims = binder.claim(stream)?;
         let _turns = stream.touch_all(&self.links)?;
-        self.queue(stream, &binder, raw, plan, shape, options)
+        self.queue(stream, &binder, raw, call)
     }
 
     /// Checks the arguments of a launch.
@@ -356,17 +360,17 @@ impl<X: Transport> Prepared<X> {
     }
 
     /// Queues a kernel whose buffers are claimed.
-    pub(crate) fn queue<R: Copy + Send + Sync + 'static>(
+    pub(crate) fn queue<R: Copy + Send + Sync + 'static, S: Copy + Send + Sync + 'static>(
         &self,
         stream: &Stream,
         binder: &Arc<Binder>,
         raw: R,
-        plan: &Plan,
-        shape: Shape,
-        options: &LaunchOptions,
+        call: &Call<'_, S>,
     ) -> Result<()> {
-        self.note(stream, plan, &shape);
-        let mut params = Params { ops: self.ops, control: self.link.control(options.deadline), shape, raw };
+        self.note(stream, call);
+        let Call { plan, shape, options, schedule, .. } = *call;
+        let control = self.link.control(options.deadline);
+        let mut params = Params { ops: self.ops, control, shape, raw, schedule };
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
             (Kind::Cuda(s), Some(function), _) => {

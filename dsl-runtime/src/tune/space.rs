@@ -4,7 +4,7 @@ use super::key::Config;
 use crate::kernel::HookSet;
 use crate::schedule::{LaunchOptions, Pattern, Prepared, Protocol};
 use crate::{Error, Result, Transport};
-use fusewire_device::schedule::direct::bulk;
+use fusewire_device::protocol::direct::bulk;
 use serde::{Deserialize, Serialize};
 
 /// Configurations of one protocol to try: around a start, along five axes. Each value fits the launch when the rest is as in `start`.
@@ -84,12 +84,12 @@ impl<X: Transport> Prepared<X> {
             }
             diagonal.retain(|&diagonal| fits(&Config { diagonal, ..start }));
             let bulk = protocol == Protocol::Bulk;
-            let mut threads = match pattern {
+            let mut threads = match bulk {
                 _ if self.on_host() => vec![start.threads],
                 // One warp copies.
-                Pattern::AllToAll if bulk => vec![layout.world.next_multiple_of(32), 256, 512],
-                _ if bulk => vec![start.threads],
-                _ => vec![64, 128, 256, 512],
+                true if pattern.own => vec![layout.world.next_multiple_of(32), 256, 512],
+                true => vec![start.threads],
+                false => vec![64, 128, 256, 512],
             };
             threads.retain(|&threads| fits(&Config { threads, ..start }));
             let (most, halvings) = if bulk { (bulk::MOST, 0..=2) } else { (layout.window, 2..=6) };

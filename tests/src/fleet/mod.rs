@@ -176,6 +176,8 @@ impl Fleet {
         self.generation += 1;
         for rank in 0..self.size {
             let mut command = Command::new(&self.program);
+            // Set for threads that share a GPU; all clients of MPS together have no more than that.
+            command.env_remove(fusewire::driver::Driver::CONNECTIONS);
             command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = command.spawn()?;
             let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {

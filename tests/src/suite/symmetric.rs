@@ -7,7 +7,7 @@ use crate::kernels::copying::copy;
 use crate::run::Ground;
 use crate::{AllToAllOf, Outcome, Rank, Stop, Subject, reference};
 use fusewire::device::element::Element;
-use fusewire::device::schedule::direct::bulk;
+use fusewire::device::protocol::direct::bulk;
 use fusewire::kernel::HookSet;
 use fusewire::schedule::AllToAllLauncher;
 use fusewire::{Buffer, Error, LaunchOptions, Operation, Options, Protocol, Stream};

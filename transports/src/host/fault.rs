@@ -1,8 +1,8 @@
 //! An abort record in words.
 
 use super::ledger::{Launched, compared};
-use fusewire_device::channel::CUT;
-use fusewire_device::schedule::MOST_PACKS;
+use fusewire_device::kernel::MOST_PACKS;
+use fusewire_device::protocol::simple::channel::CUT;
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
 use std::fmt;

@@ -42,6 +42,8 @@ struct Card {
     /// The part it would have if all ranks of the job on this host were dealt to its GPUs in turn.
     dealt: Option<Part>,
     wants_parts: bool,
+    /// Hardware queues for all streams of its process.
+    queues: u32,
 }
 
 /// The context of this rank's part, if ranks share its GPU; else the context. Collective over the ranks of a transport.
@@ -108,6 +110,7 @@ impl Card {
             has: context.place(),
             dealt: dealt(world, device.ordinal()),
             wants_parts: !set(NO_PARTS, "1"),
+            queues: Driver::load().map_or(0, Driver::connections),
         }
     }
 }
@@ -126,6 +129,14 @@ fn on_the_gpu_of<'c>(cards: &'c [Card], card: &'c Card) -> impl Iterator<Item = 
     cards.iter().enumerate().filter(|(_, other)| card.gpu.is_some() && other.gpu == card.gpu)
 }
 
+/// One rank's of each process.
+fn card_of_each_process<'c>(here: &[(Rank, &'c Card)]) -> Vec<&'c Card> {
+    let mut cards: Vec<&Card> = here.iter().map(|(_, card)| *card).collect();
+    cards.sort_by_key(|card| card.process);
+    cards.dedup_by_key(|card| card.process);
+    cards
+}
+
 fn alone(cards: &[Card], card: &Card) -> bool {
     on_the_gpu_of(cards, card).count() <= 1
 }
@@ -140,6 +151,18 @@ fn refusal(cards: &[Card]) -> Option<String> {
                 "ranks {ranks:?} share a GPU, and under {who} rank {rank} runs one kernel after the other: a kernel would wait for a \
                  peer's that cannot begin. Run without it, or give each rank a GPU"
             ));
+        }
+        for card in card_of_each_process(&here) {
+            let ranks = here.iter().filter(|(_, c)| c.process == card.process).count() as u32;
+            if 2 * ranks > card.queues {
+                return Some(format!(
+                    "{ranks} ranks of one process share a GPU with {} hardware queues: in one queue, a kernel could stand behind one that \
+                     waits for it. Set {}={} before the program starts (two for each rank are needed)",
+                    card.queues,
+                    Driver::CONNECTIONS,
+                    Driver::MOST_CONNECTIONS
+                ));
+            }
         }
         let processes: BTreeSet<u32> = here.iter().map(|(_, c)| c.process).collect();
         if processes.len() > 1 && !here.iter().all(|(_, c)| c.mps || c.takes_turns) {
@@ -200,6 +223,7 @@ mod tests {
             has: None,
             dealt: None,
             wants_parts: true,
+            queues: 8,
         }
     }
 
@@ -261,5 +285,10 @@ mod tests {
         let told = refusal(&[card(0, 1), slow(card(0, 1))]).unwrap();
         assert!(told.contains("under compute-sanitizer rank 1"), "{told}");
         assert!(refusal(&[slow(card(0, 1)), card(1, 1)]).is_none());
+        let many = vec![card(0, 1); 5];
+        let told = refusal(&many).unwrap();
+        assert!(told.contains("5 ranks of one process share a GPU with 8 hardware queues"), "{told}");
+        assert!(told.contains("CUDA_DEVICE_MAX_CONNECTIONS=32"), "{told}");
+        assert!(refusal(&many[..4]).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! Bulk copies: a stage remembers what it was to load, and the store copies it.
 
-use crate::schedule::direct::bulk::{STAGES, Stages};
+use crate::protocol::direct::bulk::{STAGES, Stages};
 
 /// A block's stages.
 #[derive(Clone, Copy, Debug)]

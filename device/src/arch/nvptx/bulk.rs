@@ -1,7 +1,7 @@
 //! Bulk copies through shared memory (`cp.async.bulk`, the Tensor Memory Accelerator): one thread asks for them, and no register sees the
 //! bytes. Instructions of sm_90: comments in images for older GPUs, see [`super::follow`].
 
-use crate::schedule::direct::bulk::{BARRIERS, STAGES, Stages};
+use crate::protocol::direct::bulk::{BARRIERS, STAGES, Stages};
 use core::arch::asm;
 
 // As many bytes as the launch gives. Kernels that name it alone have it.
@@ -28,7 +28,7 @@ impl SharedStages {
     /// Prepares the barriers.
     ///
     /// # Safety
-    /// The launch gave as many bytes as [`crate::schedule::direct::bulk::shared_bytes`] says. One thread of the block does this, once,
+    /// The launch gave as many bytes as [`crate::protocol::direct::bulk::shared_bytes`] says. One thread of the block does this, once,
     /// and it alone uses them.
     #[inline(always)]
     pub unsafe fn prepare(&self) {

@@ -94,13 +94,14 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             let element = entry.element.as_ref().map(|(_, path)| element_path(path));
             let comma = element.as_ref().map(|_| quote!(,));
             let raw = glue::raw_type(module, element.as_ref());
-            let schedule = format_ident!("{}", entry.function());
+            let schedule = format_ident!("{}", entry.schedule.map_or("", |s| s.marker));
+            let protocol = format_ident!("{}", entry.protocol.device());
             quote! {
                 #[unsafe(no_mangle)]
-                pub unsafe extern "ptx-kernel" fn #symbol(params: #d::schedule::Params<#ops, #raw>) {
-                    let grid = #d::schedule::Grid::here();
+                pub unsafe extern "ptx-kernel" fn #symbol(params: #d::launch::Params<#ops, #d::schedule::#schedule, #raw>) {
+                    let grid = #d::launch::Grid::here();
                     let _ = unsafe {
-                        #d::schedule::#schedule::<#ops, __Hooks<#element #comma #unroll>>(grid, &params)
+                        #d::protocol::exchange::<#d::schedule::#schedule, #d::protocol::#protocol, #ops, __Hooks<#element #comma #unroll>>(grid, &params)
                     };
                 }
             }
@@ -111,13 +112,13 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             let values = values.map(|v| quote!(#v)).collect::<Vec<_>>();
             quote! {
                 #[unsafe(no_mangle)]
-                pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::schedule::Params<#ops, __Raw>) {
-                    let __grid = #d::schedule::Grid::here();
+                pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::launch::Params<#ops, #d::kernel::Custom, __Raw>) {
+                    let __grid = #d::launch::Grid::here();
                     let __raw = &__params.raw;
                     let __lent = #d::args::Lent::while_borrowed(__raw);
                     let _ = __lent;
                     let _ = unsafe {
-                        #d::schedule::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
+                        #d::kernel::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
                             #name::<#ops>(__kernel, #(#values,)*)
                         })
                     };

@@ -197,7 +197,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             #(#as_is)*
         }
         // SAFETY: the launch made each raw slice from a checked buffer that outlives it, exclusive where it is an output.
-        unsafe impl #generic #d::schedule::Unpack for #hooks #plain where #bounds #static_bound {
+        unsafe impl #generic #d::launch::Unpack for #hooks #plain where #bounds #static_bound {
             type Raw = #raw_type;
             #[inline(always)]
             unsafe fn unpack<'x>(__raw: &#raw_type) -> <Self as #d::hooks::Hooks>::Args<'x> {

@@ -316,8 +316,11 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Id
                     quote!(#path,)
                 }),
             );
-            let call = format_ident!("host_{}", entry.function());
-            quote!(::core::option::Option::Some(#krate::kernel::#call::<#krate::ops::#ops, __Hooks<#path #unroll>>))
+            let schedule = format_ident!("{}", entry.schedule.map_or("", |s| s.marker));
+            let protocol = format_ident!("{}", entry.protocol.host());
+            quote!(::core::option::Option::Some(
+                #krate::kernel::host::<#d::schedule::#schedule, #d::protocol::#protocol, #krate::ops::#ops, __Hooks<#path #unroll>>
+            ))
         }
         Item::Schedule(function) => {
             let name = &function.sig.ident;
@@ -325,14 +328,14 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Id
             quote! {
                 ::core::option::Option::Some({
                     // No name that a user's function may have.
-                    unsafe fn __entry(__grid: #d::schedule::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
+                    unsafe fn __entry(__grid: #d::launch::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
                         // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
                         unsafe {
-                            let __params = &*__params.cast::<#d::schedule::Params<#krate::ops::#ops, __Raw>>();
+                            let __params = &*__params.cast::<#d::launch::Params<#krate::ops::#ops, #d::kernel::Custom, __Raw>>();
                             let __raw = __params.raw;
                             let __lent = #d::args::Lent::while_borrowed(&__raw);
                             let _ = __lent;
-                            #d::schedule::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
+                            #d::kernel::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
                                 #name::<#krate::ops::#ops>(__kernel, #(#values,)*)
                             })
                         }

@@ -14,7 +14,8 @@ use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
 use report::Report;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -101,6 +102,10 @@ fn main() -> ExitCode {
             }
             Ok(have) => {
                 if have < arguments.ranks && !arguments.worker && !arguments.from_env {
+                    // Not for processes, whose own ranks share no queues: clients of MPS have few of them together.
+                    if arguments.mode != Mode::Processes && std::env::var_os(Driver::CONNECTIONS).is_none() {
+                        return with_all_connections();
+                    }
                     let (ranks, gpus) = (arguments.ranks, if have == 1 { "GPU" } else { "GPUs" });
                     eprintln!("gpu-suite: {ranks} ranks share {have} {gpus}");
                 }
@@ -123,6 +128,16 @@ fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
 
 fn gpus() -> fusewire::driver::Result<usize> {
     Driver::load()?.device_count()
+}
+
+/// This program once more, with as many hardware queues as can be: cases make several streams a rank.
+fn with_all_connections() -> ExitCode {
+    let again = std::env::current_exe().map(|program| {
+        let most = Driver::MOST_CONNECTIONS.to_string();
+        Command::new(program).args(std::env::args_os().skip(1)).env(Driver::CONNECTIONS, most).exec()
+    });
+    eprintln!("gpu-suite: starting this program once more: {}", again.unwrap_or_else(|error| error));
+    ExitCode::from(2)
 }
 
 fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {

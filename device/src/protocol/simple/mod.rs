@@ -1,15 +1,19 @@
 //! Through rings of staging in the receiver's memory, with credits: any size, any transport.
 
-use super::span::{self, Sink, Source, Team, Unroll};
-use super::{Grid, NOBODY, Params, Ring, Shape, Share, Unpack, own_share, place};
+pub mod channel;
+
+use super::{Protocol, Share, Site};
 use crate::arch;
-use crate::channel::{Call, End, HEADER, Receiving, Sending, stream_bytes};
 use crate::ctx::Ctx;
 use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
+use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Ops;
+use crate::schedule::Schedule;
+use crate::tile::{self, Sink, Source, Team, Unroll};
 use crate::wait::{Flow, Watch};
+use channel::{Call, End, HEADER, Receiving, Sending, stream_bytes};
 
 /// What a block streams: packs `first .. first + packs` of the chunk at `place`, `chunk` stream bytes at a time, behind the header.
 ///
@@ -17,7 +21,7 @@ use crate::wait::{Flow, Watch};
 /// the bytes themselves. So the leader does both while the other warps are at those between; its own warp takes no part in that, and one
 /// barrier a turn keeps them together. Such a look ahead needs a ring of three turns: a sender that waits for room holds one that it has
 /// not handed over, and the receiver one that it has not given back. The host sees to four.
-pub(super) struct Stream<'k, O> {
+pub(crate) struct Stream<'k, O> {
     pub ops: &'k O,
     pub watch: &'k Watch,
     pub place: &'k Ctx,
@@ -54,12 +58,12 @@ impl<O: Ops> Stream<'_, O> {
                 out.hand_over(group, before, from);
             }
             let found = if next > to && group.leads() { out.await_room(next) } else { 0 };
-            let (s0, count) = span::packs(from, to, self.packs);
+            let (s0, count) = tile::packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
             // Tiles are long, and as many as there are warps.
             let team = if S::TRANSPOSED { Some(Team::all(group)) } else { Team::behind(group) };
             if let Some(team) = team {
-                span::produce::<U, W, S>(team, self.place, self.first + s0, count, source, |s, _, pack| {
+                tile::produce::<U, W, S>(team, self.place, self.first + s0, count, source, |s, _, pack| {
                     // SAFETY: the ring's place of pack `s`, reserved for this group; each pack is one thread's.
                     unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
                 });
@@ -98,10 +102,10 @@ impl<O: Ops> Stream<'_, O> {
             }
             let looks = next > to && group.leads();
             let ahead = if AHEAD && looks { input.await_more(next) } else { 0 };
-            let (s0, count) = span::packs(from, to, self.packs);
+            let (s0, count) = tile::packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
             if let Some(team) = Team::behind(group) {
-                span::consume::<U, W>(team, self.place, self.first + s0, count, sink, |s| {
+                tile::consume::<U, W>(team, self.place, self.first + s0, count, sink, |s| {
                     input.at(payload + 16 * u64::from(s))
                 });
             }
@@ -149,50 +153,32 @@ fn stream<H: Hooks, O: Ops>(
     let call = share.call(shape);
     let Share { first, packs } = share;
     let stream = Stream { ops, watch, place, first, packs, chunk: shape.chunk, call, end };
-    let hooks = span::Module::<H>(args);
-    // SAFETY: schedules give each block its own channel end.
+    let hooks = tile::Module::<H>(args);
+    // SAFETY: each block has its own channel end.
     unsafe {
         match sends {
-            true => stream.send::<span::By<H>, _, _, Block>(&Block, &hooks),
-            false => stream.receive::<span::By<H>, _, Block, _>(&Block, &hooks),
+            true => stream.send::<tile::By<H>, _, _, Block>(&Block, &hooks),
+            false => stream.receive::<tile::By<H>, _, Block, _>(&Block, &hooks),
         }
     }
 }
 
-/// One chunk to `shape.send_peer` and one from `shape.recv_peer`. Grid: `channels` senders if there is a send peer, then `channels`
-/// receivers if there is one to receive from.
-///
-/// # Safety
-/// `params` was made by a checked launch; called by all threads of every block of the grid.
+/// What a block's first leg begins with: the wait for the kernel in front, and the end of the channel that was worked out before. Of later legs
+/// nothing.
 #[inline(always)]
-pub unsafe fn sendrecv<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (ops, shape) = (&params.ops, &params.shape);
-    // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
-    // SAFETY: the caller's contract.
-    let args = unsafe { H::unpack(&params.raw) };
-    let senders = if shape.send_peer == NOBODY { 0 } else { shape.channels };
-    let sends = grid.block < senders;
-    let (peer, channel) =
-        if sends { (shape.send_peer, grid.block) } else { (shape.recv_peer, grid.block - senders) };
-    let share = Share::of::<H>(shape.elements, shape.share, channel).now();
-    let end = Some(End::of(ops, peer, channel, sends).now());
-    let place = place(ops, grid, shape, peer, channel, 0);
-    if sends {
-        // SAFETY: the caller's contract.
-        let watch = unsafe { watch.led_in::<1, _>(&Block) };
-        stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, true)
-    } else {
-        // SAFETY: as above.
-        let watch = unsafe { watch.led_in::<2, _>(&Block) };
-        stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, false)
+fn begin<const BRANCH: u32>(watch: &mut Watch, first: &mut Option<End>) -> Option<End> {
+    let end = first.take();
+    if end.is_some() {
+        // SAFETY: the watch is armed; called behind nothing that accesses memory.
+        *watch = unsafe { watch.led_in::<BRANCH, _>(&Block) };
     }
+    end
 }
 
 /// Blocks that share the peers of a channel at most.
 pub const MOST_GROUPS: u32 = 15;
 
-/// Where a block of an all-to-all is: its channel, its step, and how many steps it goes from one to the next. In one word, since it is kept
+/// Where a block is: its channel, its leg, and how many legs it goes from one to the next. In one word, since it is kept
 /// in a register through all that a hook does: 12 bits (a GPU holds fewer blocks), 16 (a world has fewer ranks) and 4.
 #[derive(Clone, Copy)]
 struct Turn(u32);
@@ -201,17 +187,20 @@ impl Turn {
     /// The first of block `block` of `blocks` at one end of all channels. These are as many as the channels, or a multiple of that: then the
     /// peers are dealt out to the blocks of a channel, which takes more blocks, and not one wait and one fence for each peer after the other.
     #[inline(always)]
-    fn first(block: u32, blocks: u32, channels: u32) -> Self {
+    fn first<S: Schedule>(block: u32, blocks: u32, channels: u32) -> Self {
+        if S::MOST_LEGS == 1 {
+            return Turn(block << 20 | 1 << 16 | 1);
+        }
         // By subtraction: these are few, and a division is long.
-        let (mut channel, mut step) = (block, 1);
+        let (mut channel, mut leg) = (block, 1);
         while channel >= channels {
-            (channel, step) = (channel - channels, step + 1);
+            (channel, leg) = (channel - channels, leg + 1);
         }
         let (mut left, mut stride) = (blocks - channels, 1);
         while left >= channels {
             (left, stride) = (left - channels, stride + 1);
         }
-        Turn(channel << 20 | stride << 16 | step)
+        Turn(channel << 20 | stride << 16 | leg)
     }
 
     /// The same, worked out by now.
@@ -226,7 +215,7 @@ impl Turn {
     }
 
     #[inline(always)]
-    fn step(self) -> u32 {
+    fn leg(self) -> u32 {
         self.0 & 0xffff
     }
 
@@ -237,58 +226,98 @@ impl Turn {
     }
 }
 
-/// One chunk to and from every rank; this rank's own goes from `produce` to `consume` in registers.
-/// Grid: senders, as many receivers (none of either in a world of one rank), then `diagonal` blocks. There are `channels` senders, or two,
-/// three.. up to one for each peer times as many.
+/// The protocol, as a type.
 ///
-/// # Safety
-/// As for [`sendrecv`].
-#[inline(always)]
-pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (ops, shape) = (&params.ops, &params.shape);
-    // SAFETY: the caller's contract.
-    let mut watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
-    // SAFETY: the caller's contract.
-    let args = unsafe { H::unpack(&params.raw) };
-    let ring = Ring::of(ops);
-    let ends = if ring.world == 1 { 0 } else { (grid.blocks - shape.diagonal) / 2 };
-    let at = |peer: u32, channel| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
-    if grid.block >= 2 * ends {
+/// Grid: senders, receivers (as many, where a rank does both), then `diagonal` blocks. There are `channels` of each, or two, three.. up to one
+/// for each peer times as many.
+#[derive(Debug)]
+pub struct Simple;
+
+// SAFETY: a sender stores into staging that the receiver has freed, and a receiver takes what was announced.
+unsafe impl<O: Ops> Protocol<O> for Simple {
+    #[inline(always)]
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
-        let watch = unsafe { watch.led(&Block) };
-        return own_share::<O, H>(ops, &watch, shape, &at(ring.rank, 0), grid.block - 2 * ends, &args);
-    }
-    let sends = grid.block < ends;
-    let mut turn =
-        Turn::first(if sends { grid.block } else { grid.block - ends }, ends, shape.channels).now();
-    // (Not forced to be worked out by now: its first pack's place would become one from which a bundle's places are not constants apart.)
-    let share = Share::of::<H>(shape.elements, shape.share, turn.channel());
-    let peer = if sends { ring.to(turn.step()) } else { ring.from(turn.step()) };
-    let mut first = Some(End::of(ops, peer, turn.channel(), sends).now());
-    // Not before the loops: what they work out once they work out while the kernel before this one on the stream still runs.
-    let begin = |watch: &mut Watch, first: &mut Option<End>| {
-        let end = first.take();
-        if end.is_some() {
+        let mut watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        // SAFETY: the caller's contract.
+        let args = unsafe { H::unpack(&params.raw) };
+        let site = Site::of(grid, params);
+        let me = site.me;
+        let [sends, receives] = [schedule.sends(me), schedule.receives(me)];
+        // Blocks at each end of the channels.
+        let each = match (S::MOST_LEGS == 1, sends > 0, receives > 0) {
+            (true, ..) => shape.channels,
+            (_, false, false) => 0,
+            (_, true, true) => (grid.blocks - shape.diagonal) / 2,
+            _ => grid.blocks - shape.diagonal,
+        };
+        let senders = if S::MUTUAL || sends > 0 { each } else { 0 };
+        let ends = if S::MUTUAL { 2 * each } else { senders + if receives > 0 { each } else { 0 } };
+        if S::OWN && grid.block >= ends {
             // SAFETY: the caller's contract.
-            *watch = unsafe { watch.led(&Block) };
+            let watch = unsafe { watch.led(&Block) };
+            return site.self_copy::<S, H>(schedule, &watch, grid.block - ends, &args);
         }
-        end
-    };
-    // One loop for each end: a hook in both would make each block as large as the larger one.
-    if sends {
-        while turn.step() < ring.world {
-            let end = begin(&mut watch, &mut first);
-            let place = at(ring.to(turn.step()), turn.channel());
-            stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, true)?;
-            turn.next();
+        let is_sender = grid.block < senders;
+        let block = if is_sender { grid.block } else { grid.block - senders };
+        let mut turn = Turn::first::<S>(block, each, shape.channels);
+        if S::MOST_LEGS > 1 {
+            turn = turn.now();
         }
-    } else {
-        while turn.step() < ring.world {
-            let end = begin(&mut watch, &mut first);
-            let place = at(ring.from(turn.step()), turn.channel());
-            stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, false)?;
-            turn.next();
+        let share = Share::of::<H>(shape.elements, shape.share, turn.channel());
+        // Not of many legs: its first pack's place would become one from which a bundle's places are not constants apart.
+        let share = if S::MOST_LEGS == 1 { share.now() } else { share };
+        let leg = if is_sender { schedule.to(me, turn.leg()) } else { schedule.from(me, turn.leg()) };
+        let mut first = Some(End::of(ops, leg.peer, turn.channel(), is_sender).now());
+        // Not before the loops: what they work out once they work out while the kernel before this one on the stream still runs.
+        // One loop for each end: a hook in both would make each block as large as the larger one.
+        if is_sender {
+            // (Not `<=`: what a world has is a parameter, one less is a register.)
+            while turn.leg() < sends + 1 {
+                let end = begin::<0>(&mut watch, &mut first);
+                let place = site.at(schedule.to(me, turn.leg()), turn.channel());
+                stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, true)?;
+                if S::MOST_LEGS == 1 {
+                    break;
+                }
+                turn.next();
+            }
+        } else {
+            while turn.leg() < receives + 1 {
+                let end = begin::<0>(&mut watch, &mut first);
+                let place = site.at(schedule.from(me, turn.leg()), turn.channel());
+                stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, false)?;
+                if S::MOST_LEGS == 1 {
+                    break;
+                }
+                turn.next();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::channel::{HEADER, stream_bytes};
+    use crate::tile;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn chunks_cover_every_pack_once(packs in 0u32..5000, lines in 1u64..40) {
+            let (total, mut from, mut next) = (stream_bytes(16 * u64::from(packs)), 0, 0);
+            while from < total {
+                let to = total.min(from + 128 * lines);
+                let (s0, count) = tile::packs(from, to, packs);
+                let s1 = s0 + count as usize;
+                prop_assert!(count == 0 || s0 == next);
+                prop_assert!(count == 0 || HEADER + 16 * s1 as u64 <= to);
+                next = next.max(if count == 0 { 0 } else { s1 });
+                from = to;
+            }
+            prop_assert_eq!(next, packs as usize);
         }
     }
-    Ok(())
 }

@@ -1,14 +1,16 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
-use super::staged::Stream;
-use super::{Grid, Shape, cut, share_packs, span};
 use crate::atomic::{self, Device, Relaxed};
-use crate::channel::Call;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::{Block, Group};
+use crate::launch::{Grid, Shape, cut, share_packs};
 use crate::ops::{Get, Line, Ops, Put};
 use crate::pack::Pack;
+use crate::protocol::place;
+use crate::protocol::simple::Stream;
+use crate::protocol::simple::channel::Call;
+use crate::tile;
 use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
 use core::cell::Cell;
 
@@ -35,6 +37,11 @@ pub struct Tile {
     /// Elements.
     pub len: usize,
 }
+
+/// What a schedule of one's own has in its parameters where others have who exchanges what with whom.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Custom;
 
 /// A running kernel, as one block of a user's schedule sees it.
 ///
@@ -141,10 +148,10 @@ impl<O: Ops> Kernel<O> {
 
     #[inline(always)]
     fn tile_place(&self, peer: usize, tile: Tile) -> Ctx {
-        let mut place =
-            super::place(&self.ops, self.grid, &self.shape, peer as u32, self.grid.block, tile.start as u64);
-        (place.chunk_len, place.rows, place.cols) = (tile.len, 1, tile.len);
-        place
+        let mut at =
+            place(&self.ops, self.grid, &self.shape, peer as u32, self.grid.block, tile.start as u64);
+        (at.chunk_len, at.rows, at.cols) = (tile.len, 1, tile.len);
+        at
     }
 
     /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value. The peer's block of the
@@ -169,7 +176,7 @@ impl<O: Ops> Kernel<O> {
     fn send_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Produce) -> W) -> Flow {
         let place = self.tile_place(peer, tile);
         // SAFETY: this block alone works the channel of its index; all its threads are here.
-        unsafe { self.stream::<W>(&place).send::<span::Two, W, _, Block>(&Block, &span::Each(hook)) }
+        unsafe { self.stream::<W>(&place).send::<tile::Two, W, _, Block>(&Block, &tile::Each(hook)) }
     }
 
     /// The stream of a tile of fewer than [`MOST_PACKS`].
@@ -207,7 +214,7 @@ impl<O: Ops> Kernel<O> {
     fn receive_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Consume, W)) -> Flow {
         let place = self.tile_place(peer, tile);
         // SAFETY: this block alone works the channel of its index; all its threads are here.
-        unsafe { self.stream::<W>(&place).receive::<span::Two, W, Block, _>(&Block, &span::Each(hook)) }
+        unsafe { self.stream::<W>(&place).receive::<tile::Two, W, Block, _>(&Block, &tile::Each(hook)) }
     }
 
     /// Operations and control words, for what is built on a kernel.

@@ -7,8 +7,8 @@
 //! Blocks take pieces in turn: what is under way at a time lies close together. With a share of its own for each block, times vary by up to
 //! 12% with the chunk's size (4 H200s).
 //!
-//! What a chunk of an all-to-all begins with may go in [lines], which need no *go*: other warps of the blocks that copy the rank's
-//! own chunk send it while the channels' blocks still wait.
+//! What a chunk of a mutual schedule begins with may go by [LL128](ll128), which waits for nobody to be ready: other warps of the self-copy
+//! blocks send it while the channels' blocks still wait.
 
 use super::base;
 use super::handshake::{Channel, Lanes};
@@ -16,9 +16,11 @@ use crate::arch::{self, SharedStages};
 use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
+use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Direct;
-use crate::schedule::{Grid, NOBODY, Params, Ring, Shape, Unpack, lines, packs_of, place};
-use crate::wait::{Fault, Flow, Watch};
+use crate::protocol::{Protocol, Site, ll128, packs_of};
+use crate::schedule::{Leg, Schedule, legs};
+use crate::wait::{Flow, Watch};
 use core::ops::Range;
 
 /// Pieces that a block has under way.
@@ -29,7 +31,7 @@ pub const MOST: u64 = 16 << 10;
 pub const BARRIERS: u32 = 128;
 /// Stores that may still read their stage when it is another's turn to be loaded.
 const BEHIND: u32 = 2;
-/// Pieces that are asked for before anything waits: what one thread does until it looks whether a peer said *go* counts. The first
+/// Pieces that are asked for before anything waits: what one thread does until it looks whether a peer is ready counts. The first
 /// [`BEHIND`] stores ask for two each, which makes [`STAGES`].
 const FIRST: u32 = STAGES - 2 * BEHIND;
 
@@ -240,83 +242,73 @@ unsafe fn filled<F: Fn(u32) -> u64, T: Fn(u32) -> u64>(
     pipe
 }
 
-/// [`crate::schedule::all_to_all`] by bulk copies. Grid: `channels` blocks (none in a world of one rank), then `diagonal`, of
-/// which each takes at most [`crate::line::PACKS`] of the first packs.
+/// The protocol of bulk copies, as a type. Grid: `channels` blocks (none without peers), then `diagonal`, of which each takes at most
+/// [`PACKS`](ll128::PACKS) of the first packs.
 ///
-/// # Safety
-/// As for [`super::all_to_all_direct`]; the hooks copy from `shape.input` to the output; the launch gave [`shared_bytes`].
-#[inline(always)]
-pub unsafe fn all_to_all_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (ops, shape, ring) = (&params.ops, &params.shape, Ring::of(&params.ops));
-    let blocks = if ring.world == 1 { 0 } else { shape.channels };
-    // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
-    let (chunk, input, outputs) = (shape.elements * H::Wire::SIZE as u64, shape.input, shape.output_offset);
-    // SAFETY: the launch's table.
-    let output = move |peer: u32| unsafe { base(shape, peer) } + outputs;
-    if grid.block >= blocks {
-        let part = grid.block - blocks;
-        let pieces = Pieces::of::<H>(shape, 0, part, shape.diagonal);
-        let at = u64::from(ring.rank) * chunk + pieces.begin();
-        // SAFETY: the rank's own chunk, of its input and its output.
-        let own =
-            || unsafe { filled(0..1, pieces, move |_| input + at, move |_| output(ring.rank) + at) }.run();
-        let at = |peer: u32| place(ops, grid, shape, peer, part, u64::from(peer) * shape.elements);
-        // SAFETY: the caller's contract.
-        return unsafe { lines::first::<O, H>((ops, watch, shape), part, at, &H::unpack(&params.raw), own) };
-    }
-    let channel = Channel::of::<H>(ops, shape, grid.block);
-    let mut lanes = Lanes::of(&channel);
-    lanes.begin(&channel);
-    // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
-    let watch = unsafe { watch.looked() };
-    let pieces = Pieces::of::<H>(shape, shape.first, grid.block, shape.channels);
-    let from = move |step| input + u64::from(ring.to(step)) * chunk + pieces.begin();
-    let to = move |step| output(ring.to(step)) + u64::from(ring.rank) * chunk + pieces.begin();
-    // SAFETY: every peer's chunk is in the input; its output is written once it said go, with this call's size and place.
-    let pipe = unsafe { filled(1..ring.world, pieces, from, to) };
-    let close = lanes.closing(&channel);
-    if let Err(stopped) = lanes.await_go(&channel, &watch) {
-        pipe.abandon();
-        return Err(stopped);
-    }
-    pipe.run();
-    if ring.world > 2 {
-        // Other lanes than the leader speak of what it stored.
-        Block.sync();
-    }
-    lanes.close(&channel, &watch, Some(close))
-}
+/// The hooks copy from [`Shape::input`] to the output; the launch gave [`shared_bytes`]; the rest is as for [`Store`](super::Store).
+#[derive(Debug)]
+pub struct Bulk;
 
-/// [`crate::schedule::sendrecv`] by bulk copies. Grid: `channels` blocks.
-///
-/// # Safety
-/// As for [`all_to_all_bulk`].
-#[inline(always)]
-pub unsafe fn sendrecv_bulk<O: Direct, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (ops, shape) = (&params.ops, &params.shape);
-    let channel = Channel::of::<H>(ops, shape, grid.block);
-    // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::begin_all(&Block, params.control, ops.rank(), grid.block) };
-    let leads = Block.leads();
-    let mut ends = channel.ends(shape.send_peer, shape.recv_peer);
-    if ends.from != NOBODY && leads {
-        channel.say_go(&mut ends);
-    }
-    let pieces = Pieces::of::<H>(shape, 0, grid.block, shape.channels);
-    let sends = if ends.to == NOBODY { 0..0 } else { 0..1 };
-    let (from, to, peer) = (shape.input + pieces.begin(), shape.output_offset + pieces.begin(), ends.to);
-    // SAFETY: the chunk is in the input; the peer's output is written once it said go, with this call's size and place.
-    let pipe = unsafe { filled(sends, pieces, move |_| from, move |_| base(shape, peer) + to) };
-    if ends.to != NOBODY {
-        let fault = if leads { channel.await_go(&watch, &mut ends) } else { Fault::NONE };
-        if let Err(stopped) = channel.settle(&watch, (ends.to, fault)) {
+// SAFETY: as for `Store`.
+unsafe impl<O: Direct> Protocol<O> for Bulk {
+    #[inline(always)]
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
+        let site = Site::of(grid, params);
+        let me = site.me;
+        let most = legs(schedule, me);
+        let blocks = if most == 0 { 0 } else { shape.channels };
+        // SAFETY: the caller's contract.
+        let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        let (bytes, input, outputs) =
+            (shape.elements * H::Wire::SIZE as u64, shape.input, shape.output_offset);
+        let chunk = move |number: u32| u64::from(number) * bytes;
+        // SAFETY: the launch's table.
+        let output = move |peer: u32| unsafe { base(shape, peer) } + outputs;
+        if S::OWN && grid.block >= blocks {
+            let part = grid.block - blocks;
+            let pieces = Pieces::of::<H>(shape, 0, part, shape.diagonal);
+            let at = chunk(schedule.own(me)) + pieces.begin();
+            // SAFETY: the rank's own chunk, of its input and its output.
+            let own =
+                || unsafe { filled(0..1, pieces, move |_| input + at, move |_| output(me.rank) + at) }.run();
+            if S::MUTUAL {
+                // SAFETY: the caller's contract.
+                let args = unsafe { H::unpack(&params.raw) };
+                // SAFETY: the caller's contract.
+                return unsafe { ll128::prefix::<O, S, H>((&site, schedule, watch), part, &args, own) };
+            }
+            // SAFETY: the caller's contract.
+            let watch = unsafe { watch.looked() };
+            watch.enter(&Block)?;
+            own();
+            return Ok(());
+        }
+        let channel = Channel::of::<H>(ops, shape, grid.block);
+        let mut lanes = Lanes::of(schedule, me);
+        lanes.begin(&channel);
+        // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
+        let watch = unsafe { watch.looked() };
+        let pieces = Pieces::of::<H>(shape, shape.first, grid.block, shape.channels);
+        let from = move |leg| input + chunk(schedule.to(me, leg).chunk) + pieces.begin();
+        let to = move |leg| {
+            let Leg { peer, theirs, .. } = schedule.to(me, leg);
+            output(peer) + chunk(theirs) + pieces.begin()
+        };
+        // SAFETY: every chunk is in the input; a peer's output is written once it is ready, with this call's size and place.
+        let pipe = unsafe { filled(1..schedule.sends(me) + 1, pieces, from, to) };
+        let close = lanes.closing(&channel);
+        if let Err(stopped) = lanes.await_ready(&channel, &watch) {
             pipe.abandon();
             return Err(stopped);
         }
         pipe.run();
+        if most > 1 {
+            // Other lanes than the leader speak of what it stored.
+            Block.sync();
+        }
+        lanes.close(&channel, &watch, Some(close))
     }
-    channel.close(&watch, &ends)
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! Chunks of `layout(transposed)`, tile by tile.
 
-use super::{Line, PACKS, row};
+use super::line::{Line, PACKS};
+use super::row;
 use crate::arch;
 use crate::ctx::Consume;
 use crate::element::Element;
 use crate::group::{Group, Warp};
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
-use crate::schedule::span::{Sink, Source, WARP};
-use crate::schedule::tiles::{self, Tiling};
+use crate::tile::transpose::{self, Tiling};
+use crate::tile::{Sink, Source, WARP};
 
 /// Rows that a tile takes.
-pub const TILE_ROWS: u32 = (tiles::ROWS * tiles::ACROSS).div_ceil(row::PACKS);
+pub const TILE_ROWS: u32 = (transpose::ROWS * transpose::ACROSS).div_ceil(row::PACKS);
 /// Most tiles of one channel in one call.
 pub const TILES: u32 = PACKS as u32 / row::PACKS / TILE_ROWS;
 
@@ -40,7 +41,7 @@ impl<O: Direct> Line<'_, O> {
                         let k = before + K as u32 * row::PACKS + slot;
                         if slot < row::PACKS && tiling.pack(corner, k).is_some() {
                             // SAFETY: laid down before the sync.
-                            packs[K] = unsafe { tiles::laid_down(&scratch, k) };
+                            packs[K] = unsafe { transpose::laid_down(&scratch, k) };
                         }
                     });
                     // SAFETY: the caller's contract; a tile's rows are one warp's.

@@ -5,14 +5,15 @@
 //!
 //! Packs are counted from the span's first, in 32 bits: these loops stand beside a hook's own values, and registers are few.
 
-use super::tiles;
+pub mod transpose;
+
 use crate::arch;
-use crate::channel::HEADER;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::Group;
 use crate::hooks::{self, Hooks};
 use crate::pack::{Pack, unroll};
+use crate::protocol::simple::channel::HEADER;
 use core::marker::PhantomData;
 
 /// Gives packs. A trait and not a closure, since only a method can be made to be inlined however long it is.
@@ -263,7 +264,7 @@ pub fn produce<U: Unroll, W: Element, S: Source<W>>(
     put: impl Fn(u32, &Ctx, Pack<W>),
 ) {
     if S::TRANSPOSED {
-        return tiles::produce(team, place, first, count, source, put);
+        return transpose::produce(team, place, first, count, source, put);
     }
     let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
@@ -371,10 +372,10 @@ fn consume_unrolled<const U: usize, W: Element>(
 
 /// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + count` of the chunk.
 #[inline(always)]
-pub fn diagonal<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, args: &H::Args<'_>) {
+pub fn self_copy<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, args: &H::Args<'_>) {
     if H::TRANSPOSED {
         let hooks = Module::<H>(args);
-        return tiles::produce(team, place, first, count, &hooks, |_, ctx, pack| {
+        return transpose::produce(team, place, first, count, &hooks, |_, ctx, pack| {
             H::consume(&Consume(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
     }
@@ -382,11 +383,11 @@ pub fn diagonal<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, arg
         Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
     let mut s = team.lane;
     if H::UNROLL >= 8 {
-        s += diagonal_unrolled::<8, H>(run, args);
+        s += self_copy_unrolled::<8, H>(run, args);
     } else if H::UNROLL >= 4 {
-        s += diagonal_unrolled::<4, H>(run, args);
+        s += self_copy_unrolled::<4, H>(run, args);
     } else if H::UNROLL >= 2 {
-        s += diagonal_unrolled::<2, H>(run, args);
+        s += self_copy_unrolled::<2, H>(run, args);
     }
     while s < count {
         let pack = H::produce(&Produce(run.any::<H::Wire>(s)), args);
@@ -396,7 +397,7 @@ pub fn diagonal<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, arg
 }
 
 #[inline(always)]
-fn diagonal_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> u32 {
+fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> u32 {
     let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
     while s < end {

@@ -1,78 +1,85 @@
-//! Schedules for CPU threads. There are few cores, and a thread that waits for another one costs more than what it waits for; so one
+//! The simple protocol on CPU threads. There are few cores, and a thread that waits for another one costs more than what it waits for; so one
 //! thread works both ends of its channel, to and from every peer, chunk by chunk in turn. What hooks leave as it is is copied in one
 //! piece.
 
-use super::span::{self, Team};
-use super::{Grid, Params, Ring, Shape, Share, Unpack, place};
+use super::simple::channel::{HEADER, Receiving, Sending, stream_bytes};
+use super::{Protocol, Share, Site};
 use crate::arch;
 use crate::args::Out;
-use crate::channel::{HEADER, Receiving, Sending, stream_bytes};
 use crate::ctx::Ctx;
 use crate::element::Element;
 use crate::group::Block;
 use crate::hooks::Hooks;
+use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
+use crate::schedule::Schedule;
+use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 use core::ops::Range;
 
-/// [`all_to_all`](super::all_to_all) by one block a channel. Grid: `channels` blocks.
+/// The protocol, as a type. Grid: `channels` blocks.
 ///
-/// All ranks take their turns in one order: a chunk to each peer, the same part of the own chunk, a chunk from each peer. So a rank
-/// waits for room or for data only while the peer is at an earlier chunk, and the ranks cannot wait for each other in a circle.
-///
-/// # Safety
-/// As for [`sendrecv`](super::sendrecv).
-pub unsafe fn all_to_all<O: Ops, H: Unpack>(grid: Grid, params: &Params<O, H::Raw>) -> Flow {
-    let (group, ops, shape) = (Block, &params.ops, &params.shape);
-    // SAFETY: the caller's contract.
-    let (watch, args) =
-        unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-    let (ring, channel) = (Ring::of(ops), grid.block);
-    let share = Share::of::<H>(shape.elements, shape.share, channel);
-    if share.packs == 0 {
-        return Ok(());
-    }
-    watch.enter(&group)?;
-    if ops.reads_processes()
-        && 16 * share.packs as usize >= READ_BYTES
-        && let (Some(input), Some(output)) = (H::sends_as_is(&args), H::keeps_as_is(&args))
-    {
-        return read_from_peers(grid, ops, shape, &watch, share, input, output);
-    }
-    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
-    let call = share.call(shape);
-    let total = stream_bytes(call.payload);
-    let mut from = 0;
-    while from < total {
-        let to = total.min(from + shape.chunk);
-        let (s0, count) = span::packs(from, to, share.packs);
-        let part = Part { first: share.first, packs: s0..s0 + count as usize };
-        for peer in (1..ring.world).map(|step| ring.to(step)) {
-            // SAFETY: this block alone works this channel's ends; every chunk goes on where the last one left off, since the
-            // position moves with `finish` alone.
-            let out = unsafe { Sending::begin(ops, &watch, peer, channel, call) };
-            out.reserve(&group, from, to)?;
-            part.send::<O, H>(&at(peer), &args, &out);
-            out.publish(&group, from, to)?;
-            if to == total {
-                out.finish(&group);
-            }
+/// All ranks take their turns in one order: a part of what is sent on each leg, the same part of the self copy, a part of what each leg
+/// brings. So a rank waits for room or for data only while the peer is at an earlier part, and the ranks cannot wait for each other in a circle.
+#[derive(Debug)]
+pub struct Host;
+
+// SAFETY: as for `Simple`.
+unsafe impl<O: Ops> Protocol<O> for Host {
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        let (group, ops, shape, schedule) = (Block, &params.ops, &params.shape, &params.schedule);
+        // SAFETY: the caller's contract.
+        let (watch, args) =
+            unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
+        let site = Site::of(grid, params);
+        let (me, channel) = (site.me, grid.block);
+        let share = Share::of::<H>(shape.elements, shape.share, channel);
+        if share.packs == 0 {
+            return Ok(());
         }
-        part.keep::<H>(&at(ring.rank), &args);
-        for peer in (1..ring.world).map(|step| ring.from(step)) {
-            // SAFETY: as above.
-            let from_peer = unsafe { Receiving::begin(ops, &watch, peer, channel, call) };
-            from_peer.await_bytes(&group, from, to)?;
-            part.receive::<O, H>(&at(peer), &args, &from_peer);
-            from_peer.free(&group, to)?;
-            if to == total {
-                from_peer.finish(&group);
-            }
+        watch.enter(&group)?;
+        if ops.reads_processes()
+            && 16 * share.packs as usize >= READ_BYTES
+            && let (Some(input), Some(output)) = (H::sends_as_is(&args), H::keeps_as_is(&args))
+        {
+            return read_from_peers(&site, schedule, &watch, share, input, output);
         }
-        from = to;
+        let call = share.call(shape);
+        let total = stream_bytes(call.payload);
+        let mut from = 0;
+        while from < total {
+            let to = total.min(from + shape.chunk);
+            let (s0, count) = tile::packs(from, to, share.packs);
+            let part = Part { first: share.first, packs: s0..s0 + count as usize };
+            for leg in (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg)) {
+                // SAFETY: this block alone works this channel's ends; every chunk goes on where the last one left off, since the
+                // position moves with `finish` alone.
+                let out = unsafe { Sending::begin(ops, &watch, leg.peer, channel, call) };
+                out.reserve(&group, from, to)?;
+                part.send::<O, H>(&site.at(leg, channel), &args, &out);
+                out.publish(&group, from, to)?;
+                if to == total {
+                    out.finish(&group);
+                }
+            }
+            if S::OWN {
+                part.keep::<H>(&site.own(schedule), &args);
+            }
+            for leg in (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg)) {
+                // SAFETY: as above.
+                let from_peer = unsafe { Receiving::begin(ops, &watch, leg.peer, channel, call) };
+                from_peer.await_bytes(&group, from, to)?;
+                part.receive::<O, H>(&site.at(leg, channel), &args, &from_peer);
+                from_peer.free(&group, to)?;
+                if to == total {
+                    from_peer.finish(&group);
+                }
+            }
+            from = to;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Shares of so many bytes and more, which hooks leave as they are, are not staged: the system copies them from the sender's memory
@@ -82,53 +89,54 @@ const READ_BYTES: usize = 16 << 10;
 /// What a sender stages then: the header, and where the data are.
 const ANNOUNCEMENT: u64 = stream_bytes(16);
 
-/// The part of [`all_to_all`] that is one channel's, by reading what peers announce.
-fn read_from_peers<O: Ops, W: Element>(
-    grid: Grid,
-    ops: &O,
-    shape: &Shape,
+/// A block's work, by reading what peers announce.
+fn read_from_peers<O: Ops, S: Schedule, W: Element>(
+    site: &Site<'_, O>,
+    schedule: &S,
     watch: &Watch,
     share: Share,
     input: &[W],
     output: Out<'_, W>,
 ) -> Flow {
-    let (ring, channel) = (Ring::of(ops), grid.block);
+    let (ops, me, channel) = (site.ops, site.me, site.grid.block);
     let part = Part { first: share.first, packs: 0..share.packs as usize };
-    let call = share.call(shape);
-    let at = |peer: u32| place(ops, grid, shape, peer, channel, u64::from(peer) * shape.elements);
+    let call = share.call(site.shape);
     let sending = |peer: u32| {
         // SAFETY: this block alone works this channel's ends, and goes on where it left off; the position moves with `finish_at`.
         unsafe { Sending::begin(ops, watch, peer, channel, call) }
     };
-    for peer in (1..ring.world).map(|step| ring.to(step)) {
-        let (start, len) = part.elements::<W>(&at(peer));
+    let sends = || (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
+    for leg in sends() {
+        let (start, len) = part.elements::<W>(&site.at(leg, channel));
         let from = input[start..start + len].as_ptr() as u64;
-        let out = sending(peer);
+        let out = sending(leg.peer);
         out.reserve(&Block, 0, ANNOUNCEMENT)?;
         // SAFETY: reserved, and aligned since streams are multiples of 128.
         unsafe { arch::store_16(out.at(HEADER), [from as u32, (from >> 32) as u32, 0, 0]) };
         out.publish(&Block, 0, ANNOUNCEMENT)?;
     }
-    part.copy(&at(ring.rank), input, &output);
-    for peer in (1..ring.world).map(|step| ring.from(step)) {
+    if S::OWN {
+        part.copy(&site.own(schedule), input, &output);
+    }
+    for leg in (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg)) {
         // SAFETY: as for `sending`.
-        let from_peer = unsafe { Receiving::begin(ops, watch, peer, channel, call) };
+        let from_peer = unsafe { Receiving::begin(ops, watch, leg.peer, channel, call) };
         from_peer.await_bytes(&Block, 0, ANNOUNCEMENT)?;
-        let (start, len) = part.elements::<W>(&at(peer));
+        let (start, len) = part.elements::<W>(&site.at(leg, channel));
         // SAFETY: arrived, and aligned since streams are multiples of 128.
         let words = unsafe { arch::load_16(from_peer.at(HEADER)) };
         let from = u64::from(words[0]) | u64::from(words[1]) << 32;
         let to = output.run(start, len).cast();
         // SAFETY: the output's elements are these packs' own, whose `consume` this replaces.
-        if !unsafe { ops.read_process(peer, from, to, len * W::SIZE) } {
+        if !unsafe { ops.read_process(leg.peer, from, to, len * W::SIZE) } {
             return Err(from_peer.unreadable((len * W::SIZE) as u64));
         }
         from_peer.free(&Block, ANNOUNCEMENT)?;
         from_peer.finish_at(&Block, ANNOUNCEMENT);
     }
     // The input is the caller's again when this kernel has ended.
-    for peer in (1..ring.world).map(|step| ring.to(step)) {
-        let out = sending(peer);
+    for leg in sends() {
+        let out = sending(leg.peer);
         out.await_freed(&Block, ANNOUNCEMENT)?;
         out.finish_at(&Block, ANNOUNCEMENT);
     }
@@ -157,9 +165,9 @@ impl Part {
     fn send<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, out: &Sending<'_, O>) {
         let Some(input) = H::sends_as_is(args) else {
             let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
-            let hooks = span::Module::<H>(args);
+            let hooks = tile::Module::<H>(args);
             let team = Team::all(&Block);
-            return span::produce::<span::By<H>, _, _>(team, place, first, count, &hooks, |s, _, pack| {
+            return tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, _, pack| {
                 // SAFETY: the ring's place of pack `s`, reserved for this block.
                 unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
             });
@@ -179,9 +187,9 @@ impl Part {
     fn receive<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, from: &Receiving<'_, O>) {
         let Some(output) = H::keeps_as_is(args) else {
             let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
-            let hooks = span::Module::<H>(args);
+            let hooks = tile::Module::<H>(args);
             let team = Team::all(&Block);
-            return span::consume::<span::By<H>, _>(team, place, first, count, &hooks, |s| {
+            return tile::consume::<tile::By<H>, _>(team, place, first, count, &hooks, |s| {
                 from.at(self.offset() + 16 * u64::from(s))
             });
         };
@@ -201,7 +209,7 @@ impl Part {
     fn keep<H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>) {
         let (Some(input), Some(output)) = (H::sends_as_is(args), H::keeps_as_is(args)) else {
             let first = self.first + self.packs.start;
-            return span::diagonal::<H>(Team::all(&Block), place, first, self.packs.len() as u32, args);
+            return tile::self_copy::<H>(Team::all(&Block), place, first, self.packs.len() as u32, args);
         };
         self.copy(place, input, &output);
     }

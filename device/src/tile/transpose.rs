@@ -9,7 +9,7 @@
 //! Rows need not be whole packs. A pack belongs to the tile in which its first element stands; it is laid down with elements of the
 //! next columns, or of the next row.
 
-use super::span::{Source, Team, WARP};
+use super::{Source, Team, WARP};
 use crate::arch::{self, Scratch};
 use crate::ctx::{Ctx, Produce};
 use crate::element::Element;
@@ -200,7 +200,7 @@ impl Part<'_> {
         source.pack(&Produce(self.place.of_shape(pos, at, beside))).get(0)
     }
 
-    /// Hands the packs of the tile to `put`, as `span::produce` does.
+    /// Hands the packs of the tile to `put`, as `tile::produce` does.
     #[inline(always)]
     fn drain<W: Element>(
         &self,
@@ -385,7 +385,7 @@ impl Walk {
     }
 }
 
-/// As `span::produce`, by tiles. Whole warps, of a block of at most [`WARPS`].
+/// As `tile::produce`, by tiles. Whole warps, of a block of at most [`WARPS`].
 #[inline(always)]
 pub fn produce<W: Element>(
     team: Team,

@@ -3,7 +3,7 @@ use crate::args::Packs;
 use crate::ctx::{Ctx, Produce};
 use crate::element::{Bf16, Element};
 use crate::pack::Pack;
-use crate::schedule::span::{Each, Team};
+use crate::tile::{Each, Team};
 use proptest::prelude::*;
 use std::cell::RefCell;
 

@@ -9,38 +9,33 @@
 //! flag belongs was never data.
 //!
 //! Packs travel in the chunk's order, but those of `layout(transposed)` tile by tile where rows are whole packs: nine rows hold a
-//! [tile](crate::schedule::tiles) of up to 256, and channels take the tiles in turn. What both ends must agree on for that stands in the
+//! [tile](crate::tile::transpose) of up to 256, and channels take the tiles in turn. What both ends must agree on for that stands in the
 //! flags' digest beside the size: [`Call::cut`].
 //!
 //! There are two buffers for each (writer, channel), used in turn, and two sets of channels:
 //!
-//! - All-to-alls need no credit: a rank that writes call `e + 2` has finished call `e + 1`, hence has received what the peer sent in
+//! - Mutual schedules need no credit: a rank that writes call `e + 2` has finished call `e + 1`, hence has received what the peer sent in
 //!   `e + 1`, hence the peer had finished `e`, which last read this buffer.
-//! - `sendrecv` may go one way, so its receivers write the number of the last call they are done with into the sender's memory (behind
+//! - Others may go one way, so receivers write the number of the last call they are done with into the sender's memory (behind
 //!   the header of the buffer that goes the other way), and a sender waits for call `e` before it writes call `e + 2`.
 
-mod by_tiles;
-pub(crate) mod row;
-
-pub use by_tiles::{TILE_ROWS, TILES};
-
+use super::by_tiles::TILE_ROWS;
+use super::row::{self, Loaded};
 use crate::arch;
 #[cfg(target_arch = "nvptx64")]
 use crate::atomic::Relaxed;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::atomic::Release;
 use crate::atomic::{self, System};
-use crate::channel::Call;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::{Group, Warp};
 use crate::hooks::Hooks;
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
-use crate::schedule::span::{self, Sink, Source, Team, WARP};
-use crate::schedule::tiles;
+use crate::protocol::simple::channel::Call;
+use crate::tile::{self, Sink, Source, Team, WARP, transpose};
 use crate::wait::{About, LOOK_NS, Watch, kind, operation};
-use row::Loaded;
 
 /// Most packs of one channel in one call.
 pub const PACKS: u64 = 12240;
@@ -48,7 +43,7 @@ pub const PACKS: u64 = 12240;
 pub const ROW_PACKS: u32 = row::PACKS;
 /// Offset of a buffer's header: 8 bytes of the chunk's size and cut, then a flag, the kernel in it. Read only to say what differs.
 const HEADER: u64 = PACKS / row::PACKS as u64 * row::BYTES as u64;
-/// Offset of the number of the last `sendrecv` call that the writer is done with; in the first buffer alone.
+/// Offset of the number of the last call with credits that the writer is done with; in the first buffer alone.
 const DONE: u64 = HEADER + 64;
 /// Bytes of one buffer: the rows, and the header.
 pub const BUFFER: u64 = HEADER + 128;
@@ -104,7 +99,7 @@ impl Load {
     }
 
     #[inline(always)]
-    fn nth(&self, tile: u32) -> u32 {
+    pub(super) fn nth(&self, tile: u32) -> u32 {
         self.tile + tile * self.stride
     }
 }
@@ -145,10 +140,10 @@ impl<O: Direct> Line<'_, O> {
     /// Rows that are taken in bundles: those of whole packs, where hooks work by pack and there are more rows than warps.
     #[inline(always)]
     fn bundled<H: Hooks>(&self) -> u32 {
-        if H::TRANSPOSED || <span::FourOrOne<H> as span::Unroll>::PACKS != BUNDLE {
+        if H::TRANSPOSED || <tile::FourOrOne<H> as tile::Unroll>::PACKS != BUNDLE {
             return 0;
         }
-        let whole = span::whole_until(&self.place, Pack::<H::Wire>::LANES, self.load.first, self.load.packs);
+        let whole = tile::whole_until(&self.place, Pack::<H::Wire>::LANES, self.load.first, self.load.packs);
         if rows(self.load.packs) <= self.team.lanes / WARP { 0 } else { whole / row::PACKS }
     }
 
@@ -157,15 +152,15 @@ impl<O: Direct> Line<'_, O> {
     fn whole<W: Element>(&self, row: u32, k: usize, slot: u32) -> Ctx {
         // Widened before `k` is added, so that a thread's packs keep constant distances.
         let pack = self.load.first + (row * row::PACKS + slot) as usize + k * row::PACKS as usize;
-        span::whole(&self.place, Pack::<W>::LANES, pack)
+        tile::whole(&self.place, Pack::<W>::LANES, pack)
     }
 
     /// The context of pack `s`, whole or not.
     #[inline(always)]
     fn any<W: Element>(&self, s: u32) -> Ctx {
         let lanes = Pack::<W>::LANES;
-        let whole = s < span::whole_until(&self.place, lanes, self.load.first, self.load.packs);
-        span::any(&self.place, lanes, self.load.first + s as usize, whole)
+        let whole = s < tile::whole_until(&self.place, lanes, self.load.first, self.load.packs);
+        tile::any(&self.place, lanes, self.load.first + s as usize, whole)
     }
 
     /// Stores what `produce` gives.
@@ -176,7 +171,7 @@ impl<O: Direct> Line<'_, O> {
     pub unsafe fn send<H: Hooks>(&self, args: &H::Args<'_>) {
         // Nothing of this is looked at before the first packs are asked for.
         let base = self.ops.peer_base(self.peer());
-        let hooks = span::Module::<H>(args);
+        let hooks = tile::Module::<H>(args);
         let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
         if H::TRANSPOSED && self.load.tiles > 0 {
             // SAFETY: the caller's contract.
@@ -196,8 +191,11 @@ impl<O: Direct> Line<'_, O> {
                 let mut pack = Pack::ZERO;
                 if slot < row::PACKS && s < self.load.packs {
                     let ctx = self.any::<H::Wire>(s);
-                    pack =
-                        if H::TRANSPOSED { tiles::gather(&ctx, &hooks) } else { hooks.pack(&Produce(ctx)) };
+                    pack = if H::TRANSPOSED {
+                        transpose::gather(&ctx, &hooks)
+                    } else {
+                        hooks.pack(&Produce(ctx))
+                    };
                 }
                 // SAFETY: the caller's contract; each row is one warp's.
                 unsafe { self.put::<1>(base, row, row + 1, slot, [pack.words()]) };
@@ -242,7 +240,14 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// The buffer of this call is free; these rows are this warp's.
     #[inline(always)]
-    unsafe fn put<const U: usize>(&self, base: u64, row: u32, end: u32, slot: u32, packs: [[u32; 4]; U]) {
+    pub(super) unsafe fn put<const U: usize>(
+        &self,
+        base: u64,
+        row: u32,
+        end: u32,
+        slot: u32,
+        packs: [[u32; 4]; U],
+    ) {
         let (kernel, size, number) = (self.call.kernel, self.call.size(), self.number());
         // SAFETY: the two buffers of the channel.
         let out = unsafe { self.ops.lines_out(arch::late(base), self.channel).add(Self::buffer(number)) };
@@ -266,7 +271,7 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    unsafe fn seal<const U: usize>(&self, base: u64, row: u32, end: u32) {
+    pub(super) unsafe fn seal<const U: usize>(&self, base: u64, row: u32, end: u32) {
         let (kernel, size, number) = (self.call.kernel, self.call.size(), self.calls + 1);
         unroll!(U, |K| if row + (K as u32) < end {
             // SAFETY: as there.
@@ -287,11 +292,11 @@ impl<O: Direct> Line<'_, O> {
         let buffer = Self::buffer(self.calls + 1);
         // SAFETY: the two buffers of the channel.
         let input = unsafe { self.ops.lines_in(self.peer(), self.channel).add(buffer) };
-        let hooks = span::Module::<H>(args);
+        let hooks = tile::Module::<H>(args);
         let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
         if H::TRANSPOSED && self.load.tiles > 0 {
             // As many rows at a time as otherwise.
-            let many = <span::FourOrOne<H> as span::Unroll>::PACKS == BUNDLE && self.load.rows() > warps;
+            let many = <tile::FourOrOne<H> as tile::Unroll>::PACKS == BUNDLE && self.load.rows() > warps;
             // SAFETY: the channel's buffer.
             return unsafe {
                 match many {
@@ -361,7 +366,12 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// They lie in the buffer `input`.
     #[inline(always)]
-    unsafe fn poll<const U: usize>(&self, input: *const u8, row: u32, end: u32) -> Option<[Loaded; U]> {
+    pub(super) unsafe fn poll<const U: usize>(
+        &self,
+        input: *const u8,
+        row: u32,
+        end: u32,
+    ) -> Option<[Loaded; U]> {
         let fresh = flag(self.calls + 1, self.call.kernel, self.call.size());
         let (mut start, mut look, mut turn) = (0, 0, 0u32);
         // Together: lanes that load apart would load a line in parts, its flag after its data.
@@ -433,7 +443,7 @@ impl<O: Direct> Line<'_, O> {
     /// Waits until the peer is done with the call before the last one; whether it is.
     ///
     /// # Safety
-    /// The channel is one of `sendrecv`.
+    /// The channel is one of those with credits.
     #[inline(always)]
     pub unsafe fn credit(&self) -> bool {
         let needed = self.calls.wrapping_sub(1);
@@ -452,7 +462,7 @@ impl<O: Direct> Line<'_, O> {
     /// Tells the peer that this call's lines have been read. Called by one thread, after the block's sync.
     ///
     /// # Safety
-    /// The channel is one of `sendrecv`.
+    /// The channel is one of those with credits.
     #[inline(always)]
     pub unsafe fn give_credit(&self) {
         // SAFETY: the credit's word; this rank alone writes it.

@@ -42,7 +42,7 @@ pub struct Call {
     pub kernel: u64,
     /// Payload bytes of this call on this channel, or of the whole chunk where all channels name that: below [`CUT`].
     pub payload: u64,
-    /// How chunks are cut, a multiple of [`CUT`]: [`Shape::cut`](crate::schedule::Shape::cut), or 0 where nothing is.
+    /// How chunks are cut, a multiple of [`CUT`]: [`Shape::cut`](crate::launch::Shape::cut), or 0 where nothing is.
     pub cut: u64,
 }
 

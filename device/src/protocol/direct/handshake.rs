@@ -1,19 +1,21 @@
-//! *Go* and *done* between the two ends of a channel.
+//! *Ready* and *complete* between the two ends of a channel.
 
 use crate::arch;
 use crate::atomic::{self, Relaxed, System};
-use crate::channel::Call;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
+use crate::launch::Shape;
 use crate::ops::{ChannelState, Direct, Line};
-use crate::schedule::{NOBODY, Ring, Shape, packs_of};
+use crate::protocol::simple::channel::Call;
+use crate::protocol::whole_call;
+use crate::schedule::{Member, NOBODY, Schedule, legs};
 use crate::wait::{About, Fault, Flow, Watch, kind, operation};
 use core::ptr;
 
-/// Stream position of *go*, from the call's start.
-const GO: u64 = 128;
-/// Stream position of *done*.
-const DONE: u64 = 256;
+/// Stream position of *ready*, from the call's start.
+const READY: u64 = 128;
+/// Stream position of *complete*.
+const COMPLETE: u64 = 256;
 
 /// A block's channel in one call.
 pub(super) struct Channel<'k, O> {
@@ -106,11 +108,11 @@ impl Ends {
 /// What the end of a call needs beside: worked out when it is needed, where hooks want the registers, or before.
 #[derive(Clone, Copy)]
 pub(super) struct Close {
-    /// First word of the announcement of *done*, and where it goes.
+    /// First word of the announcement of *complete*, and where it goes.
     kernel_to: u64,
-    ready_to: *mut u64,
-    /// Where the peer's *done* comes.
-    ready_from: *const u64,
+    complete_to: *mut u64,
+    /// Where the peer's *complete* comes.
+    complete_from: *const u64,
     state_to: *mut ChannelState,
     state_from: *mut ChannelState,
 }
@@ -121,8 +123,8 @@ impl Close {
     fn now(self) -> Self {
         Close {
             kernel_to: arch::late(self.kernel_to),
-            ready_to: now(self.ready_to),
-            ready_from: now(self.ready_from),
+            complete_to: now(self.complete_to),
+            complete_from: now(self.complete_from),
             state_to: now(self.state_to),
             state_from: now(self.state_from),
         }
@@ -139,7 +141,7 @@ impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
     pub(super) fn of<H: Hooks>(ops: &'k O, shape: &Shape, number: u32) -> Self {
         const ODD: u64 = 0xd6e8_feb8_6659_fd93;
-        let call = Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements), cut: shape.cut };
+        let call = whole_call::<H>(shape);
         let output = u64::from(shape.allocation) << 44 | shape.output_offset;
         let mix = call.size().wrapping_mul(ODD) ^ output.wrapping_mul(ODD << 7 | 1);
         Channel { ops, number, call, output, mix: arch::late(mix) }
@@ -148,19 +150,6 @@ impl<'k, O: Direct> Channel<'k, O> {
     #[inline(always)]
     fn state(&self, peer: u32) -> *mut ChannelState {
         self.ops.state(peer, self.number)
-    }
-
-    /// Asks where the streams stand; a peer may be [`NOBODY`].
-    #[inline(always)]
-    pub(super) fn ends(&self, to: u32, from: u32) -> Ends {
-        let mut ends = Ends { to, from, ..Ends::NONE };
-        if to != NOBODY {
-            self.ask_to(&mut ends, self.state(to));
-        }
-        if from != NOBODY {
-            self.ask_from(&mut ends, self.state(from));
-        }
-        ends
     }
 
     #[inline(always)]
@@ -177,7 +166,7 @@ impl<'k, O: Direct> Channel<'k, O> {
         ends.base_from = self.ops.peer_base(ends.from);
     }
 
-    /// Names the call to both peers, where neither [`Channel::say_go`] nor [`Channel::await_go`] does.
+    /// Names the call to both peers, where neither [`Channel::say_ready`] nor [`Channel::await_ready`] does.
     #[inline(always)]
     pub(super) fn name(&self, ends: &mut Ends) {
         ends.digest_from = self.digest_at(ends.received);
@@ -191,8 +180,8 @@ impl<'k, O: Direct> Channel<'k, O> {
         let state = |peer| if somebody(peer) { self.state(peer) } else { ptr::null_mut() };
         Close {
             kernel_to: self.call.kernel_at(ends.sent),
-            ready_to: self.ops.line_out(ends.base_to, line),
-            ready_from: if somebody(ends.from) { self.ops.line(ends.from, line) } else { ptr::null() },
+            complete_to: self.ops.line_out(ends.base_to, line),
+            complete_from: if somebody(ends.from) { self.ops.line(ends.from, line) } else { ptr::null() },
             state_to: state(ends.to),
             state_from: state(ends.from),
         }
@@ -211,37 +200,38 @@ impl<'k, O: Direct> Channel<'k, O> {
 
     /// Lets `ends.from` write this rank's output. No fence: what used the output before was an earlier kernel, or copy, of this stream.
     #[inline(always)]
-    pub(super) fn say_go(&self, ends: &mut Ends) {
+    pub(super) fn say_ready(&self, ends: &mut Ends) {
         let at = ends.received;
         ends.digest_from = self.digest_at(at);
         let (digest, words) = (ends.digest_from, self.words(self.call.kernel_at(at)));
         let line = self.ops.line_out(ends.base_from, Line::Free(self.number));
         // SAFETY: this block alone raises its channel's lines, and they grow.
-        unsafe { Announcement { at: at.wrapping_add(GO), digest, words }.raise(line) };
+        unsafe { Announcement { at: at.wrapping_add(READY), digest, words }.raise(line) };
     }
 
     /// Tells `ends.to` that its output is written. After the block's sync.
     #[inline(always)]
-    fn say_done(&self, ends: &Ends, close: &Close) {
-        let (at, digest, words) = (ends.sent.wrapping_add(DONE), ends.digest_to, self.words(close.kernel_to));
+    fn say_complete(&self, ends: &Ends, close: &Close) {
+        let (at, digest, words) =
+            (ends.sent.wrapping_add(COMPLETE), ends.digest_to, self.words(close.kernel_to));
         arch::fence_system();
-        // SAFETY: as for `say_go`.
-        unsafe { Announcement { at, digest, words }.raise(close.ready_to) };
+        // SAFETY: as for `say_ready`.
+        unsafe { Announcement { at, digest, words }.raise(close.complete_to) };
     }
 
     #[inline(always)]
-    pub(super) fn await_go(&self, watch: &Watch, ends: &mut Ends) -> Fault {
+    pub(super) fn await_ready(&self, watch: &Watch, ends: &mut Ends) -> Fault {
         // Before the wait, which is free time.
         ends.digest_to = arch::late(self.digest_at(ends.sent));
         let expected = (ends.sent, ends.digest_to);
         let line = self.ops.line(ends.to, Line::Free(self.number));
-        self.await_word(watch, line, expected, GO, operation::LEAVE)
+        self.await_word(watch, line, expected, READY, operation::LEAVE)
     }
 
     #[inline(always)]
-    fn await_done(&self, watch: &Watch, ends: &Ends, close: &Close) -> Fault {
+    fn await_complete(&self, watch: &Watch, ends: &Ends, close: &Close) -> Fault {
         let expected = (ends.received, arch::late(ends.digest_from));
-        self.await_word(watch, close.ready_from, expected, DONE, operation::RECEIVE)
+        self.await_word(watch, close.complete_from, expected, COMPLETE, operation::RECEIVE)
     }
 
     #[inline(always)]
@@ -295,72 +285,77 @@ impl<'k, O: Direct> Channel<'k, O> {
         watch.settle(&Block, self.ops, about, fault)
     }
 
-    /// Says *done* to the one and waits for that of the other, as far as there are such, and leaves the positions for the next call. The
-    /// leader has stored, or has synced with those that have.
-    #[inline(always)]
-    pub(super) fn close(&self, watch: &Watch, ends: &Ends) -> Flow {
-        let (leads, close) = (Block.leads(), self.closing(ends));
-        if ends.to != NOBODY && leads {
-            self.say_done(ends, &close);
-        }
-        if ends.from != NOBODY {
-            let fault = if leads { self.await_done(watch, ends, &close) } else { Fault::NONE };
-            self.settle(watch, (ends.from, fault))?;
-        }
-        if leads {
-            self.finish(ends, &close);
-        }
-        Ok(())
-    }
-
     /// Leaves the positions for the next call.
     #[inline(always)]
     fn finish(&self, ends: &Ends, close: &Close) {
         // SAFETY: live state of this block's channel, of this lane's peers; this lane has read it.
         unsafe {
             if ends.to != NOBODY {
-                (&raw mut (*close.state_to).sent).write_volatile(ends.sent.wrapping_add(DONE));
+                (&raw mut (*close.state_to).sent).write_volatile(ends.sent.wrapping_add(COMPLETE));
             }
             if ends.from != NOBODY {
-                (&raw mut (*close.state_from).received).write_volatile(ends.received.wrapping_add(DONE));
+                (&raw mut (*close.state_from).received).write_volatile(ends.received.wrapping_add(COMPLETE));
             }
         }
     }
 }
 
-/// The steps of an all-to-all, dealt to the lanes of a block. On a GPU each has one at most: the host gives a block as many threads.
+/// A rank's legs, dealt to the lanes of a block. On a GPU each has one at most each way: the host gives a block as many threads.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes {
-    ring: Ring,
-    /// Of this lane's first step.
+pub(super) struct Lanes<S> {
+    schedule: S,
+    me: Member,
+    /// Of this lane's first legs.
     first: Ends,
 }
 
-impl Lanes {
+/// Whether a lane's leg to, or from, `peer` is one.
+#[inline(always)]
+fn exists<S: Schedule>(peer: u32) -> bool {
+    S::MUTUAL || peer != NOBODY
+}
+
+impl<S: Schedule> Lanes<S> {
     #[inline(always)]
-    pub(super) fn of<O: Direct>(channel: &Channel<'_, O>) -> Self {
-        Lanes { ring: Ring::of(channel.ops), first: Ends::NONE }
+    pub(super) fn of(schedule: &S, me: Member) -> Self {
+        Lanes { schedule: *schedule, me, first: Ends::NONE }
     }
 
     #[inline(always)]
-    fn first_step() -> u32 {
+    fn first_leg() -> u32 {
         1 + Block.lane()
     }
 
-    /// Whether this lane has a step.
+    /// Whether this lane has a leg.
     #[inline(always)]
     fn any(&self) -> bool {
-        Self::first_step() < self.ring.world
+        Self::first_leg() < legs(&self.schedule, self.me) + 1
+    }
+
+    /// The peers of legs number `leg`, as far as there are such.
+    #[inline(always)]
+    fn peers(&self, leg: u32) -> (u32, u32) {
+        let Lanes { schedule, me, .. } = *self;
+        let to = if S::MUTUAL || leg < schedule.sends(me) + 1 { schedule.to(me, leg).peer } else { NOBODY };
+        let from =
+            if S::MUTUAL || leg < schedule.receives(me) + 1 { schedule.from(me, leg).peer } else { NOBODY };
+        (to, from)
     }
 
     /// Asks where the streams stand, behind what precedes the kernel; where that is told is worked out before.
     #[inline(always)]
-    fn step<O: Direct>(&self, channel: &Channel<'_, O>, step: u32) -> Ends {
-        let mut ends = Ends { to: self.ring.to(step), from: self.ring.from(step), ..Ends::NONE };
-        let [state_to, state_from] = [ends.to, ends.from].map(|peer| now(channel.state(peer)));
+    fn ends<O: Direct>(&self, channel: &Channel<'_, O>, leg: u32) -> Ends {
+        let (to, from) = self.peers(leg);
+        let mut ends = Ends { to, from, ..Ends::NONE };
+        let state = |peer| if exists::<S>(peer) { channel.state(peer) } else { ptr::null_mut() };
+        let [state_to, state_from] = [to, from].map(|peer| now(state(peer)));
         arch::follow();
-        channel.ask_to(&mut ends, state_to);
-        channel.ask_from(&mut ends, state_from);
+        if exists::<S>(to) {
+            channel.ask_to(&mut ends, state_to);
+        }
+        if exists::<S>(from) {
+            channel.ask_from(&mut ends, state_from);
+        }
         ends
     }
 
@@ -368,22 +363,27 @@ impl Lanes {
     #[inline(always)]
     pub(super) fn ask<O: Direct>(&mut self, channel: &Channel<'_, O>) {
         if self.any() {
-            self.first = self.step(channel, Self::first_step());
+            self.first = self.ends(channel, Self::first_leg());
         }
     }
 
-    /// As [`Lanes::ask`], and says *go* to every peer.
+    /// As [`Lanes::ask`], and says *ready* to every peer that sends.
     #[inline(always)]
     pub(super) fn begin<O: Direct>(&mut self, channel: &Channel<'_, O>) {
+        let say = |ends: &mut Ends| {
+            if exists::<S>(ends.from) {
+                channel.say_ready(ends);
+            }
+        };
         if self.any() {
             // In one place: what can be worked out while positions are under way is.
-            self.first = self.step(channel, Self::first_step());
-            channel.say_go(&mut self.first);
+            self.first = self.ends(channel, Self::first_leg());
+            say(&mut self.first);
         }
-        self.others(channel, |ends| channel.say_go(ends));
+        self.others(channel, say);
     }
 
-    /// Calls `f` for each of this lane's steps.
+    /// Calls `f` for each of this lane's legs.
     #[inline(always)]
     fn each<O: Direct>(&mut self, channel: &Channel<'_, O>, mut f: impl FnMut(&mut Ends)) {
         if self.any() {
@@ -392,25 +392,28 @@ impl Lanes {
         self.others(channel, f);
     }
 
-    /// Calls `f` for each of this lane's steps but the first: a lane of a GPU has no more.
+    /// Calls `f` for each of this lane's legs but the first: a lane of a GPU has no more.
     #[inline(always)]
     fn others<O: Direct>(&self, channel: &Channel<'_, O>, mut f: impl FnMut(&mut Ends)) {
-        if cfg!(target_arch = "nvptx64") {
+        if cfg!(target_arch = "nvptx64") || S::MOST_LEGS == 1 {
             return;
         }
-        let mut step = Self::first_step() + Block.lanes();
-        while step < self.ring.world {
-            let mut ends = self.step(channel, step);
+        let mut leg = Self::first_leg() + Block.lanes();
+        while leg < legs(&self.schedule, self.me) + 1 {
+            let mut ends = self.ends(channel, leg);
             channel.name(&mut ends);
             f(&mut ends);
-            step += Block.lanes();
+            leg += Block.lanes();
         }
     }
 
-    /// Waits for every peer's *go*.
+    /// Waits until every peer that is sent to is ready.
     #[inline(always)]
-    pub(super) fn await_go<O: Direct>(&mut self, channel: &Channel<'_, O>, watch: &Watch) -> Flow {
-        let found = self.wait(channel, |ends| (ends.to, channel.await_go(watch, ends)));
+    pub(super) fn await_ready<O: Direct>(&mut self, channel: &Channel<'_, O>, watch: &Watch) -> Flow {
+        let found = self.wait(channel, |ends| match exists::<S>(ends.to) {
+            true => (ends.to, channel.await_ready(watch, ends)),
+            false => (0, Fault::NONE),
+        });
         channel.settle(watch, found)
     }
 
@@ -420,8 +423,8 @@ impl Lanes {
         channel.closing(&self.first).now()
     }
 
-    /// Says *done* to every peer and waits for theirs; then the next call may begin. Behind [`Lanes::await_go`], or [`Lanes::name`].
-    /// `close`: [`Lanes::closing`], if that was asked for.
+    /// Says *complete* to every peer that was sent to, and waits for that of all others; then the next call may begin. Behind
+    /// [`Lanes::await_ready`], or [`Lanes::name`]. `close`: [`Lanes::closing`], if that was asked for.
     #[inline(always)]
     pub(super) fn close<O: Direct>(
         &mut self,
@@ -429,18 +432,27 @@ impl Lanes {
         watch: &Watch,
         close: Option<Close>,
     ) -> Flow {
-        let (first, to) = (close.unwrap_or_else(|| channel.closing(&self.first)), self.first.to);
-        // Of a CPU thread's other steps, worked out for each.
-        let is_first = |ends: &Ends| cfg!(target_arch = "nvptx64") || ends.to == to;
+        let first = close.unwrap_or_else(|| channel.closing(&self.first));
+        let (to, from) = (self.first.to, self.first.from);
+        // Of a CPU thread's other legs, worked out for each.
+        let alone = cfg!(target_arch = "nvptx64") || S::MOST_LEGS == 1;
+        let is_first = |ends: &Ends| alone || (ends.to, ends.from) == (to, from);
         let of = |ends: &Ends| if is_first(ends) { first } else { channel.closing(ends) };
-        self.each(channel, |ends| channel.say_done(ends, &of(ends)));
-        let found = self.wait(channel, |ends| (ends.from, channel.await_done(watch, ends, &of(ends))));
+        self.each(channel, |ends| {
+            if exists::<S>(ends.to) {
+                channel.say_complete(ends, &of(ends));
+            }
+        });
+        let found = self.wait(channel, |ends| match exists::<S>(ends.from) {
+            true => (ends.from, channel.await_complete(watch, ends, &of(ends))),
+            false => (0, Fault::NONE),
+        });
         channel.settle(watch, found)?;
         self.each(channel, |ends| channel.finish(ends, &of(ends)));
         Ok(())
     }
 
-    /// What [`Lanes::close`] needs of [`Lanes::await_go`].
+    /// What [`Lanes::close`] needs of [`Lanes::await_ready`].
     #[inline(always)]
     pub(super) fn name<O: Direct>(&mut self, channel: &Channel<'_, O>) {
         channel.name(&mut self.first);

@@ -1,0 +1,40 @@
+//! The kernels around the copy engine's work.
+
+use super::handshake::{Channel, Lanes};
+use crate::group::Block;
+use crate::launch::{Grid, Params, Unpack};
+use crate::ops::Direct;
+use crate::protocol::Protocol;
+use crate::schedule::{Member, Schedule};
+use crate::wait::{Flow, Watch};
+
+/// The protocol, as a type: what stands before (`shape.phase` 0) and behind (1) the copy engine's part, *ready* and *complete* with every peer.
+/// Grid: one block.
+///
+/// Between the two launches the stream copies every chunk into its peer's output.
+#[derive(Debug)]
+pub struct CopyEngine;
+
+// SAFETY: copies stand between the kernel that has seen that peers are ready and the one that says *complete*.
+unsafe impl<O: Direct> Protocol<O> for CopyEngine {
+    #[inline(always)]
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        let (ops, shape) = (&params.ops, &params.shape);
+        let channel = Channel::of::<H>(ops, shape, 0);
+        let mut lanes = Lanes::of(&params.schedule, Member::of(ops));
+        // SAFETY: the caller's contract.
+        let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        if shape.phase == 0 {
+            lanes.begin(&channel);
+            // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
+            let watch = unsafe { watch.looked() };
+            return lanes.await_ready(&channel, &watch);
+        }
+        lanes.ask(&channel);
+        // SAFETY: as above.
+        let watch = unsafe { watch.looked() };
+        watch.enter(&Block)?;
+        lanes.name(&channel);
+        lanes.close(&channel, &watch, None)
+    }
+}

@@ -1,0 +1,261 @@
+//! LL128: small chunks in 128-byte lines that carry their flags, where peers' memory can be stored to. No fence, no staging, no flag's own
+//! flight.
+
+mod by_tiles;
+mod line;
+pub(crate) mod row;
+mod teams;
+
+pub use by_tiles::{TILE_ROWS, TILES};
+pub use line::{BUFFER, BUFFERS, PACKS, ROW_PACKS};
+
+use super::{Protocol, Share, Site, whole_call};
+use crate::arch;
+use crate::element::Element;
+use crate::group::{Block, Group};
+use crate::hooks::Hooks;
+use crate::launch::{Grid, Params, Shape, Unpack, cut};
+use crate::ops::Direct;
+use crate::schedule::Schedule;
+use crate::tile::{Team, WARP};
+use crate::wait::{Flow, Stopped, Watch};
+use line::{Line, Load};
+use teams::Teams;
+
+/// What channel number `part` carries of each chunk.
+#[inline(always)]
+fn carried<H: Hooks>(shape: &Shape, part: u32) -> Load {
+    if H::TRANSPOSED && shape.tiles > 0 {
+        return Load::of_tiles(shape.tiles as u32, part, shape.channels);
+    }
+    let Share { first, packs } = Share::of::<H>(shape.elements, shape.share, part);
+    Load::of_packs(first, packs)
+}
+
+/// The protocol, as a type.
+///
+/// Grid of mutual schedules: `channels` blocks (none without peers), each of which exchanges its share with every peer, then `diagonal` blocks.
+/// Grid of others: senders, then receivers, `channels` of each that a rank has. A share has at most [`PACKS`] packs, or [`TILES`] tiles.
+#[derive(Debug)]
+pub struct Ll128;
+
+// SAFETY: rows are stored into buffers whose last reader is done (`line`), whole warps at a time.
+unsafe impl<O: Direct> Protocol<O> for Ll128 {
+    #[inline(always)]
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        // SAFETY: the caller's contract.
+        unsafe { if S::MUTUAL { mutual::<O, S, H>(grid, params) } else { credited::<O, S, H>(grid, params) } }
+    }
+}
+
+/// Where every rank sends to whom it receives from: what arrives is the credit.
+///
+/// # Safety
+/// As for [`Protocol::exchange`].
+#[inline(always)]
+unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+    let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
+    let site = Site::of(grid, params);
+    let (me, legs) = (site.me, schedule.sends(site.me));
+    let channel = grid.block;
+    // SAFETY: the caller's contract.
+    let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+    // SAFETY: the caller's contract.
+    let args = unsafe { H::unpack(&params.raw) };
+    let blocks = if legs == 0 { 0 } else { shape.channels };
+    if channel >= blocks {
+        // SAFETY: the caller's contract.
+        let watch = unsafe { armed.looked() };
+        return site.self_copy::<S, H>(schedule, &watch, channel - blocks, &args);
+    }
+    let state = ops.line_state(me.rank, channel);
+    // SAFETY: the caller's contract; live state, written last by the previous kernel on this channel.
+    let begin = || unsafe { (armed.looked(), (&raw const (*state).sent).read_volatile()) };
+    let (mut watch, mut calls, mut begun) = (armed, 0, false);
+    // These have no registers for what is worked out early.
+    let late = H::TRANSPOSED && H::Wire::SIZE == 1;
+    if late {
+        ((watch, calls), begun) = (begin(), true);
+    }
+    let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
+    let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
+    let teams = if late { teams } else { teams.now() };
+    let [sends, receives] = teams.roles(&load);
+    if let Some(team) = sends {
+        teams.each_leg(legs, |leg| {
+            // Not before this loop: what it works out once it works out while the kernel before this one on the stream still runs.
+            if !begun {
+                ((watch, calls), begun) = (begin(), true);
+            }
+            let place = site.at(schedule.to(me, leg), channel);
+            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
+            // SAFETY: free, as `line`'s module says; each block works its own line channel.
+            unsafe { line.send::<H>(&args) };
+        });
+    }
+    if !begun {
+        (watch, calls) = begin();
+    }
+    // Not before: a branch would wait for the abort word before the input is asked for. Lines of a poisoned transport harm nobody, since
+    // `renew` clears them when all ranks are idle.
+    if watch.poisoned() {
+        return Err(Stopped);
+    }
+    let mut whole = true;
+    if let Some(team) = receives {
+        teams.each_leg(legs, |leg| {
+            let place = site.at(schedule.from(me, leg), channel);
+            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
+            // SAFETY: each block works its own line channel.
+            whole = whole && unsafe { line.receive::<H>(&args) };
+        });
+    }
+    leave(ops, &watch, whole)?;
+    if Block.leads() {
+        // SAFETY: live state, this block's own; all threads have read it before the sync above.
+        unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
+    }
+    Ok(())
+}
+
+/// What every chunk of a mutual schedule begins with, where the rest goes another way, which must wait until peers are ready: lines need not
+/// wait. Self-copy block number `part` exchanges its share of the first `shape.first` packs of each chunk on the line channel of that number,
+/// while its first warp does `work`; a block of one warp does that in between.
+///
+/// # Safety
+/// As for [`Protocol::exchange`]; called by all threads of a self-copy block, whose watch has not looked yet; the share is one that the
+/// channel's buffers hold; the schedule is mutual.
+#[inline(always)]
+pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
+    (site, schedule, armed): (&Site<'_, O>, &S, Watch),
+    part: u32,
+    args: &H::Args<'_>,
+    work: impl FnOnce(),
+) -> Flow {
+    let (ops, shape, me) = (site.ops, site.shape, site.me);
+    let legs = schedule.sends(me);
+    // There may be fewer channels than blocks if they have nothing to carry.
+    let state = (shape.first > 0).then(|| ops.line_state(me.rank, part));
+    let (begin, packs) = cut(shape.first, shape.own_share, part);
+    let load = Load::of_packs(begin as usize, packs as u32);
+    let call = whole_call::<H>(shape);
+    let teams = Team::behind(&Block).map(|team| Teams::of::<H>(team, legs, &load).now());
+    // SAFETY: the caller's contract.
+    let watch = &unsafe { armed.looked() };
+    // SAFETY: live state, written last by the previous kernel on this channel.
+    let calls = state.map_or(0, |state| unsafe { (&raw const (*state).sent).read_volatile() });
+    let line = |place, team| Line { ops, watch, team, place, load, channel: part, calls, call };
+    if let Some(teams) = teams {
+        teams.each_leg(legs, |leg| {
+            // SAFETY: free, as `line`'s module says; each self-copy block works its own line channel.
+            unsafe { line(site.at(schedule.to(me, leg), part), teams.team).send::<H>(args) };
+        });
+    }
+    // As in `mutual`: not before.
+    let mut whole = !watch.poisoned();
+    if Block.lane() < WARP && whole {
+        work();
+    }
+    if let Some(teams) = teams {
+        teams.each_leg(legs, |leg| {
+            let place = site.at(schedule.from(me, leg), part);
+            // SAFETY: each self-copy block works its own line channel.
+            whole = whole && unsafe { line(place, teams.team).receive::<H>(args) };
+        });
+    }
+    leave(ops, watch, whole)?;
+    if let (Some(state), true) = (state, Block.leads()) {
+        // SAFETY: live state, this block's own; all threads have read it before the sync above.
+        unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
+    }
+    Ok(())
+}
+
+/// Where bytes may go one way: receivers say what they are done with.
+///
+/// # Safety
+/// As for [`Protocol::exchange`].
+#[inline(always)]
+unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+    let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
+    // SAFETY: the caller's contract.
+    let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+    // SAFETY: the caller's contract.
+    let args = unsafe { H::unpack(&params.raw) };
+    let site = Site::of(grid, params);
+    let me = site.me;
+    let [sends, receives] = [schedule.sends(me), schedule.receives(me)];
+    let senders = if sends > 0 { shape.channels } else { 0 };
+    if S::OWN {
+        let ends = senders + if receives > 0 { shape.channels } else { 0 };
+        if grid.block >= ends {
+            // SAFETY: the caller's contract.
+            let watch = unsafe { armed.looked() };
+            return site.self_copy::<S, H>(schedule, &watch, grid.block - ends, &args);
+        }
+    }
+    let is_sender = grid.block < senders;
+    let (part, legs) = if is_sender { (grid.block, sends) } else { (grid.block - senders, receives) };
+    let channel = ops.line_channels() + part;
+    let (load, call, team) = (carried::<H>(shape, part), whole_call::<H>(shape), Team::all(&Block));
+    let (mut watch, mut number) = (armed, 1);
+    while number < legs + 1 {
+        let leg = if is_sender { schedule.to(me, number) } else { schedule.from(me, number) };
+        let state = ops.line_state(leg.peer, channel);
+        // SAFETY: live state of this end.
+        let count = unsafe { if is_sender { &raw mut (*state).sent } else { &raw mut (*state).received } };
+        let count = arch::late(count as u64) as *mut u64;
+        let place = site.at(leg, part);
+        let line = |watch, calls| Line { ops, watch, team, place, load, channel, calls, call };
+        // SAFETY: the caller's contract; each block works its own end of its own channel, of those with credits; the count was written
+        // last by the previous kernel on this channel.
+        unsafe {
+            let calls = if is_sender {
+                if number == 1 {
+                    watch = watch.looked_in::<1>();
+                }
+                let calls = count.read_volatile();
+                let line = line(&watch, calls);
+                let free = line.credit();
+                if free {
+                    line.send::<H>(&args);
+                }
+                leave(ops, &watch, free)?;
+                calls
+            } else {
+                if number == 1 {
+                    watch = watch.looked_in::<2>();
+                }
+                let calls = count.read_volatile();
+                let line = line(&watch, calls);
+                // A sender's wait for credit sees it too.
+                if watch.poisoned() {
+                    return Err(Stopped);
+                }
+                let whole = line.receive::<H>(&args);
+                leave(ops, &watch, whole)?;
+                if Block.leads() {
+                    line.give_credit();
+                }
+                calls
+            };
+            if Block.leads() {
+                count.write_volatile(calls + 1);
+            }
+        }
+        if S::MOST_LEGS == 1 {
+            break;
+        }
+        number += 1;
+    }
+    Ok(())
+}
+
+/// Syncs the block, and ends it if a lane found a fault or panicked.
+#[inline(always)]
+fn leave<O: Direct>(ops: &O, watch: &Watch, whole: bool) -> Flow {
+    let stopped = Block.any(!whole);
+    // First: the lanes that left may have done so because of a panic of this block, which the peers do not know of.
+    watch.check_panic(ops)?;
+    if stopped { Err(Stopped) } else { Ok(()) }
+}

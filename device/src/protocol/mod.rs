@@ -1,0 +1,197 @@
+//! Protocols: how the bytes of a transfer travel.
+//!
+//! | protocol | module | bytes go | grid |
+//! |---|---|---|---|
+//! | [`Simple`] | [`simple`] | through rings of staging, with credits | senders, receivers, then the self copy |
+//! | [`Host`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
+//! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
+//! | [`Store`] | [`direct`] | straight into the peers' outputs, by stores of threads | `channels` blocks, then the self copy |
+//! | [`Bulk`] | [`direct::bulk`] | the same, by bulk copies | the same |
+//! | [`CopyEngine`] | [`direct::copy_engine`] | the same, by the copy engine | one block before its work and one behind it |
+//!
+//! A protocol is written once, over the legs of any [`Schedule`], the operations of a transport and the hooks of a module; [`exchange`] is
+//! the one entry behind every kernel. Hooks of `layout(transposed)` are called by [`tile::transpose`] in all of them.
+//!
+//! A chunk is cut into one share a channel. A block works its channel towards all peers in turn, each rank beginning with its next
+//! neighbour, so that at any time a rank's links carry one peer's data each way: few blocks then fill them. Blocks that wait for each
+//! other must be resident together: the host refuses a grid that the device cannot hold.
+
+pub mod direct;
+#[cfg(not(target_arch = "nvptx64"))]
+mod host;
+pub mod ll128;
+pub mod simple;
+
+pub use direct::Store;
+pub use direct::bulk::Bulk;
+pub use direct::copy_engine::CopyEngine;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use host::Host;
+pub use ll128::Ll128;
+pub use simple::Simple;
+
+use crate::arch;
+use crate::ctx::Ctx;
+use crate::group::{Block, Group};
+use crate::hooks::Hooks;
+use crate::launch::{Grid, Params, Shape, Unpack, cut};
+use crate::ops::Ops;
+use crate::pack::Pack;
+use crate::schedule::{Leg, Member, Schedule};
+use crate::tile::{self, Team};
+use crate::wait::{Flow, Watch};
+use simple::channel::Call;
+
+/// How bytes travel, over the operations `O`.
+///
+/// # Safety
+/// [`Protocol::exchange`] brings every chunk where the schedule says, once, and accesses no other memory of peers. When it has returned on all
+/// ranks, nobody accesses what the launch was lent.
+pub unsafe trait Protocol<O: Ops> {
+    /// One block's part of a launch.
+    ///
+    /// # Safety
+    /// `params` was made by a checked launch by this protocol, on all ranks of the schedule; called by all threads of every block of the grid.
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow;
+}
+
+/// One block of a kernel: schedule `S` by protocol `P`, with the hooks `H`. All of it is resolved when it is compiled.
+///
+/// # Safety
+/// As for [`Protocol::exchange`].
+#[inline(always)]
+pub unsafe fn exchange<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(
+    grid: Grid,
+    params: &Params<O, S, H::Raw>,
+) -> Flow {
+    // SAFETY: the caller's contract.
+    unsafe { P::exchange::<S, H>(grid, params) }
+}
+
+/// The share of one block in a chunk: packs `first .. first + packs`.
+#[derive(Clone, Copy)]
+struct Share {
+    first: usize,
+    /// Fewer than 2^32: the host refuses larger shares.
+    packs: u32,
+}
+
+impl Share {
+    /// Share number `part` of `each` packs, of a chunk of `elements`.
+    #[inline(always)]
+    fn of<H: Hooks>(elements: u64, each: u64, part: u32) -> Self {
+        let (first, packs) = cut(packs_of::<H>(elements), each, part);
+        Share { first: first as usize, packs: packs as u32 }
+    }
+
+    /// The same, worked out here and now: the time before a wait is over is free.
+    #[inline(always)]
+    fn now(self) -> Self {
+        let [first, packs] = [self.first as u64, u64::from(self.packs)].map(arch::late);
+        Share { first: first as usize, packs: packs as u32 }
+    }
+
+    #[inline(always)]
+    fn call(&self, shape: &Shape) -> Call {
+        Call { kernel: shape.kernel, payload: 16 * u64::from(self.packs), cut: shape.cut }
+    }
+}
+
+/// Packs of a chunk.
+#[inline(always)]
+fn packs_of<H: Hooks>(elements: u64) -> u64 {
+    elements.div_ceil(Pack::<H::Wire>::LANES as u64)
+}
+
+/// How a protocol that cuts no shares names a call: by the chunk's size, and by how it is cut.
+#[inline(always)]
+fn whole_call<H: Hooks>(shape: &Shape) -> Call {
+    Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements), cut: shape.cut }
+}
+
+/// What part `part` of `parts` does of a chunk where every block may do any: a share of its own, or tiles of the whole, since a share
+/// of few rows has none.
+#[inline(always)]
+fn work<H: Hooks>(elements: u64, each: u64, part: u32, parts: u32) -> (Team, Share) {
+    if H::TRANSPOSED {
+        let packs = packs_of::<H>(elements);
+        (Team::among(&Block, part, parts), Share { first: 0, packs: packs as u32 })
+    } else {
+        (Team::all(&Block), Share::of::<H>(elements, each, part))
+    }
+}
+
+/// What both ends of a transfer see: the geometry of the launch, and where this block is.
+#[derive(Clone, Copy)]
+struct Site<'k, O> {
+    ops: &'k O,
+    grid: Grid,
+    shape: &'k Shape,
+    me: Member,
+}
+
+impl<'k, O: Ops> Site<'k, O> {
+    #[inline(always)]
+    fn of<S, R>(grid: Grid, params: &'k Params<O, S, R>) -> Self {
+        let Params { ops, shape, .. } = params;
+        Site { ops, grid, shape, me: Member::of(ops) }
+    }
+
+    /// Where hooks are, in a transfer on `channel`.
+    #[inline(always)]
+    fn at(&self, leg: Leg, channel: u32) -> Ctx {
+        place(self.ops, self.grid, self.shape, leg.peer, channel, u64::from(leg.chunk) * self.shape.elements)
+    }
+
+    /// Where hooks are, in the self copy.
+    #[inline(always)]
+    fn own<S: Schedule>(&self, schedule: &S) -> Ctx {
+        self.at(Leg { peer: self.me.rank, chunk: schedule.own(self.me), theirs: 0 }, 0)
+    }
+
+    /// The whole work of block number `part` of the self copy.
+    #[inline(always)]
+    fn self_copy<S: Schedule, H: Hooks>(
+        &self,
+        schedule: &S,
+        watch: &Watch,
+        part: u32,
+        args: &H::Args<'_>,
+    ) -> Flow {
+        let place = self.own(schedule);
+        watch.enter(&Block)?;
+        let (team, share) = work::<H>(self.shape.elements, self.shape.own_share, part, self.shape.diagonal);
+        tile::self_copy::<H>(team, &place, share.first, share.packs, args);
+        Block.sync();
+        watch.check_panic(self.ops)
+    }
+}
+
+#[inline(always)]
+pub(crate) fn place<O: Ops>(
+    ops: &O,
+    grid: Grid,
+    shape: &Shape,
+    peer: u32,
+    channel: u32,
+    chunk_start: u64,
+) -> Ctx {
+    Ctx {
+        rank: ops.rank() as usize,
+        peer: peer as usize,
+        world: ops.world() as usize,
+        block: grid.block as usize,
+        channel: channel as usize,
+        chunk_start: chunk_start as usize,
+        chunk_len: shape.elements as usize,
+        pos: 0,
+        valid: 0,
+        rows: shape.rows as usize,
+        cols: shape.cols as usize,
+        shaped: None,
+        beside: 0,
+        most: chunk_start as usize,
+        whole: false,
+        thread: core::marker::PhantomData,
+    }
+}

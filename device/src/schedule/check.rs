@@ -1,0 +1,142 @@
+//! Whether the ranks' values of a schedule fit each other.
+
+use super::{Leg, Member, Schedule};
+use std::collections::BTreeSet;
+use std::format;
+use std::string::String;
+
+/// Follows every transfer of a launch in a world of `world` ranks, of which rank `r` has the schedule `of(r)`.
+///
+/// # Errors
+/// The first thing that breaks the contract of [`Schedule`], with ranks, legs and chunks.
+pub fn check<S: Schedule>(world: u32, of: impl Fn(u32) -> S) -> Result<(), String> {
+    let members = || (0..world).map(|rank| (Member { rank, world }, of(rank)));
+    let mut sent = BTreeSet::new();
+    for (me, schedule) in members() {
+        let (rank, [inputs, _]) = (me.rank, schedule.chunks(me));
+        for number in 1..=schedule.sends(me) {
+            let leg = known::<S>(me, number, schedule.to(me, number), inputs)?;
+            if !sent.insert((rank, leg.chunk, leg.peer, leg.theirs)) {
+                return Err(format!("rank {rank}, leg {number}: {leg:?} is sent twice"));
+            }
+        }
+    }
+    for (me, schedule) in members() {
+        let (rank, [inputs, outputs]) = (me.rank, schedule.chunks(me));
+        let mut filled = BTreeSet::new();
+        if S::OWN {
+            let own = schedule.own(me);
+            if own >= inputs.min(outputs) {
+                return Err(format!(
+                    "rank {rank}: the self copy is of chunk {own}, of {inputs} to {outputs}"
+                ));
+            }
+            filled.insert(own);
+        }
+        for number in 1..=schedule.receives(me) {
+            let leg = known::<S>(me, number, schedule.from(me, number), outputs)?;
+            if !filled.insert(leg.chunk) {
+                return Err(format!("rank {rank}, leg {number}: chunk {} is received twice", leg.chunk));
+            }
+            if !sent.remove(&(leg.peer, leg.theirs, rank, leg.chunk)) {
+                return Err(format!("rank {rank}, leg {number}: {leg:?} is received, but never sent"));
+            }
+        }
+        let peers = |legs: u32, leg: fn(&S, Member, u32) -> Leg| -> BTreeSet<u32> {
+            (1..=legs).map(|number| leg(&schedule, me, number).peer).collect()
+        };
+        let (sends, receives) = (schedule.sends(me), schedule.receives(me));
+        if S::MUTUAL && (sends != receives || peers(sends, S::to) != peers(receives, S::from)) {
+            return Err(format!("rank {rank}: it is `MUTUAL`, but sends to others than it receives from"));
+        }
+    }
+    sent.first().map_or(Ok(()), |(rank, chunk, peer, theirs)| {
+        Err(format!(
+            "rank {rank}: chunk {chunk} is sent to chunk {theirs} of rank {peer}, which does not receive it"
+        ))
+    })
+}
+
+/// A leg that names a rank and a chunk that there are.
+fn known<S: Schedule>(me: Member, number: u32, leg: Leg, chunks: u32) -> Result<Leg, String> {
+    let Member { rank, world } = me;
+    if number > S::MOST_LEGS {
+        return Err(format!("rank {rank}: leg {number}, but there are {} at most", S::MOST_LEGS));
+    }
+    if leg.peer >= world || leg.peer == rank || leg.chunk >= chunks {
+        return Err(format!("rank {rank}, leg {number}: {leg:?}, of {world} ranks and {chunks} chunks"));
+    }
+    Ok(leg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AllToAll, NOBODY, SendRecv};
+    use super::*;
+
+    #[test]
+    fn every_chunk_of_the_shipped_schedules_is_sent_and_received_once() {
+        for world in 1..=64 {
+            check(world, |_| AllToAll).unwrap();
+            // A ring, and a send alone.
+            let me = |rank| Member { rank, world };
+            if world > 1 {
+                check(world, |rank| SendRecv { to: me(rank).up(1), from: me(rank).down(1) }).unwrap();
+            }
+            let last = world - 1;
+            let only = |other: bool, peer| if other && world > 1 { peer } else { NOBODY };
+            check(world, |rank| SendRecv { to: only(rank == 0, last), from: only(rank == last, 0) }).unwrap();
+        }
+    }
+
+    /// An all-to-all with one thing wrong.
+    #[derive(Clone, Copy)]
+    struct Wrong(u32);
+
+    // SAFETY: it is not; nothing is launched with it.
+    unsafe impl Schedule for Wrong {
+        const NAME: &'static str = "wrong";
+        const OWN: bool = true;
+        const MUTUAL: bool = true;
+        const MOST_LEGS: u32 = 2;
+        fn sends(&self, me: Member) -> u32 {
+            if self.0 == 0 || self.0 == 6 { me.world - 2 } else { me.world - 1 }
+        }
+        fn receives(&self, me: Member) -> u32 {
+            if self.0 == 0 || self.0 == 7 { me.world - 2 } else { me.world - 1 }
+        }
+        fn to(&self, me: Member, number: u32) -> Leg {
+            let leg = AllToAll.to(me, number);
+            match self.0 {
+                1 => Leg { peer: me.up(1), ..leg },
+                2 => Leg { chunk: me.world, ..leg },
+                3 if me.rank == 0 => Leg { peer: 0, ..leg },
+                4 => Leg { theirs: leg.peer, ..leg },
+                _ => leg,
+            }
+        }
+        fn from(&self, me: Member, number: u32) -> Leg {
+            let leg = AllToAll.from(me, number);
+            if self.0 == 5 { Leg { chunk: me.rank, ..leg } } else { leg }
+        }
+        fn own(&self, me: Member) -> u32 {
+            if self.0 == 8 { me.world } else { AllToAll.own(me) }
+        }
+        fn chunks(&self, me: Member) -> [u32; 2] {
+            [me.world; 2]
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        for wrong in 0..=8 {
+            assert!(check(3, |_| Wrong(wrong)).is_err(), "{wrong}");
+        }
+        assert_eq!(check(3, |_| Wrong(9)), Ok(()));
+        assert!(check(4, |_| Wrong(9)).unwrap_err().contains("2 at most"));
+        let apart = |rank| SendRecv { to: if rank == 0 { 1 } else { NOBODY }, from: NOBODY };
+        assert!(check(2, apart).unwrap_err().contains("does not receive it"));
+        let apart = |rank| SendRecv { to: NOBODY, from: if rank == 0 { 1 } else { NOBODY } };
+        assert!(check(2, apart).unwrap_err().contains("never sent"));
+    }
+}

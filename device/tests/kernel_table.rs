@@ -1,0 +1,166 @@
+//! Numbers of every shipped entry's code: registers, spills, instructions, and those before the first wait. Compared with `kernels.tsv`: a change
+//! of device code that costs a kernel anything is seen here, before a GPU is at hand.
+//!
+//! `FUSEWIRE_BLESS=1 cargo test -p fusewire-device --test kernel_table` writes the table anew.
+
+#[path = "common/device.rs"]
+mod device;
+
+use device::{ARCHS, assemble, body, compile, instructions};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const RAW: &str = "
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Raw<I, O> { a: RawSlice<I>, b: RawSlice<O>, scale: f32 }
+";
+
+/// Hooks: name, types of input, wire and output, packs in flight, whether `produce` is called by tiles, the two bodies.
+type Module = (&'static str, [&'static str; 3], u32, bool, &'static str, &'static str);
+
+const PACK: &str = "args.input.pack(ctx)";
+const SET: &str = "args.output.at(ctx).set_pack(value)";
+const MODULES: &[Module] = &[
+    ("copy", ["f32"; 3], 8, false, PACK, SET),
+    ("scale", ["Bf16"; 3], 4, false, "args.input.pack(ctx).map_f32(|v| v * args.scale)", SET),
+    (
+        "accumulate",
+        ["f32"; 3],
+        4,
+        false,
+        PACK,
+        "let scale = args.scale; args.output.at(ctx).update_pack(|old| old.zip(value, |a, b| a + b * scale))",
+    ),
+    (
+        "fp8",
+        ["f32", "F8E4M3", "f32"],
+        1,
+        false,
+        "produce_each(ctx, |ctx| F8E4M3::from_f32(args.input[ctx.index()] * args.scale))",
+        "consume_each(ctx, value, |ctx, v| args.output.at(ctx).update(|old| old + v.to_f32()))",
+    ),
+    ("transposed", ["f32"; 3], 4, true, "produce_each(ctx, |ctx| args.input[ctx.transposed_index()])", SET),
+];
+const SCHEDULES: &[&str] = &["AllToAll", "SendRecv"];
+const PROTOCOLS: &[&str] = &["Simple", "Ll128", "Store", "Bulk", "CopyEngine"];
+
+/// Every entry that the macro would make: module, schedule, protocol.
+fn entries() -> impl Iterator<Item = (&'static Module, &'static str, &'static str)> {
+    let all = MODULES
+        .iter()
+        .flat_map(|m| SCHEDULES.iter().flat_map(move |s| PROTOCOLS.iter().map(move |p| (m, *s, *p))));
+    // Bulk copies and the copy engine call no hooks; stores no `consume`.
+    all.filter(|((name, ..), _, protocol)| match *protocol {
+        "Bulk" | "CopyEngine" => *name == "copy",
+        "Store" => matches!(*name, "copy" | "scale" | "transposed"),
+        _ => true,
+    })
+}
+
+fn source() -> String {
+    let mut text = RAW.to_owned();
+    for (name, [i, w, o], unroll, transposed, produce, consume) in MODULES {
+        let _ = write!(
+            text,
+            "pub mod m_{name} {{
+                use super::*;
+                #[derive(Clone, Copy)]
+                pub struct Args<'a> {{ input: &'a [{i}], output: Out<'a, {o}>, scale: f32 }}
+                pub struct H;
+                impl Hooks for H {{
+                    type Args<'a> = Args<'a>;
+                    type Wire = {w};
+                    const UNROLL: usize = {unroll};
+                    const TRANSPOSED: bool = {transposed};
+                    #[inline(always)]
+                    fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<{w}> {{ {produce} }}
+                    #[inline(always)]
+                    fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<{w}>) {{ {consume} }}
+                }}
+                unsafe impl Unpack for H {{
+                    type Raw = Raw<{i}, {o}>;
+                    #[inline(always)]
+                    unsafe fn unpack<'a>(raw: &Raw<{i}, {o}>) -> Args<'a> {{
+                        let lent = Lent::<'a>::named();
+                        unsafe {{ Args {{ input: raw.a.slice(lent), output: Out::from_raw(raw.b, lent), scale: raw.scale }} }}
+                    }}
+                }}
+            }}"
+        );
+    }
+    for ((name, [i, _, o], ..), schedule, protocol) in entries() {
+        let _ = write!(
+            text,
+            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}_{schedule}_{protocol}(p: Params<Peers, {schedule}, Raw<{i}, {o}>>) {{
+                let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, m_{name}::H>(Grid::here(), &p) }};
+            }}"
+        );
+    }
+    text
+}
+
+/// Registers, spilled bytes, instructions, those before the first wait for the kernel in front.
+type Row = [u32; 4];
+
+fn table() -> BTreeMap<String, Row> {
+    let source = source();
+    let mut rows = BTreeMap::new();
+    for arch in ARCHS {
+        let text = compile("table", &source, arch);
+        // As a launcher gives it to the driver of a GPU that can wait so.
+        let ptx = if arch.number() < 90 { text } else { text.replace("// sm_90: ", "") };
+        for kernel in &assemble(&ptx, arch).kernels {
+            let body = body(&ptx, &kernel.name);
+            let code: Vec<&str> = instructions(&body).collect();
+            let early = code.iter().position(|line| line.starts_with("griddepcontrol.wait")).unwrap_or(0);
+            let spills = kernel.spill_stores + kernel.spill_loads;
+            rows.insert(
+                format!("{arch} {}", kernel.name),
+                [kernel.registers, spills, code.len() as u32, early as u32],
+            );
+        }
+    }
+    rows
+}
+
+/// As many as before, and 3% or a few more.
+fn allowed(before: u32) -> u32 {
+    before + (before * 3 / 100).max(4)
+}
+
+#[test]
+fn no_entry_has_become_larger() {
+    let (rows, path) = (table(), concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.tsv"));
+    let text =
+        rows.iter().map(|(name, [r, s, i, e])| format!("{name}\t{r}\t{s}\t{i}\t{e}\n")).collect::<String>();
+    if std::env::var_os("FUSEWIRE_BLESS").is_some() {
+        std::fs::write(path, text).unwrap();
+        return;
+    }
+    let known: BTreeMap<String, Row> = include_str!("kernels.tsv")
+        .lines()
+        .map(|line| {
+            let mut parts = line.split('\t');
+            let name = parts.next().unwrap().to_owned();
+            (name, std::array::from_fn(|_| parts.next().unwrap().parse().unwrap()))
+        })
+        .collect();
+    assert!(known.keys().eq(rows.keys()), "other entries than those of kernels.tsv: bless it");
+    let mut worse = Vec::new();
+    for (name, now) in &rows {
+        let before = known[name];
+        // Blocks on a multiprocessor go by registers, in steps of eight.
+        let steps = |registers: u32| registers.next_multiple_of(8);
+        let more = steps(now[0]) > steps(before[0])
+            || now[1] > before[1]
+            || now[2] > allowed(before[2])
+            || now[3] > allowed(before[3]);
+        if more {
+            worse.push(format!(
+                "{name}: registers, spilled bytes, instructions, early ones {now:?}, {before:?} before"
+            ));
+        }
+    }
+    assert!(worse.is_empty(), "{}", worse.join("\n"));
+}

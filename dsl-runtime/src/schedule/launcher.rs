@@ -1,0 +1,174 @@
+//! One launcher for every schedule of legs.
+
+use super::copy::Chunk;
+use super::default::Pattern;
+use super::prepared::{Call, Prepared, holds};
+use super::{LaunchOptions, Plan, Protocol};
+use crate::kernel::{Arguments, HookSet, Supports};
+use crate::tune::{Key, Layout, Space, Table};
+use crate::{Error, Result, Stream, Transport};
+use fusewire_device::launch::Shape;
+use fusewire_device::schedule::{Member, Schedule};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Schedule `S` with hooks `H` on a transport, ready to launch. [`AllToAllLauncher`](super::AllToAllLauncher) and
+/// [`SendRecvLauncher`](super::SendRecvLauncher) have methods of their own; any other schedule is launched by [`Launcher::launch_as`].
+pub struct Launcher<S, X: Transport, H> {
+    pub(super) prepared: Prepared<X>,
+    types: PhantomData<(S, H)>,
+}
+
+impl<S: Schedule, X: Transport, H> fmt::Debug for Launcher<S, X, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Launcher of {}, {}", self.prepared, S::NAME)
+    }
+}
+
+impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
+    #[doc(hidden)]
+    pub fn new(transport: &X) -> Result<Self>
+    where
+        H: Supports<S, X>,
+    {
+        Ok(Self { prepared: Prepared::new::<S, H>(transport, S::NAME)?, types: PhantomData })
+    }
+
+    /// Queues one launch, in which this rank does what `schedule` says. Every rank launches it, with the same number of elements and the same
+    /// options.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before anything is launched: buffers that overlap, are unaligned or elsewhere, a length that does not divide into
+    /// the schedule's chunks, more blocks than the device holds. Faults of the kernel itself come from [`Stream::synchronize`].
+    pub fn launch_as(
+        &self,
+        stream: &Stream,
+        schedule: S,
+        args: H::Args<'_>,
+        options: &LaunchOptions,
+    ) -> Result<()> {
+        let me = self.member();
+        let (plan, shape) = self.cut(&schedule, &args, options)?;
+        let [sends, receives] = [schedule.sends(me) > 0, schedule.receives(me) > 0];
+        // A send alone is called so.
+        let name = match (S::NAME, sends, receives) {
+            ("sendrecv", true, false) => "send",
+            ("sendrecv", false, true) => "recv",
+            (name, ..) => name,
+        };
+        let call = Call { plan: &plan, shape, options, name, schedule };
+        if plan.elements == 0 || !(sends || receives || S::OWN) {
+            self.prepared.note(stream, &call);
+            return Ok(());
+        }
+        if plan.protocol == Protocol::Copy {
+            // The own chunk first, since it goes by another engine; then each peer's, the next neighbour's first.
+            let own = S::OWN.then(|| schedule.own(me) as usize);
+            let own = own.map(|chunk| Chunk { peer: me.rank as usize, from: chunk, to: chunk });
+            let legs = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
+            let legs = legs.map(|leg| [leg.peer, leg.chunk, leg.theirs].map(|n| n as usize));
+            let legs = legs.map(|[peer, from, to]| Chunk { peer, from, to });
+            let chunks: Vec<_> = own.into_iter().chain(legs).collect();
+            return self.prepared.copy::<H, S>(stream, &args, &call, &chunks);
+        }
+        self.prepared.launch(stream, &args, &call)
+    }
+
+    /// How a launch with these arguments would be cut.
+    ///
+    /// # Errors
+    /// As for [`Launcher::launch_as`].
+    pub fn explain_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Plan> {
+        Ok(self.cut(schedule, args, options)?.0)
+    }
+
+    /// The same launcher with a table of the caller's instead of [`Table::current`]. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] if the ranks' tables differ in what they say of this kernel.
+    pub fn with_table(self, table: &Table) -> Result<Self> {
+        Ok(Self { prepared: self.prepared.with_table::<H>(table)?, ..self })
+    }
+
+    /// The same launcher with other code for its kernels, to compare with: PTX whose entries have the symbols (`cargo fusewire ptx` lists
+    /// them) and the parameters of what they stand in for. Kernels of which it has no entry stay.
+    ///
+    /// # Safety
+    /// Each such entry works the transport's memory as the kernel does that it stands in for, and accesses nothing else; it begins with
+    /// `griddepcontrol.wait`, since it may be set up while the kernel before it runs; all ranks run the same.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on CPU threads, or if there is no such entry; what the driver says of the PTX.
+    pub unsafe fn with_ptx(self, text: &str) -> Result<Self> {
+        // SAFETY: the caller's contract.
+        Ok(Self { prepared: unsafe { self.prepared.with_ptx(text)? }, ..self })
+    }
+
+    /// What a tuning table is asked for such a launch.
+    ///
+    /// # Errors
+    /// As for [`Launcher::launch_as`].
+    pub fn key_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
+        let plan = self.explain_as(schedule, args, options)?;
+        let symmetric = self.symmetric(schedule, args, plan.elements);
+        Ok(self.prepared.key(plan.wire_bytes, Layout::of(options, symmetric)))
+    }
+
+    /// What can be tried for such a launch, the default's own protocol first.
+    ///
+    /// # Errors
+    /// As for [`Launcher::launch_as`].
+    pub fn spaces_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
+        let elements = self.elements(schedule, args, options)?;
+        let pattern = Pattern::of(schedule, self.member());
+        self.prepared.spaces::<H>(elements, options, pattern, self.symmetric(schedule, args, elements))
+    }
+
+    fn member(&self) -> Member {
+        Member { rank: self.prepared.rank() as u32, world: self.prepared.world() as u32 }
+    }
+
+    /// Whether peers may store into the output. Where ranks may send without receiving, those need not have an output, so that both ends agree
+    /// only where every rank does both.
+    fn symmetric(&self, schedule: &S, args: &H::Args<'_>, elements: usize) -> bool {
+        let me = self.member();
+        let both = S::MUTUAL || (schedule.sends(me) > 0 && schedule.receives(me) > 0);
+        both && self.prepared.symmetric(args.output(), elements, schedule.chunks(me)[1] as usize)
+    }
+
+    /// Elements of one peer's chunk.
+    fn elements(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<usize> {
+        if let Some(elements) = options.elements {
+            return Ok(elements);
+        }
+        let [inputs, outputs] = schedule.chunks(self.member());
+        let (input, output) =
+            (args.input().map(|p| (p.len, inputs)), args.output().map(|p| (p.len, outputs)));
+        let found = if outputs > 0 { output.or(input) } else { input.or(output) };
+        let Some((len, chunks)) = found else {
+            return Err(Error::misuse(
+                "the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
+            ));
+        };
+        let chunks = chunks.max(1) as usize;
+        match len.is_multiple_of(chunks) {
+            true => Ok(len / chunks),
+            false if chunks == self.prepared.world() => Err(Error::misuse(format!(
+                "{len} elements cannot be cut into {chunks} equal chunks, one for each rank"
+            ))),
+            false => Err(Error::misuse(format!("{len} elements cannot be cut into {chunks} equal chunks"))),
+        }
+    }
+
+    fn cut(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+        let me = self.member();
+        let elements = self.elements(schedule, args, options)?;
+        let symmetric = self.symmetric(schedule, args, elements);
+        let plan = self.prepared.plan::<H>(elements, options, Pattern::of(schedule, me), symmetric)?;
+        let [inputs, outputs] = schedule.chunks(me).map(|chunks| chunks as usize);
+        holds::<H>(args, elements, inputs, outputs)?;
+        let mut shape = self.prepared.shape(&plan, options)?;
+        self.prepared.aim(&plan, &mut shape, args)?;
+        Ok((plan, shape))
+    }
+}
