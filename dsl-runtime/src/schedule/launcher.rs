@@ -39,7 +39,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     ///
     /// # Errors
     /// [`Error::Misuse`] before anything is launched: buffers that overlap, are unaligned or elsewhere, a length that does not divide into
-    /// the schedule's chunks, more blocks than the device holds. Faults of the kernel itself come from [`Stream::synchronize`].
+    /// the schedule's chunks, a peer that is this rank or no rank, more blocks than the device holds. Faults of the kernel itself come from [`Stream::synchronize`].
     pub fn launch_as(
         &self,
         stream: &Stream,
@@ -48,6 +48,9 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         options: &LaunchOptions,
     ) -> Result<()> {
         let me = self.member();
+        let to = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
+        let from = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
+        to.chain(from).try_for_each(|leg| another_rank(me, leg.peer))?;
         let (plan, shape) = self.cut(&schedule, &args, options)?;
         let [sends, receives] = [schedule.sends(me) > 0, schedule.receives(me) > 0];
         // A send alone is called so.
@@ -171,4 +174,18 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         self.prepared.aim(&plan, &mut shape, args)?;
         Ok((plan, shape))
     }
+}
+
+/// Refuses a peer that there is not, or that is this rank.
+fn another_rank(me: Member, peer: u32) -> Result<()> {
+    let Member { rank, world } = me;
+    if peer >= world {
+        return Err(Error::misuse(format!("peer {peer} in a world of {world} ranks")));
+    }
+    if peer == rank {
+        return Err(Error::misuse(format!(
+            "rank {peer} cannot send to itself; `all_to_all` copies a rank's own chunk"
+        )));
+    }
+    Ok(())
 }

@@ -56,17 +56,6 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         args: H::Args<'_>,
         options: &LaunchOptions,
     ) -> Result<()> {
-        let (rank, world) = (self.prepared.rank(), self.prepared.world());
-        for peer in [send_peer, recv_peer].into_iter().flatten() {
-            if peer >= world {
-                return Err(Error::misuse(format!("peer {peer} in a world of {world} ranks")));
-            }
-            if peer == rank {
-                return Err(Error::misuse(format!(
-                    "rank {peer} cannot send to itself; `all_to_all` copies a rank's own chunk"
-                )));
-            }
-        }
         let schedule = schedule(send_peer, recv_peer);
         same_length::<H>(&schedule, &args, options)?;
         self.launch_as(stream, schedule, args, options)
@@ -106,7 +95,8 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
 }
 
 fn schedule(send_peer: Option<usize>, recv_peer: Option<usize>) -> SendRecv {
-    let [to, from] = [send_peer, recv_peer].map(|peer| peer.map_or(NOBODY, |p| p as u32));
+    let [to, from] = [send_peer, recv_peer]
+        .map(|peer| peer.map_or(NOBODY, |p| u32::try_from(p).unwrap_or(NOBODY).min(NOBODY - 1)));
     SendRecv { to, from }
 }
 
