@@ -48,9 +48,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         options: &LaunchOptions,
     ) -> Result<()> {
         let me = self.member();
-        let to = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
-        let from = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
-        to.chain(from).try_for_each(|leg| another_rank(me, leg.peer))?;
+        self.peers(&schedule)?;
         let (plan, shape) = self.cut(&schedule, &args, options)?;
         let [sends, receives] = [schedule.sends(me) > 0, schedule.receives(me) > 0];
         // A send alone is called so.
@@ -82,6 +80,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn explain_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Plan> {
+        self.peers(schedule)?;
         Ok(self.cut(schedule, args, options)?.0)
     }
 
@@ -112,7 +111,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn key_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
-        let plan = self.explain_as(schedule, args, options)?;
+        let plan = self.cut(schedule, args, options)?.0;
         let symmetric = self.symmetric(schedule, args, plan.elements);
         Ok(self.prepared.key(plan.wire_bytes, Layout::of(options, symmetric)))
     }
@@ -127,8 +126,16 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         self.prepared.spaces::<H>(elements, options, pattern, self.symmetric(schedule, args, elements))
     }
 
-    fn member(&self) -> Member {
+    pub(super) fn member(&self) -> Member {
         Member { rank: self.prepared.rank() as u32, world: self.prepared.world() as u32 }
+    }
+
+    /// Refuses a schedule whose peers are not all other ranks.
+    fn peers(&self, schedule: &S) -> Result<()> {
+        let me = self.member();
+        let to = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
+        let from = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
+        to.chain(from).try_for_each(|leg| another_rank(me, leg.peer as usize))
     }
 
     /// Whether peers may store into the output. Where ranks may send without receiving, those need not have an output, so that both ends agree
@@ -177,8 +184,8 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
 }
 
 /// Refuses a peer that there is not, or that is this rank.
-fn another_rank(me: Member, peer: u32) -> Result<()> {
-    let Member { rank, world } = me;
+pub(super) fn another_rank(me: Member, peer: usize) -> Result<()> {
+    let [rank, world] = [me.rank, me.world].map(|n| n as usize);
     if peer >= world {
         return Err(Error::misuse(format!("peer {peer} in a world of {world} ranks")));
     }

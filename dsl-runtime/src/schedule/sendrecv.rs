@@ -1,5 +1,6 @@
 //! One chunk to a peer, one from a peer, or either.
 
+use super::launcher::another_rank;
 use super::{LaunchOptions, Launcher, Plan};
 use crate::kernel::{Arguments, HookSet};
 use crate::tune::{Key, Space};
@@ -9,7 +10,7 @@ use fusewire_device::schedule::{NOBODY, SendRecv};
 /// Send and receive with hooks `H` on a transport.
 pub type SendRecvLauncher<X, H> = Launcher<SendRecv, X, H>;
 
-/// With both a send and a receive, whoever the peers are.
+/// With both a send and a receive; who the peers are plays no part.
 const BOTH: SendRecv = SendRecv { to: 0, from: 0 };
 
 impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
@@ -56,7 +57,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         args: H::Args<'_>,
         options: &LaunchOptions,
     ) -> Result<()> {
-        let schedule = schedule(send_peer, recv_peer);
+        let schedule = self.schedule(send_peer, recv_peer)?;
         same_length::<H>(&schedule, &args, options)?;
         self.launch_as(stream, schedule, args, options)
     }
@@ -72,7 +73,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         args: &H::Args<'_>,
         options: &LaunchOptions,
     ) -> Result<Plan> {
-        let schedule = schedule(send_peer, recv_peer);
+        let schedule = self.schedule(send_peer, recv_peer)?;
         same_length::<H>(&schedule, args, options)?;
         self.explain_as(&schedule, args, options)
     }
@@ -92,12 +93,14 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
     pub fn spaces(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
         self.spaces_as(&BOTH, args, options)
     }
-}
 
-fn schedule(send_peer: Option<usize>, recv_peer: Option<usize>) -> SendRecv {
-    let [to, from] = [send_peer, recv_peer]
-        .map(|peer| peer.map_or(NOBODY, |p| u32::try_from(p).unwrap_or(NOBODY).min(NOBODY - 1)));
-    SendRecv { to, from }
+    fn schedule(&self, send_peer: Option<usize>, recv_peer: Option<usize>) -> Result<SendRecv> {
+        let me = self.member();
+        send_peer.iter().chain(&recv_peer).try_for_each(|&peer| another_rank(me, peer))?;
+        // Ranks are below the world's size, a `u32`.
+        let [to, from] = [send_peer, recv_peer].map(|peer| peer.map_or(NOBODY, |p| p as u32));
+        Ok(SendRecv { to, from })
+    }
 }
 
 /// What is sent and what is received by one launch are of one length.
