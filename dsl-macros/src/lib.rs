@@ -10,8 +10,9 @@ use proc_macro::TokenStream;
 ///
 /// | option | meaning | default |
 /// |---|---|---|
-/// | `transports(Nvl, Shm)` | transports to compile for; others are a compile error where they are asked for | all |
-/// | `schedules(all_to_all, sendrecv)` | shipped schedules to compile | all |
+/// | `transports(Nvl, Shm)` | transports to compile for, also by path from a [device crate](device_crate!); others are a compile error where they are asked for | all |
+/// | `schedules(all_to_all, sendrecv)` | schedules to compile, also by path from a device crate | all |
+/// | `uses(some_crate)` | device crates whose functions, types and constants the hooks use | none |
 /// | `elements(f32, Bf16)` | element types of a module that is generic over one | not generic |
 /// | `archs(sm_80, sm_90)` | PTX targets; PTX runs on its own and all later architectures | `sm_80` |
 /// | `unroll(8, 4)` | packs in flight per thread, the first one is the default variant | 8 for copies, 4 by pack (and for copies of bytes), 2 by element (1 for 8- and 16-bit wires) |
@@ -20,6 +21,36 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn comm_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     fusewire_codegen::expand(attribute.into(), item.into(), mode()).into()
+}
+
+/// Makes a crate a *device crate*: its source is compiled for the device too, and kernels of other crates use what is in it.
+///
+/// In the crate's root, behind `cfg(not(target_arch = "nvptx64"))`; what the device has no use for stands behind that `cfg` as well, and
+/// the crate begins with `#![cfg_attr(target_arch = "nvptx64", no_std)]`. Code for both sides names `fusewire::device`.
+///
+/// ```ignore
+/// #[cfg(not(target_arch = "nvptx64"))]
+/// fusewire::device_crate! {
+///     uses another_device_crate;
+///     transport Tube = TubeOps: threads, gpus, stores;
+/// }
+/// ```
+///
+/// `transport` names a type that implements `Transport`, and its device half by the path that it has on the device; then where kernels run
+/// (`threads`, `gpus`), and `stores` if kernels may store into peers' memory. Kernels name it in their attribute:
+/// `transports(that_crate::Tube)`. A schedule needs no declaration: `schedules(that_crate::RingShift)` names any type that implements
+/// `Schedule`; the function that prepares it is `ring_shift`. Arguments of kernels may be of the crate's handle types; the attribute
+/// then says `uses(that_crate)`.
+#[proc_macro]
+pub fn device_crate(declaration: TokenStream) -> TokenStream {
+    fusewire_codegen::declare(declaration.into()).into()
+}
+
+/// Goes on with `#[comm_kernel]` when a device crate has answered.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __comm_kernel(answer: TokenStream) -> TokenStream {
+    fusewire_codegen::expand_answer(answer.into(), mode()).into()
 }
 
 /// Editors expand macros at every keystroke: there no compiler is started.

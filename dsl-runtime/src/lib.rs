@@ -55,7 +55,9 @@ pub use buffer::{Buffer, View, ViewMut};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use fusewire_driver as driver;
-pub use fusewire_macros::comm_kernel;
+#[doc(hidden)]
+pub use fusewire_macros::__comm_kernel;
+pub use fusewire_macros::{comm_kernel, device_crate};
 pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
 pub use fusewire_transports::host::{Cut, Fault, Launched, Operation, Options, Place, Refusal};
@@ -75,6 +77,14 @@ pub use window::{HostWindow, WindowConfig};
 /// The device side, as it is on the host.
 pub mod device {
     pub use fusewire_device::*;
+}
+
+/// What a transport is made of, for those who write one: its memory, its end on this rank, what ranks agree on.
+pub mod transport {
+    pub use fusewire_device::mapped::Layout;
+    pub use fusewire_transports::host::{
+        Board, Error, Link, Machine, Mapping, Region, Result, Symmetric, agree, map_all,
+    };
 }
 
 /// Peers of a rank, for those who exchange memory themselves.

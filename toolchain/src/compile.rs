@@ -30,8 +30,8 @@ pub struct Library<'a> {
     pub name: &'a str,
     /// Its `lib.rs`. Every file of the folder it is in counts as part of the library.
     pub root: &'a Path,
-    /// The libraries it uses, each under its own name.
-    pub externs: &'a [Rlib],
+    /// The libraries it uses, and under which names.
+    pub externs: &'a [(&'a str, &'a Rlib)],
     /// What it is compiled for.
     pub target: &'a Target,
     /// `--cfg` values, such as `feature="half"`.
@@ -169,7 +169,7 @@ impl Toolchain {
         let entry = self.inner().cache.library(&key);
         let path = entry.join(format!("lib{}-{}.rlib", library.name, &key[..16]));
         let mut folders = vec![entry];
-        folders.extend(library.externs.iter().flat_map(|rlib| rlib.folders.iter().cloned()));
+        folders.extend(library.externs.iter().flat_map(|(_, rlib)| rlib.folders.iter().cloned()));
         folders.sort();
         folders.dedup();
         Ok(Rlib { name: library.name.to_owned(), path, key, folders })
@@ -275,8 +275,7 @@ impl Inner {
         for cfg in library.cfgs {
             command.args(["--cfg", cfg]);
         }
-        let externs: Vec<_> = library.externs.iter().map(|rlib| (rlib.name(), rlib)).collect();
-        add_externs(&mut command, &externs);
+        add_externs(&mut command, library.externs);
         command.arg(root);
         Ok(command)
     }

@@ -49,7 +49,13 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         left_out: Vec::new(),
     };
     device_compiler()?;
-    account.step("format", || steps::run("rustfmt", cargo().args(["fmt", "--all", "--check"])));
+    account.step("format", || {
+        for manifest in ["Cargo.toml", "tests/outside/Cargo.toml"] {
+            let all = ["fmt", "--manifest-path", manifest, "--all", "--check"];
+            steps::run("rustfmt", cargo().args(all))?;
+        }
+        Ok(())
+    });
     account.step("clippy", || {
         steps::run(
             "clippy",
@@ -74,6 +80,16 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
             command.env("FUSEWIRE_TEST_MPIRUN", "1");
         }
         steps::run("cargo test", &mut command)
+    });
+    account.step("a workspace of strangers", || {
+        let outside = ["--manifest-path", "tests/outside/Cargo.toml", "--target-dir"];
+        let of = |what: &[&str]| {
+            let mut command = cargo();
+            command.args(what).args(outside).arg(target());
+            command
+        };
+        steps::run("clippy", of(&["clippy", "--quiet", "--all-targets"]).args(["--", "-D", "warnings"]))?;
+        steps::run("cargo test", &mut of(&["test"]))
     });
     sanitizer(&mut account);
     account.step("a dozen mutations of the protocol", crate::mutants::dozen);

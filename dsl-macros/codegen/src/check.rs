@@ -3,7 +3,7 @@
 use crate::configured;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model, ScheduleFn};
-use crate::tables::{ELEMENTS, SCHEDULES};
+use crate::tables::ELEMENTS;
 use quote::ToTokens;
 use syn::{FnArg, GenericParam, PathArguments, ReturnType, Signature, Type};
 
@@ -52,8 +52,7 @@ fn layout(module: &HookModule, span: proc_macro2::Span, errors: &mut Errors) {
 fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     let before = errors.shown();
     for name in &module.names {
-        let taken =
-            ["Launch", "Hooks"].into_iter().chain(SCHEDULES.iter().map(|s| s.name)).any(|n| name == n);
+        let taken = ["Launch", "Hooks"].into_iter().chain(model.prepared_by()).any(|n| name == n);
         if taken || name.to_string().starts_with("__") {
             errors.at(
                 name,

@@ -1,5 +1,6 @@
 //! Device text to PTX, through the toolchain's cache.
 
+use crate::crates::DeviceCrate;
 use crate::diagnose;
 use crate::errors::Errors;
 use crate::generate::{self, device_source};
@@ -53,11 +54,13 @@ pub const MAX_THREADS: u32 = 512;
 /// The same of kernels that work by tiles: so many threads have scratch memory.
 pub const MAX_TILE_THREADS: u32 = 256;
 
+/// The libraries of a kernel, each by the name that the kernel has for it; `None` where one is asked for from the cache and not there.
 fn libraries(
     toolchain: &Toolchain,
     target: &Target,
+    crates: &[DeviceCrate],
     cached: bool,
-) -> Result<Option<(Rlib, Rlib)>, CompileError> {
+) -> Result<Option<Vec<(String, Rlib)>>, CompileError> {
     let build = |library: &Library<'_>| {
         if cached { Ok(toolchain.cached_library(library)) } else { toolchain.library(library).map(Some) }
     };
@@ -69,7 +72,7 @@ fn libraries(
         cfgs: &[],
     };
     let Some(device) = build(&device)? else { return Ok(None) };
-    let externs = [device.clone()];
+    let externs = [("fusewire_device", &device)];
     let transports = Library {
         name: "fusewire_transports",
         root: Path::new(env!("FUSEWIRE_TRANSPORTS_ROOT")),
@@ -77,7 +80,26 @@ fn libraries(
         target,
         cfgs: &[],
     };
-    Ok(build(&transports)?.map(|t| (device, t)))
+    let Some(transports) = build(&transports)? else { return Ok(None) };
+    let mut built =
+        vec![("fusewire_device".to_owned(), device), ("fusewire_transports".to_owned(), transports)];
+    let mut left: Vec<&DeviceCrate> = crates.iter().collect();
+    // A crate comes after those that it uses.
+    while let Some(next) =
+        left.iter().position(|c| c.uses.iter().all(|u| built.iter().any(|(name, _)| name == u)))
+    {
+        let krate = left.remove(next);
+        let uses = |name: &str| name.starts_with("fusewire_") || krate.uses.iter().any(|u| u == name);
+        let of = built.iter().filter(|(name, _)| uses(name)).map(|(name, rlib)| (name.as_str(), rlib));
+        // What the host's `fusewire::device` has is there by the same path.
+        let externs: Vec<_> = of.chain([("fusewire", &built[0].1)]).collect();
+        let cfgs: Vec<&str> = krate.cfgs.iter().map(String::as_str).collect();
+        let library =
+            Library { name: &krate.name, root: &krate.root, externs: &externs, target, cfgs: &cfgs };
+        let Some(rlib) = build(&library)? else { return Ok(None) };
+        built.push((krate.name.clone(), rlib));
+    }
+    Ok(Some(built))
 }
 
 fn unit_name(model: &Model) -> String {
@@ -110,7 +132,8 @@ pub fn compile(
 ) -> Result<Compiled, Errors> {
     let target = target(model, &options.arch, options.line_info)?;
     let text = device_source(model, entries);
-    let result = assemble(toolchain, &target, &unit_name(model), (&text.text, text.file.as_deref()));
+    let source = (text.text.as_str(), text.file.as_deref());
+    let result = assemble(toolchain, &target, &unit_name(model), source, &model.options.crates);
     finish(model, entries, &text, result)
 }
 
@@ -125,10 +148,11 @@ fn assemble(
     target: &Target,
     name: &str,
     (text, file): (&str, Option<&Path>),
+    crates: &[DeviceCrate],
 ) -> Result<Ptx, CompileError> {
-    let libraries = libraries(toolchain, target, false)?;
-    let Some((device, transports)) = libraries else { unreachable!("built when it was not there") };
-    let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
+    let libraries = libraries(toolchain, target, crates, false)?;
+    let Some(libraries) = libraries else { unreachable!("built when it was not there") };
+    let externs: Vec<_> = libraries.iter().map(|(name, rlib)| (name.as_str(), rlib)).collect();
     let mut unit = Unit::new(name, text, target);
     unit.externs = &externs;
     let cfgs = cfgs(text);
@@ -266,7 +290,8 @@ pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
     let plain: Vec<_> =
         texts.iter().map(|(target, text)| (target, (text.text.as_str(), text.file.as_deref()))).collect();
     let name = unit_name(model);
-    let compiled = side_by_side(plain.len(), |k| assemble(&toolchain, plain[k].0, &name, plain[k].1));
+    let crates = &model.options.crates;
+    let compiled = side_by_side(plain.len(), |k| assemble(&toolchain, plain[k].0, &name, plain[k].1, crates));
     let mut images = Vec::new();
     for (((arch, element, entries), (_, text)), result) in units.into_iter().zip(&texts).zip(compiled) {
         let compiled = finish(model, &entries, text, result)?;
@@ -316,9 +341,10 @@ pub fn cached(model: &Model) -> Vec<Image> {
         let Ok(target) = arch.parse().map(|a| Target::new(a).with_line_info(model.options.line_info)) else {
             continue;
         };
-        let Ok(Some((device, transports))) = libraries(&toolchain, &target, true) else { continue };
+        let libraries = libraries(&toolchain, &target, &model.options.crates, true);
+        let Ok(Some(libraries)) = libraries else { continue };
         let text = device_source(model, &entries);
-        let externs = [("fusewire_device", &device), ("fusewire_transports", &transports)];
+        let externs: Vec<_> = libraries.iter().map(|(name, rlib)| (name.as_str(), rlib)).collect();
         let name = unit_name(model);
         let mut unit = Unit::new(&name, &text.text, &target);
         unit.externs = &externs;

@@ -1,5 +1,6 @@
 //! What the host's compiler was told. A procedural macro runs inside it, so its command line is this process's.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// The part of the command line that counts for device code.
@@ -7,6 +8,8 @@ use std::sync::OnceLock;
 pub(crate) struct Host {
     /// What `--cfg` gave: the package's features, and what RUSTFLAGS and build scripts add.
     pub cfgs: Vec<String>,
+    /// The root file of the crate that is compiled.
+    pub root: Option<PathBuf>,
     /// Whether lints that deny are no errors, as cargo has it for packages from registries and git.
     pub capped: bool,
 }
@@ -36,7 +39,9 @@ impl Host {
                 "" => arguments.next(),
                 rest => rest.strip_prefix('=').map(str::to_owned),
             };
-            if let Some(cfg) = value("--cfg") {
+            if argument.ends_with(".rs") && !argument.starts_with('-') && host.root.is_none() {
+                host.root = std::path::absolute(&argument).ok();
+            } else if let Some(cfg) = value("--cfg") {
                 host.cfgs.push(cfg);
             } else if let Some(level) = value("--cap-lints") {
                 host.capped = level == "allow" || level == "warn";
@@ -55,8 +60,10 @@ mod tests {
         let of = |text: &str| Host::of(text.split(' ').map(str::to_owned));
         let host =
             of(r#"rustc --cfg feature="extra" --cfg=fast --check-cfg cfg(docsrs) --cap-lints allow lib.rs"#);
-        assert_eq!(host, Host { cfgs: vec![r#"feature="extra""#.into(), "fast".into()], capped: true });
-        assert_eq!(of("rustc lib.rs --cap-lints=forbid --cfg"), Host::default());
+        let root = std::path::absolute("lib.rs").ok();
+        let cfgs = vec![r#"feature="extra""#.into(), "fast".into()];
+        assert_eq!(host, Host { cfgs, root: root.clone(), capped: true });
+        assert_eq!(of("rustc lib.rs --cap-lints=forbid --cfg"), Host { root, ..Host::default() });
         assert!(of("rustc --cap-lints=warn").capped);
     }
 }

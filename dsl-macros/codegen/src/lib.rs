@@ -12,6 +12,7 @@
 
 mod check;
 mod configured;
+mod crates;
 mod device;
 mod diagnose;
 mod errors;
@@ -23,6 +24,7 @@ mod source;
 mod syntax;
 mod tables;
 
+pub use crates::{Declared, DeviceCrate, declare};
 pub use device::{CompileOptions, Compiled, compile};
 pub use errors::Errors;
 pub use find::{Found, find_kernels};
@@ -30,6 +32,7 @@ pub use generate::device_source;
 pub use model::{Entry, Item, Model, SourceFile};
 pub use tables::{ARCHS, ELEMENTS, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 
+use crates::Asked;
 use proc_macro2::TokenStream;
 use quote::quote;
 
@@ -44,10 +47,20 @@ pub enum Mode {
     CheckOnly,
 }
 
-/// Parses and checks; the model if there is something to go on with, and every error found.
+/// Parses and checks; the model if there is something to go on with, and every error found. Without a compiler that asks them, names of
+/// other crates are errors.
 pub fn analyse(attribute: TokenStream, item: TokenStream) -> (Option<Model>, Errors) {
+    analyse_with(Vec::new(), attribute, item)
+}
+
+/// As [`analyse`], with the device crates that the attribute names.
+pub fn analyse_with(
+    crates: Vec<DeviceCrate>,
+    attribute: TokenStream,
+    item: TokenStream,
+) -> (Option<Model>, Errors) {
     let mut errors = Errors::default();
-    let model = syntax::parse(attribute, item, &mut errors);
+    let model = syntax::parse(attribute, item, crates, &mut errors);
     if let Some(model) = &model {
         check::check(model, &mut errors);
     }
@@ -62,9 +75,29 @@ pub fn analyse_in(file: SourceFile, attribute: TokenStream, item: TokenStream) -
 
 /// Expands `#[comm_kernel(attribute)] item`.
 ///
-/// With errors, the user's item stays (without the attribute's help), so that editors go on working and no error cascades.
+/// With errors, the user's item stays (without the attribute's help), so that editors go on working and no error cascades. Where the
+/// attribute names other crates, these are asked first what they declare: [`expand_answer`] goes on.
 pub fn expand(attribute: TokenStream, item: TokenStream, mode: Mode) -> TokenStream {
-    let (model, errors) = analyse(attribute, item.clone());
+    expand_asked(Asked::nobody(attribute, item), mode)
+}
+
+/// Goes on with what a device crate's macro passed on.
+pub fn expand_answer(tokens: TokenStream, mode: Mode) -> TokenStream {
+    match Asked::from_answer(tokens) {
+        Ok(asked) => expand_asked(asked, mode),
+        Err(error) => {
+            let what = format!("a device crate was built with another version of fusewire: {error}");
+            quote!(::core::compile_error! { #what })
+        }
+    }
+}
+
+fn expand_asked(asked: Asked, mode: Mode) -> TokenStream {
+    if let Some(question) = asked.next() {
+        return question;
+    }
+    let Asked { crates, attribute, item, .. } = asked;
+    let (model, errors) = analyse_with(crates, attribute, item.clone());
     let model = match model {
         Some(model) if errors.is_empty() => model,
         model => return generate::fallback(model.as_ref(), item, &errors, mode == Mode::Editor),

@@ -1,6 +1,7 @@
 //! What a kernel is, once parsed.
 
-use crate::tables::{ELEMENTS, Protocol, Schedule, Transport};
+use crate::crates::DeviceCrate;
+use crate::tables::{ELEMENTS, Protocol, SCHEDULES, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::path::PathBuf;
 use syn::ext::IdentExt;
@@ -60,6 +61,10 @@ pub struct Options {
     pub given: Vec<(String, Span)>,
     /// Path of the `fusewire` crate.
     pub krate: Path,
+    /// Paths of other crates' transports and schedules, and where they stand.
+    pub paths: Vec<(&'static str, Span)>,
+    /// The device crates that the attribute names.
+    pub crates: Vec<DeviceCrate>,
     /// The word `comm_kernel` has no span here; errors about the whole attribute go to its first token.
     pub span: Span,
 }
@@ -205,6 +210,23 @@ impl Model {
             Item::Hooks(m) => m.args.as_ref(),
             Item::Schedule(f) => Some(&f.args),
         }
+    }
+
+    /// The schedules that the module has a function for: the shipped ones, and those of other crates that were asked for.
+    pub fn offered(&self) -> impl Iterator<Item = Schedule> {
+        let foreign = self.options.schedules.iter().copied().filter(|s| s.krate.is_some());
+        SCHEDULES.iter().copied().chain(foreign)
+    }
+
+    /// Where a path of another crate stands in the attribute.
+    pub fn span_of(&self, path: &str) -> Span {
+        let named = self.options.paths.iter().find(|(named, _)| *named == path);
+        named.map_or_else(Span::call_site, |(_, span)| *span)
+    }
+
+    /// The names of those functions.
+    pub fn prepared_by(&self) -> impl Iterator<Item = &'static str> {
+        self.offered().map(|s| s.name)
     }
 
     /// The wire type and whether hooks take packs, or `None` where both are left out and there is no `input` either.

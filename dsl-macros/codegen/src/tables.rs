@@ -3,9 +3,11 @@
 /// A transport that kernels can be compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// As users write it; also the host type's name in `fusewire`.
+    /// As users write it: the host type's name in `fusewire`, or its path from the crate that it comes from.
     pub name: &'static str,
-    /// The device half's name in `fusewire_transports::ops`.
+    /// The crate that it comes from, by the name that the kernel's crate has for it; `None` for fusewire's own.
+    pub krate: Option<&'static str>,
+    /// The device half: its name in `fusewire_transports::ops`, or its path in the device crate that it comes from.
     pub ops: &'static str,
     /// In symbols.
     pub label: &'static str,
@@ -23,6 +25,7 @@ pub struct Transport {
 pub const TRANSPORTS: &[Transport] = &[
     Transport {
         name: "Shm",
+        krate: None,
         ops: "ShmOps",
         label: "shm",
         cuda: false,
@@ -32,6 +35,7 @@ pub const TRANSPORTS: &[Transport] = &[
     },
     Transport {
         name: "Nvl",
+        krate: None,
         ops: "NvlOps",
         label: "nvl",
         cuda: true,
@@ -41,6 +45,7 @@ pub const TRANSPORTS: &[Transport] = &[
     },
     Transport {
         name: "Ibgda",
+        krate: None,
         ops: "IbgdaOps",
         label: "ibgda",
         cuda: true,
@@ -50,6 +55,7 @@ pub const TRANSPORTS: &[Transport] = &[
     },
     Transport {
         name: "ShmMesh",
+        krate: None,
         ops: "ShmMeshOps",
         label: "shm_mesh",
         cuda: false,
@@ -59,6 +65,7 @@ pub const TRANSPORTS: &[Transport] = &[
     },
     Transport {
         name: "NvlMesh",
+        krate: None,
         ops: "NvlMeshOps",
         label: "nvl_mesh",
         cuda: true,
@@ -68,6 +75,7 @@ pub const TRANSPORTS: &[Transport] = &[
     },
     Transport {
         name: "HostIb",
+        krate: None,
         ops: "HostIbOps",
         label: "host_ib",
         cuda: true,
@@ -77,14 +85,16 @@ pub const TRANSPORTS: &[Transport] = &[
     },
 ];
 
-/// A shipped schedule.
+/// A schedule that hooks can be compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// As users write it.
+    /// In symbols, and the function that prepares it. As users write it, if it is shipped.
     pub name: &'static str,
-    /// The type in `fusewire_device::schedule`, and in `fusewire::schedule`.
+    /// The crate that it comes from, by the name that the kernel's crate has for it; `None` for fusewire's own.
+    pub krate: Option<&'static str>,
+    /// The type: its name in `fusewire_device::schedule`, or its path from the crate that it comes from.
     pub marker: &'static str,
-    /// The typed launcher in `fusewire::schedule`.
+    /// The launcher in `fusewire::schedule`: the schedule's own, or `Launcher`.
     pub launcher: &'static str,
     /// One line for the generated function's documentation.
     pub doc: &'static str,
@@ -149,12 +159,14 @@ impl Protocol {
 pub const SCHEDULES: &[Schedule] = &[
     Schedule {
         name: "all_to_all",
+        krate: None,
         marker: "AllToAll",
         launcher: "AllToAllLauncher",
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
         name: "sendrecv",
+        krate: None,
         marker: "SendRecv",
         launcher: "SendRecvLauncher",
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",

@@ -3,6 +3,7 @@
 use super::ledger::{self, Notes};
 use super::{Launched, Mapping, Result};
 use fusewire_device::wait::{AbortRecord, FILLED};
+use fusewire_world::World;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,6 +22,16 @@ pub struct Board {
 }
 
 impl Board {
+    /// A board of ranks that all share this host's memory. Collective.
+    ///
+    /// # Errors
+    /// If there is no memory, or a rank does not come.
+    pub fn rendezvous(world: &World) -> Result<Self> {
+        let page = Board::page()?;
+        let passed = world.exchange_fds(&[page.fd()])?;
+        Board::new(world.rank(), page, passed.into_iter().map(|fds| fds.into_iter().next()).collect())
+    }
+
     /// This rank's page.
     pub(crate) fn page() -> Result<Mapping> {
         Mapping::create(BYTES)

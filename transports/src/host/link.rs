@@ -139,7 +139,11 @@ struct Joined {
 static IDS: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
-    pub(crate) fn new(
+    /// This rank's end of a transport whose regions are made and mapped. Collective: ranks make their links in the same order.
+    ///
+    /// # Errors
+    /// If the world is closed.
+    pub fn new(
         name: &'static str,
         world: &World,
         options: Options,

@@ -19,7 +19,7 @@ pub use link::{Health, Launching, Link, Machine, Queue, Region};
 pub use mapping::Mapping;
 pub use options::Options;
 pub(crate) use share::{machine, share};
-pub use symmetric::Symmetric;
+pub use symmetric::{Symmetric, map_all};
 pub(crate) use words::Words;
 
 use fusewire_device::ops::Ops;
@@ -76,8 +76,11 @@ pub unsafe trait Transport: Send + Sync + 'static {
     }
 }
 
-/// Compares the protocol and a layout over all ranks.
-pub(crate) fn agree(
+/// Compares the protocol and a layout over all ranks. Collective.
+///
+/// # Errors
+/// Where ranks differ, naming rank and field; if a rank does not come.
+pub fn agree(
     world: &fusewire_world::World,
     topic: &str,
     layout: &fusewire_device::mapped::Layout,

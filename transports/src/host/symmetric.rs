@@ -74,8 +74,11 @@ impl fmt::Debug for Symmetric {
     }
 }
 
-/// Maps what every rank passes: `own` as it is, the others' from their descriptors. Collective.
-pub(crate) fn map_all<M>(
+/// Maps what every rank passes: `own` as it is, the others' from their first descriptors; the other descriptors are given back. Collective.
+///
+/// # Errors
+/// If a rank passes none or is on another host, or what `map` says.
+pub fn map_all<M>(
     world: &World,
     own: M,
     descriptors: &[BorrowedFd<'_>],

@@ -7,7 +7,7 @@ fn said(body: &str) -> Vec<(bool, usize, String)> {
     let file = format!("fn outside() {{}}\n#[comm_kernel]\nmod m {{\n{body}\n}}\n");
     let crate::Found { attribute, item, .. } = crate::find_kernels(&file).unwrap().remove(0);
     let mut errors = Errors::default();
-    let mut model = crate::syntax::parse(attribute, item, &mut errors).unwrap();
+    let mut model = crate::syntax::parse(attribute, item, Vec::new(), &mut errors).unwrap();
     let source = crate::model::SourceFile { path: "src/kernels.rs".into(), text: file };
     model.file = Some(source.clone());
     let tokens = bare(&model.tokens);
@@ -85,7 +85,7 @@ fn an_error_without_a_place_is_shown_as_it_was_printed() {
     let crate::Found { attribute, item, .. } =
         crate::find_kernels("#[comm_kernel] mod m {}").unwrap().remove(0);
     let mut errors = Errors::default();
-    let model = crate::syntax::parse(attribute, item, &mut errors).unwrap();
+    let model = crate::syntax::parse(attribute, item, Vec::new(), &mut errors).unwrap();
     let tokens = model.tokens.clone();
     let text =
         Text::of(&Parts { item: &tokens, inlined: &tokens, inline: &[], tail: None, header: "", file: None });

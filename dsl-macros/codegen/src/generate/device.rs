@@ -1,6 +1,6 @@
 //! The device crate's text: the user's item at its own lines, then one entry for each kernel.
 
-use super::glue;
+use super::{glue, path, schedule_type};
 use crate::model::{Entry, Item, Model};
 use crate::source::{Parts, Text, bare};
 use proc_macro2::{Span, TokenStream};
@@ -86,22 +86,28 @@ fn codes_static(codes: Vec<TokenStream>) -> TokenStream {
 fn entry(model: &Model, entry: &Entry) -> TokenStream {
     let d = quote!(::fusewire_device);
     let symbol = format_ident!("{}", entry.symbol(model.ident()));
-    let ops = format_ident!("{}", entry.transport.ops);
-    let ops = quote!(::fusewire_transports::ops::#ops);
+    let ops = path(entry.transport.ops, Span::call_site());
+    let ops = match entry.transport.krate {
+        None => quote!(::fusewire_transports::ops::#ops),
+        Some(krate) => {
+            let krate = format_ident!("{krate}");
+            quote!(::#krate::#ops)
+        }
+    };
     match &model.item {
         Item::Hooks(module) => {
             let unroll = entry.unroll as usize;
             let element = entry.element.as_ref().map(|(_, path)| element_path(path));
             let comma = element.as_ref().map(|_| quote!(,));
             let raw = glue::raw_type(module, element.as_ref());
-            let schedule = format_ident!("{}", entry.schedule.map_or("", |s| s.marker));
+            let schedule = entry.schedule.map(|s| schedule_type(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.device());
             quote! {
                 #[unsafe(no_mangle)]
-                pub unsafe extern "ptx-kernel" fn #symbol(params: #d::launch::Params<#ops, #d::schedule::#schedule, #raw>) {
+                pub unsafe extern "ptx-kernel" fn #symbol(params: #d::launch::Params<#ops, #schedule, #raw>) {
                     let grid = #d::launch::Grid::here();
                     let _ = unsafe {
-                        #d::protocol::exchange::<#d::schedule::#schedule, #d::protocol::#protocol, #ops, __Hooks<#element #comma #unroll>>(grid, &params)
+                        #d::protocol::exchange::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#element #comma #unroll>>(grid, &params)
                     };
                 }
             }

@@ -1,10 +1,10 @@
 //! The host twin: the user's item, the shared glue, typed launch arguments and one function for each schedule.
 
-use super::glue;
 use super::launch::{has_buffers, launch};
+use super::{glue, path, schedule_type};
 use crate::device::Image;
 use crate::model::{Entry, Item, Model};
-use crate::tables::SCHEDULES;
+use crate::tables::Transport;
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use sha2::{Digest, Sha256};
@@ -67,19 +67,43 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
 /// Each named transport has the operations that a schedule function asks for: an error at the transport's name otherwise.
 fn capabilities(model: &Model) -> TokenStream {
     let Item::Schedule(function) = &model.item else { return TokenStream::new() };
-    let krate = &model.options.krate;
     let mut out = TokenStream::new();
     let (params, filter) = (&function.sig.generics.params, &function.sig.generics.where_clause);
     for (transport, span) in &model.options.transports {
-        let ops = format_ident!("{}", transport.ops);
+        let ops = ops_type(transport, model);
         out.extend(quote_spanned! { *span=>
             const _: () = {
                 fn has<#params>() #filter {}
-                let _ = has::<#krate::ops::#ops>;
+                let _ = has::<#ops>;
             };
         });
     }
     out
+}
+
+/// The host type of a transport.
+fn transport_type(transport: &Transport, model: &Model) -> TokenStream {
+    let krate = &model.options.krate;
+    let path = path(transport.name, model.span_of(transport.name));
+    match transport.krate {
+        None => quote!(#krate::#path),
+        Some(_) => quote!(::#path),
+    }
+}
+
+/// Its device half.
+fn ops_type(transport: &Transport, model: &Model) -> TokenStream {
+    let krate = &model.options.krate;
+    match transport.krate {
+        None => {
+            let ops = path(transport.ops, Span::call_site());
+            quote!(#krate::ops::#ops)
+        }
+        Some(_) => {
+            let transport = transport_type(transport, model);
+            quote!(<#transport as #krate::Transport>::Ops)
+        }
+    }
 }
 
 /// The element types that a module is compiled for: name in the attribute and path from the user's crate.
@@ -223,9 +247,11 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
             continue;
         }
         done.push(key);
-        let (transport, ops) =
-            (format_ident!("{}", entry.transport.name), format_ident!("{}", entry.transport.ops));
-        let marker = format_ident!("{}", entry.schedule.map_or("Custom", |s| s.marker));
+        let (transport, ops) = (transport_type(&entry.transport, model), ops_type(&entry.transport, model));
+        let marker = match &entry.schedule {
+            Some(schedule) => schedule_type(schedule, model, &quote!(#krate)),
+            None => quote!(#krate::schedule::Custom),
+        };
         let variants = entries.iter().filter(|e| (e.schedule.map(|s| s.name), e.transport.name) == key).map(|e| {
             let protocol = format_ident!("{}", e.protocol.name());
             let (symbol, unroll) = (e.symbol(model.ident()), e.unroll);
@@ -234,7 +260,7 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
         });
         out.extend(quote! {
             // SAFETY: the entries were compiled from these hooks, for this schedule and transport.
-            unsafe impl #krate::kernel::Supports<#krate::schedule::#marker, #krate::#transport> for Hooks #concrete {
+            unsafe impl #krate::kernel::Supports<#marker, #transport> for Hooks #concrete {
                 const ENTRIES: &'static [#krate::kernel::Entry] = &[#(#variants),*];
             }
         });
@@ -285,26 +311,28 @@ fn nowhere(model: &Model, element: Option<&Concrete>) -> TokenStream {
         quote!(<#path>)
     });
     let schedules: Vec<_> = match &model.item {
-        Item::Hooks(_) => SCHEDULES.iter().map(|s| (s.marker, model.options.schedules.contains(s))).collect(),
-        Item::Schedule(_) => vec![("Custom", true)],
+        Item::Hooks(_) => model
+            .offered()
+            .map(|s| (schedule_type(&s, model, &quote!(#krate)), model.options.schedules.contains(&s)))
+            .collect(),
+        Item::Schedule(_) => vec![(quote!(#krate::schedule::Custom), true)],
     };
     // With none named, one impl of another would be taken for it too.
-    let all = schedules.iter().flat_map(|(marker, named)| {
-        let marker = format_ident!("{marker}");
-        (0..if *named { 1usize } else { 2 }).map(move |n| (marker.clone(), n))
-    });
+    let all = schedules
+        .iter()
+        .flat_map(|(marker, named)| (0..if *named { 1usize } else { 2 }).map(move |n| (marker.clone(), n)));
     let (markers, numbers): (Vec<_>, Vec<_>) = all.unzip();
     quote! {
         #(
             // SAFETY: without entries.
-            unsafe impl #krate::kernel::Supports<#krate::schedule::#markers, #krate::kernel::Nowhere<#numbers>> for Hooks #concrete {
+            unsafe impl #krate::kernel::Supports<#markers, #krate::kernel::Nowhere<#numbers>> for Hooks #concrete {
                 const ENTRIES: &'static [#krate::kernel::Entry] = &[];
             }
         )*
     }
 }
 
-fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Ident) -> TokenStream {
+fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &TokenStream) -> TokenStream {
     let krate = &model.options.krate;
     let d = quote!(#krate::device);
     match &model.item {
@@ -316,10 +344,10 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Id
                     quote!(#path,)
                 }),
             );
-            let schedule = format_ident!("{}", entry.schedule.map_or("", |s| s.marker));
+            let schedule = entry.schedule.map(|s| schedule_type(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.host());
             quote!(::core::option::Option::Some(
-                #krate::kernel::host::<#d::schedule::#schedule, #d::protocol::#protocol, #krate::ops::#ops, __Hooks<#path #unroll>>
+                #krate::kernel::host::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#path #unroll>>
             ))
         }
         Item::Schedule(function) => {
@@ -331,12 +359,12 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &Id
                     unsafe fn __entry(__grid: #d::launch::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
                         // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
                         unsafe {
-                            let __params = &*__params.cast::<#d::launch::Params<#krate::ops::#ops, #d::kernel::Custom, __Raw>>();
+                            let __params = &*__params.cast::<#d::launch::Params<#ops, #d::kernel::Custom, __Raw>>();
                             let __raw = __params.raw;
                             let __lent = #d::args::Lent::while_borrowed(&__raw);
                             let _ = __lent;
                             #d::kernel::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
-                                #name::<#krate::ops::#ops>(__kernel, #(#values,)*)
+                                #name::<#ops>(__kernel, #(#values,)*)
                             })
                         }
                     }
@@ -351,8 +379,8 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
     let krate = &model.options.krate;
     // Also those that were not named: asking for one then says how to name it.
     let schedules = match &model.item {
-        Item::Hooks(_) => SCHEDULES,
-        Item::Schedule(_) => &[],
+        Item::Hooks(_) => model.offered().collect(),
+        Item::Schedule(_) => Vec::new(),
     };
     let (decl, hooks) = match param {
         Some(t) => (quote!(#t,), quote!(Hooks<#t>)),
@@ -360,22 +388,22 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
     };
     let mut out = TokenStream::new();
     for s in schedules {
-        let (name, marker, launcher, doc) = (
-            format_ident!("{}", s.name),
-            format_ident!("{}", s.marker),
-            format_ident!("{}", s.launcher),
-            s.doc,
-        );
-        let hidden = (!model.options.schedules.contains(s)).then(|| quote!(#[doc(hidden)]));
+        let (name, launcher, doc) = (format_ident!("{}", s.name), format_ident!("{}", s.launcher), s.doc);
+        let marker = schedule_type(&s, model, &quote!(#krate));
+        let launcher = match s.krate {
+            None => quote!(#krate::schedule::#launcher<X, #hooks>),
+            Some(_) => quote!(#krate::schedule::#launcher<#marker, X, #hooks>),
+        };
+        let hidden = (!model.options.schedules.contains(&s)).then(|| quote!(#[doc(hidden)]));
         out.extend(quote! {
             #[doc = #doc]
             #hidden
-            pub fn #name<#decl X>(transport: &X) -> #krate::Result<#krate::schedule::#launcher<X, #hooks>>
+            pub fn #name<#decl X>(transport: &X) -> #krate::Result<#launcher>
             where
                 X: #krate::Transport,
-                #hooks: #krate::kernel::Supports<#krate::schedule::#marker, X>,
+                #hooks: #krate::kernel::Supports<#marker, X>,
             {
-                #krate::schedule::#launcher::new(transport)
+                <#launcher>::new(transport)
             }
         });
     }

@@ -10,9 +10,24 @@ pub use host::host;
 
 use crate::errors::Errors;
 use crate::model::Model;
-use crate::tables::SCHEDULES;
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use crate::tables::{SCHEDULES, Schedule};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
+
+/// The type of a schedule, where its module in fusewire is below `d`.
+fn schedule_type(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenStream {
+    let path = path(schedule.marker, model.span_of(schedule.marker));
+    match schedule.krate {
+        None => quote!(#d::schedule::#path),
+        Some(_) => quote!(::#path),
+    }
+}
+
+/// A path of the tables.
+fn path(text: &str, span: Span) -> TokenStream {
+    let segments = text.split("::").map(|segment| Ident::new(segment, span));
+    quote!(#(#segments)::*)
+}
 
 /// The user's item when there are errors, with the errors: as it is, with the prelude in reach and every generated name in place, so
 /// that nothing else breaks.
@@ -72,7 +87,10 @@ fn stubs(model: Option<&Model>, generic: bool, errors: &Errors) -> (TokenStream,
     let is_function = model.is_some_and(|m| matches!(m.item, crate::model::Item::Schedule(_)));
     let names: Vec<Ident> = match is_function {
         true => vec![format_ident!("on")],
-        false => SCHEDULES.iter().map(|s| format_ident!("{}", s.name)).collect(),
+        false => model.map_or_else(
+            || SCHEDULES.iter().map(|s| format_ident!("{}", s.name)).collect(),
+            |model| model.prepared_by().map(|name| format_ident!("{name}")).collect(),
+        ),
     };
     let taken: Vec<String> = match model.map(|m| &m.item) {
         Some(crate::model::Item::Hooks(m)) => m.names.iter().map(ToString::to_string).collect(),

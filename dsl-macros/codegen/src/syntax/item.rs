@@ -257,11 +257,19 @@ pub fn kind(ty: &Type) -> Kind {
         return Kind::Accumulate(t);
     }
     if let Type::Path(p) = ty
-        && p.path.segments.last().is_some_and(|s| s.ident == "DeviceWindow" || s.ident == "DevicePeers")
+        && p.path.segments.last().is_some_and(|s| {
+            // What borrows and is neither slice nor output is a handle; of these two the lifetime is often left out.
+            s.ident == "DeviceWindow" || s.ident == "DevicePeers" || lives(&s.arguments)
+        })
     {
         return Kind::Handle(of_static(p));
     }
     Kind::Plain
+}
+
+fn lives(arguments: &PathArguments) -> bool {
+    let PathArguments::AngleBracketed(args) = arguments else { return false };
+    args.args.iter().any(|a| matches!(a, GenericArgument::Lifetime(life) if life.ident != "static"))
 }
 
 /// `Name<'static, T>` of `Name<T>` or `Name<'_, T>`.

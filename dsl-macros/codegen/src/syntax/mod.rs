@@ -3,13 +3,19 @@
 mod item;
 mod options;
 
+use crate::crates::DeviceCrate;
 use crate::errors::Errors;
 use crate::model::Model;
 use proc_macro2::TokenStream;
 
 /// Parses attribute and item. Collects errors; returns what could be made out.
-pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Model> {
-    let options = options::parse(attribute, errors);
+pub fn parse(
+    attribute: TokenStream,
+    item: TokenStream,
+    crates: Vec<DeviceCrate>,
+    errors: &mut Errors,
+) -> Option<Model> {
+    let options = options::parse(attribute, crates, errors);
     let attribute_errors = errors.shown();
     let parsed = item::parse(item.clone(), errors)?;
     Some(Model { options, item: parsed, tokens: item, attribute_errors, file: None })

@@ -1,19 +1,21 @@
-//! `transports(..)`, `schedules(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `line_info`, `crate = path`.
+//! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `line_info`, `crate = path`.
 
+use crate::crates::{DeviceCrate, interned};
 use crate::errors::Errors;
 use crate::model::Options;
-use crate::tables::{ARCHS, ELEMENTS, SCHEDULES, TRANSPORTS, list, nearest};
+use crate::tables::{ARCHS, ELEMENTS, SCHEDULES, Schedule, TRANSPORTS, Transport, list, nearest};
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
 use syn::{LitInt, Path, Token};
 
 const KEYS: &[&str] =
-    &["transports", "schedules", "elements", "archs", "unroll", "layout", "line_info", "crate"];
+    &["transports", "schedules", "uses", "elements", "archs", "unroll", "layout", "line_info", "crate"];
 
-/// Reads the attribute; whatever is wrong falls back to its default.
-pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
+/// Reads the attribute; whatever is wrong falls back to its default. `crates` are the device crates that it names.
+pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors) -> Options {
     let span = tokens.clone().into_iter().next().map_or_else(Span::call_site, |t| t.span());
     let mut options = Options {
         transports: Vec::new(),
@@ -25,6 +27,8 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
         line_info: false,
         given: Vec::new(),
         krate: syn::parse_quote!(::fusewire),
+        paths: Vec::new(),
+        crates,
         span,
     };
     let result = (|input: ParseStream<'_>| {
@@ -64,20 +68,57 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
     options.given.push((name.clone(), key.span()));
     match name.as_str() {
         "transports" => {
-            for word in words(input, &key, errors, "transports(Nvl, Shm)")? {
-                match TRANSPORTS.iter().find(|t| word == t.name) {
-                    Some(t) if options.transports.iter().any(|(o, _)| o == t) => twice(&word, errors),
-                    Some(t) => options.transports.push((*t, word.span())),
-                    None => unknown(&word, "transport", TRANSPORTS.iter().map(|t| t.name), errors),
+            for path in paths(input, &key, errors, "transports(Nvl, Shm)")? {
+                let named = match path.get_ident() {
+                    Some(word) => match TRANSPORTS.iter().find(|t| word == t.name) {
+                        None => {
+                            unknown(word, "transport", TRANSPORTS.iter().map(|t| t.name), errors);
+                            continue;
+                        }
+                        found => found.copied(),
+                    },
+                    None => foreign_transport(&path, &options.crates, errors),
+                };
+                match named {
+                    Some(t) if options.transports.iter().any(|(o, _)| *o == t) => twice(&path, errors),
+                    Some(t) => {
+                        options.transports.push((t, path.span()));
+                        options.paths.extend(t.krate.map(|_| (t.name, path.span())));
+                    }
+                    None => {}
                 }
             }
         }
         "schedules" => {
-            for word in words(input, &key, errors, "schedules(all_to_all)")? {
-                match SCHEDULES.iter().find(|s| word == s.name) {
-                    Some(s) if options.schedules.contains(s) => twice(&word, errors),
-                    Some(s) => options.schedules.push(*s),
-                    None => unknown(&word, "schedule", SCHEDULES.iter().map(|s| s.name), errors),
+            for path in paths(input, &key, errors, "schedules(all_to_all)")? {
+                let named = match path.get_ident() {
+                    Some(word) => match SCHEDULES.iter().find(|s| word == s.name) {
+                        None => {
+                            unknown(word, "schedule", SCHEDULES.iter().map(|s| s.name), errors);
+                            continue;
+                        }
+                        found => found.copied(),
+                    },
+                    None => foreign_schedule(&path, &options.crates, errors),
+                };
+                match named {
+                    Some(s) if options.schedules.contains(&s) => twice(&path, errors),
+                    Some(s) if options.schedules.iter().any(|o| o.name == s.name) => errors.at(
+                        &path,
+                        format!("two schedules would be prepared by a function `{}`; name one of them in a second module", s.name),
+                    ),
+                    Some(s) => {
+                        options.schedules.push(s);
+                        options.paths.extend(s.krate.map(|_| (s.marker, path.span())));
+                    }
+                    None => {}
+                }
+            }
+        }
+        "uses" => {
+            for word in words(input, &key, errors, "uses(some_device_crate)")? {
+                if !options.crates.iter().any(|c| word == c.name) {
+                    errors.at(&word, beyond(&word.to_string()));
                 }
             }
         }
@@ -189,6 +230,110 @@ fn words(input: ParseStream<'_>, key: &Ident, errors: &mut Errors, form: &str) -
             .at(key, format!("`{key}` names nothing; write `{form}`, or leave `{key}` out for all of them"));
     }
     Ok(words.into_iter().collect())
+}
+
+fn paths(input: ParseStream<'_>, key: &Ident, errors: &mut Errors, form: &str) -> syn::Result<Vec<Path>> {
+    if !input.peek(syn::token::Paren) {
+        errors.at(key, format!("`{key}` takes a list: `{form}`"));
+        skip_value(input)?;
+        return Ok(Vec::new());
+    }
+    let content;
+    syn::parenthesized!(content in input);
+    let paths = Punctuated::<Path, Token![,]>::parse_terminated_with(&content, Path::parse_mod_style)?;
+    if paths.is_empty() {
+        errors
+            .at(key, format!("`{key}` names nothing; write `{form}`, or leave `{key}` out for all of them"));
+    }
+    Ok(paths.into_iter().collect())
+}
+
+/// What is said of a crate that was not asked what it declares.
+fn beyond(name: &str) -> String {
+    format!("`{name}` is another crate, and only the compiler can ask it what it declares: run `cargo build`")
+}
+
+/// The crate that a path begins with, and the path as text without leading colons.
+fn from_crate<'a>(
+    path: &Path,
+    crates: &'a [DeviceCrate],
+    errors: &mut Errors,
+) -> Option<(&'a DeviceCrate, String)> {
+    let segments: Vec<_> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+    if ["crate", "self", "super"].contains(&segments[0].as_str()) {
+        errors.at(
+            path,
+            format!(
+                "`{}` is in this crate; a transport or schedule stands in a device crate of its own, and its path begins with that crate's name",
+                segments.join("::")
+            ),
+        );
+        return None;
+    }
+    let found = crates.iter().find(|c| c.name == segments[0]);
+    if found.is_none() {
+        errors.at(path, beyond(&segments[0]));
+    }
+    Some((found?, segments.join("::")))
+}
+
+fn foreign_transport(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) -> Option<Transport> {
+    let (krate, text) = from_crate(path, crates, errors)?;
+    let within = text.split_once("::").map_or("", |(_, rest)| rest);
+    let Some(declared) = krate.transports.iter().find(|t| t.path == within) else {
+        let names: Vec<_> =
+            krate.transports.iter().map(|t| format!("`{}::{}`", krate.name, t.path)).collect();
+        let declared = match names.as_slice() {
+            [] => "it declares none".to_owned(),
+            names => format!("it declares {}", names.join(", ")),
+        };
+        errors.at(
+            path,
+            format!("`{}` declares no transport `{within}` in its `device_crate!`: {declared}", krate.name),
+        );
+        return None;
+    };
+    Some(Transport {
+        name: interned(&text),
+        krate: Some(interned(&krate.name)),
+        ops: interned(&declared.ops),
+        label: interned(&snake(&text)),
+        cuda: declared.cuda,
+        host: declared.threads,
+        direct: declared.stores,
+        implied: false,
+    })
+}
+
+fn foreign_schedule(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) -> Option<Schedule> {
+    let (krate, text) = from_crate(path, crates, errors)?;
+    let last = path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default();
+    Some(Schedule {
+        name: interned(&snake(&last)),
+        krate: Some(interned(&krate.name)),
+        marker: interned(&text),
+        launcher: "Launcher",
+        doc: interned(&format!("Prepares [`{text}`]. Collective: all ranks call it, in the same order.")),
+    })
+}
+
+/// `ring_kit::RingShift` as `ring_kit_ring_shift`.
+fn snake(path: &str) -> String {
+    let mut out = String::new();
+    for part in path.split("::") {
+        for c in part.chars() {
+            if c.is_uppercase() || out.is_empty() {
+                if !out.is_empty() && !out.ends_with('_') {
+                    out.push('_');
+                }
+                out.extend(c.to_lowercase());
+            } else {
+                out.push(c);
+            }
+        }
+        out.push('_');
+    }
+    out.trim_end_matches('_').to_owned()
 }
 
 fn twice(word: &impl quote::ToTokens, errors: &mut Errors) {

@@ -1,0 +1,40 @@
+//! Kernels for a transport, a schedule and a handle of another crate.
+
+use fusewire::prelude::*;
+
+/// Rounds what is sent, and scales what arrives by the sender's factor.
+#[comm_kernel(transports(pipe::Tube, Shm, Nvl), schedules(all_to_all, sendrecv, pipe::Shift), uses(pipe))]
+pub mod scaled {
+    use pipe::curve::step;
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub scales: pipe::DeviceScales<'a>,
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        step(args.input[ctx.index()])
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+        args.output.at(ctx).set(args.scales.of(ctx.peer) * value);
+    }
+}
+
+/// Copies of two element types.
+#[comm_kernel(transports(pipe::Tube), schedules(all_to_all, pipe::Shift), elements(u8, u64))]
+pub mod copied {
+    pub struct Args<'a, T> {
+        pub input: &'a [T],
+        pub output: Out<'a, T>,
+    }
+}
+
+/// A schedule of one's own that works on any transport.
+#[comm_kernel(transports(pipe::Tube))]
+pub fn pass_on<O: Ops>(kernel: &Kernel<O>, chunk: &[u32], output: Out<'_, u32>) -> Flow {
+    let tile = kernel.share(chunk.len());
+    kernel.send_tile(kernel.next(1), tile, |ctx| chunk[ctx.index()])?;
+    // SAFETY: blocks have shares of their own.
+    unsafe {
+        kernel.recv_tile(kernel.previous(1), tile, |ctx: &Consume, value: u32| output.at(ctx).set(value))
+    }
+}

@@ -1,0 +1,137 @@
+//! Kernels on a transport, by a schedule and with a handle that are another crate's.
+
+use app::{copied, pass_on, scaled};
+use fusewire::device::schedule::check;
+use fusewire::prelude::*;
+use fusewire::{Error, Result};
+use pipe::{Scales, Shift, Tube, curve};
+use std::time::Duration;
+
+fn ranks(count: usize, work: impl Fn(World) -> Result<()> + Send + Sync + Clone + 'static) {
+    World::threads(count, work).unwrap();
+}
+
+/// Distinct values, with eighths and less.
+fn values(rank: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|i| (rank * len + i) as f32 / 16.0).collect()
+}
+
+#[test]
+fn the_schedule_is_one() {
+    for world in 2..9 {
+        for by in 1..world {
+            check(world, |_| Shift { by }).unwrap();
+        }
+    }
+}
+
+/// All three schedules, at sizes below and far above a channel's staging, eagerly and replayed.
+#[test]
+fn hooks_with_a_handle_and_shared_code() {
+    ranks(3, |world| {
+        let (me, size) = (world.rank(), world.size());
+        let tube = Tube::rendezvous(&world, Options::per_peer(4096).channels(2))?;
+        let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
+        let factors: Vec<f32> = (0..size).map(|r| 1.0 + r as f32).collect();
+        let scales = Scales::new(&device, &factors)?;
+        let said = |from: usize, x: f32| factors[from] * curve::step(x);
+        let (all, pair, shift) =
+            (scaled::all_to_all(&tube)?, scaled::sendrecv(&tube)?, scaled::shift(&tube)?);
+        for n in [1, 7, 256, 5000] {
+            let input = device.buffer_from(&values(me, n * size))?;
+            let mut output = device.buffer::<f32>(n * size)?;
+            all.launch(
+                &stream,
+                scaled::Launch { input: input.view(), scales: &scales, output: output.view_mut() },
+            )?;
+            let got = output.read(&stream)?;
+            for from in 0..size {
+                let sent = &values(from, n * size)[me * n..][..n];
+                let expected: Vec<f32> = sent.iter().map(|x| said(from, *x)).collect();
+                assert_eq!(got[from * n..][..n], expected, "from {from}, {n} elements");
+            }
+            let input = device.buffer_from(&values(me, n))?;
+            let mut output = device.buffer::<f32>(n)?;
+            let (next, from) = ((me + 1) % size, (me + size - 1) % size);
+            let args = scaled::Launch { input: input.view(), scales: &scales, output: output.view_mut() };
+            pair.sendrecv(&stream, next, from, args)?;
+            let expected: Vec<f32> = values(from, n).iter().map(|x| said(from, *x)).collect();
+            assert_eq!(output.read(&stream)?, expected, "from {from}, {n} elements");
+            for by in [1, 2] {
+                let args = scaled::Launch { input: input.view(), scales: &scales, output: output.view_mut() };
+                let graph = stream
+                    .capture(|| shift.launch_as(&stream, Shift { by }, args, &LaunchOptions::default()))?;
+                for _ in 0..3 {
+                    graph.launch(&stream)?;
+                }
+                let from = (me + size - by as usize) % size;
+                let expected: Vec<f32> = values(from, n).iter().map(|x| said(from, *x)).collect();
+                assert_eq!(output.read(&stream)?, expected, "shifted by {by}, {n} elements");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn copies_of_element_types() {
+    ranks(2, |world| {
+        let tube = Tube::rendezvous(&world, Options::per_peer(2048))?;
+        let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
+        let input: Vec<u64> = (0..3000).map(|i| i << (8 * world.rank())).collect();
+        let (input, mut output) = (device.buffer_from(&input)?, device.buffer::<u64>(3000)?);
+        let args = copied::Launch { input: input.view(), output: output.view_mut() };
+        copied::shift::<u64, _>(&tube)?.launch_as(
+            &stream,
+            Shift { by: 1 },
+            args,
+            &LaunchOptions::default(),
+        )?;
+        let expected: Vec<u64> = (0..3000).map(|i| i << (8 * (1 - world.rank()))).collect();
+        assert_eq!(output.read(&stream)?, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_schedule_of_ones_own_on_it() {
+    ranks(4, |world| {
+        let tube = Tube::rendezvous(&world, Options::per_peer(4096).channels(2))?;
+        let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
+        let input = device.buffer_from(&[world.rank() as u32; 500])?;
+        let mut output = device.buffer::<u32>(500)?;
+        let args = pass_on::Launch { chunk: input.view(), output: output.view_mut() };
+        pass_on::on(&tube)?.launch(&stream, 2, args)?;
+        assert_eq!(output.read(&stream)?, [(world.rank() + 3) as u32 % 4; 500]);
+        Ok(())
+    });
+}
+
+/// What goes wrong is said as on a transport of fusewire's own, and the transport works again once it is renewed.
+#[test]
+fn faults_and_refusals() {
+    ranks(2, |world| {
+        let options = Options::per_peer(2048).deadline(Duration::from_millis(300));
+        let tube = Tube::rendezvous(&world, options)?;
+        let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
+        let shift = copied::shift::<u8, _>(&tube)?;
+        let (input, mut output) = (device.buffer::<u8>(64)?, device.buffer::<u8>(64)?);
+        let none = LaunchOptions::default();
+        // This rank itself.
+        let args = copied::Launch { input: input.view(), output: output.view_mut() };
+        let refused = shift.launch_as(&stream, Shift { by: 2 }, args, &none);
+        assert!(matches!(refused, Err(Error::Misuse { .. })), "{refused:?}");
+        // A peer that never comes.
+        if world.rank() == 0 {
+            let args = copied::Launch { input: input.view(), output: output.view_mut() };
+            shift.launch_as(&stream, Shift { by: 1 }, args, &none)?;
+            let fault = stream.synchronize().unwrap_err().to_string();
+            assert!(fault.contains("rank 1") && fault.contains("shift"), "{fault}");
+        }
+        world.barrier()?;
+        tube.renew()?;
+        let args = copied::Launch { input: input.view(), output: output.view_mut() };
+        shift.launch_as(&stream, Shift { by: 1 }, args, &none)?;
+        stream.synchronize()
+    });
+}

@@ -1,0 +1,10 @@
+//! What several hooks use.
+
+/// Steps of [`step`].
+pub const STEPS: u32 = 8;
+
+/// `x` rounded down to eighths.
+#[inline]
+pub fn step(x: f32) -> f32 {
+    (x * STEPS as f32) as i32 as f32 / STEPS as f32
+}
