@@ -2,11 +2,16 @@
 //!
 //! Each file under `ui/fail` makes the one mistake it is named after; the `.stderr` beside it is what a user reads. Each file under
 //! `ui/pass` must compile, device side included. `TRYBUILD=overwrite` writes the messages anew;
-//! `cargo test -p fusewire-macros --test ui -- ui trybuild=NAME` runs the files whose name contains `NAME`.
+//! `cargo test -p fusewire-macros --test ui -- trybuild=NAME` runs the files whose name contains `NAME`.
+
+// Apart, since trybuild compiles files one after the other where one of them is to pass.
 
 #[test]
-fn ui() {
-    let cases = trybuild::TestCases::new();
-    cases.compile_fail("tests/ui/fail/*/*.rs");
-    cases.pass("tests/ui/pass/*.rs");
+fn refused() {
+    trybuild::TestCases::new().compile_fail("tests/ui/fail/*/*.rs");
+}
+
+#[test]
+fn taken() {
+    trybuild::TestCases::new().pass("tests/ui/pass/*.rs");
 }
