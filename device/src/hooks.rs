@@ -40,6 +40,12 @@ pub trait Hooks: 'static {
 pub fn produce_each<W: Element>(ctx: &Produce, hook: impl Fn(&Produce) -> W) -> Pack<W> {
     // All elements before the first is shifted into its place, so that the hook's loads do not wait for each other.
     let mut values = [W::default(); 16];
+    // For the host a loop of its own, without a test of each element.
+    #[cfg(not(target_arch = "nvptx64"))]
+    if ctx.valid == Pack::<W>::LANES {
+        unroll!(Pack::<W>::LANES, |K| values[K] = hook(&Produce(ctx.at(ctx.pos + K, 1, false))));
+        return together(values);
+    }
     unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
         values[K] = hook(&Produce(ctx.at(ctx.pos + K, 1, false)));
     });
@@ -57,6 +63,12 @@ pub(crate) fn together<W: Element>(values: [W; 16]) -> Pack<W> {
 /// Hands the elements of a pack to a hook that takes one a call: `ctx.valid` of them, whatever the type.
 #[inline(always)]
 pub fn consume_each<W: Element>(ctx: &Consume, value: Pack<W>, hook: impl Fn(&Consume, W)) {
+    // As above.
+    #[cfg(not(target_arch = "nvptx64"))]
+    if ctx.valid == Pack::<W>::LANES {
+        unroll!(Pack::<W>::LANES, |K| hook(&Consume(ctx.at(ctx.pos + K, 1, false)), value.get(K)));
+        return;
+    }
     // `valid` alone counts: the witnesses made here must lie within the one that was given.
     unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
         hook(&Consume(ctx.at(ctx.pos + K, 1, false)), value.get(K));

@@ -62,6 +62,16 @@ impl<T: Element> Pack<T> {
     #[inline(always)]
     pub fn get(self, k: usize) -> T {
         assert!(k < Self::LANES);
+        #[cfg(not(target_arch = "nvptx64"))]
+        return self.lanes()[k];
+        #[cfg(target_arch = "nvptx64")]
+        self.cut(k)
+    }
+
+    /// Element `k` by shifts, so that the words stay in registers.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn cut(self, k: usize) -> T {
         let byte = k * T::SIZE;
         if T::SIZE == 8 {
             let (low, high) = (self.words[byte / 4] as u64, self.words[byte / 4 + 1] as u64);
@@ -88,6 +98,11 @@ impl<T: Element> Pack<T> {
     #[inline(always)]
     pub fn map(self, mut f: impl FnMut(T) -> T) -> Self {
         let mut pack = Self::ZERO;
+        #[cfg(not(target_arch = "nvptx64"))]
+        for k in 0..Self::LANES {
+            pack.lanes_mut()[k] = f(self.lanes()[k]);
+        }
+        #[cfg(target_arch = "nvptx64")]
         unroll!(Self::LANES, |K| pack.put::<K>(f(self.get(K))));
         pack
     }
@@ -96,10 +111,39 @@ impl<T: Element> Pack<T> {
     #[inline(always)]
     pub fn zip(self, other: Self, mut f: impl FnMut(T, T) -> T) -> Self {
         let mut pack = Self::ZERO;
+        #[cfg(not(target_arch = "nvptx64"))]
+        for k in 0..Self::LANES {
+            pack.lanes_mut()[k] = f(self.lanes()[k], other.lanes()[k]);
+        }
+        #[cfg(target_arch = "nvptx64")]
         unroll!(Self::LANES, |K| pack.put::<K>(f(self.get(K), other.get(K))));
         pack
     }
 
+    /// The elements as they lie in memory: the host's compiler vectorises loops over these, and none over shifts of words.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn lanes(&self) -> &[T] {
+        const { assert!(cfg!(target_endian = "little") && size_of::<T>() == T::SIZE && align_of::<T>() <= 16) };
+        // SAFETY: the 16 bytes of the words, aligned; any bits are an element.
+        unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast(), Self::LANES) }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn lanes_mut(&mut self) -> &mut [T] {
+        const { assert!(cfg!(target_endian = "little") && size_of::<T>() == T::SIZE && align_of::<T>() <= 16) };
+        // SAFETY: as for `lanes`; any bits are words.
+        unsafe { core::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), Self::LANES) }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn put<const K: usize>(&mut self, value: T) {
+        self.lanes_mut()[K] = value;
+    }
+
+    #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn put<const K: usize>(&mut self, value: T) {
         let byte = K * T::SIZE;

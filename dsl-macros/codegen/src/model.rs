@@ -88,8 +88,11 @@ pub struct HookModule {
     pub consume: Option<Hook>,
     /// Other functions: inlined too.
     pub fns: Vec<Span>,
-    /// The contents with `#[inline(always)]` on each function.
+    /// The contents with `#[inline(always)]` on each function: for the device.
     pub inlined: TokenStream,
+    /// The contents with `#[inline]` on each function that says nothing of it: for the host, whose loops over packs vectorise with the
+    /// hook in them alone.
+    pub hosted: TokenStream,
     /// `Clone` and `Copy` where they are implemented for `Args` by hand.
     pub copies: Vec<&'static str>,
     /// Names of its structs, enums and unions but `Args`.

@@ -15,7 +15,7 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
     let d = quote!(#krate::device);
     match &model.item {
         Item::Hooks(module) => {
-            let (vis, ident, attrs, body) = (&module.vis, &module.ident, &module.attrs, &module.body);
+            let (vis, ident, attrs, body) = (&module.vis, &module.ident, &module.attrs, &module.hosted);
             let shared = glue::module_glue(model, module, &d);
             let assertions = glue::assertions(model, &d);
             let (own, supports) = (kernels(model), all_supports(model, images));

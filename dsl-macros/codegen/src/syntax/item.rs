@@ -62,10 +62,12 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 types: Vec::new(),
                 names: Vec::new(),
                 inlined: TokenStream::new(),
+                hosted: TokenStream::new(),
             };
             let contents = (|input: ParseStream<'_>| {
                 let inner = input.call(Attribute::parse_inner)?;
                 module.inlined.extend(quote!(#(#inner)*));
+                module.hosted.extend(quote!(#(#inner)*));
                 while !input.is_empty() {
                     inner_item(input, &mut module, errors)?;
                 }
@@ -136,6 +138,7 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     if !starts_fn(&ahead) {
         let item: syn::Item = input.parse()?;
         item.to_tokens(&mut module.inlined);
+        item.to_tokens(&mut module.hosted);
         match &item {
             syn::Item::Struct(s) if s.ident == "Args" => module.args = Some(struct_args(s, errors)),
             syn::Item::Impl(i) => module.copies.extend(copying(i)),
@@ -157,6 +160,9 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     if input.peek(syn::token::Brace) {
         let body: TokenTree = input.parse()?;
         module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
+        let says = attrs.iter().any(|a| a.path().is_ident("inline"));
+        let inline = (!says).then(|| quote!(#[inline]));
+        module.hosted.extend(quote!(#(#attrs)* #inline #vis #sig #body));
     } else {
         errors.at(&sig.ident, format!("`{}` needs a body", sig.ident));
         input.parse::<Option<syn::Token![;]>>()?;

@@ -8,7 +8,9 @@ use pipe::{Scales, Shift, Tube, curve};
 use std::time::Duration;
 
 fn ranks(count: usize, work: impl Fn(World) -> Result<()> + Send + Sync + Clone + 'static) {
-    World::threads(count, work).unwrap();
+    for outcome in World::threads(count, work).unwrap() {
+        outcome.unwrap();
+    }
 }
 
 /// Distinct values, with eighths and less.
