@@ -1,0 +1,41 @@
+//! The crates that are published: what `cargo package` says of them.
+
+use crate::steps::{self, Outcome, cargo};
+use serde_json::Value;
+
+/// Makes the package of every crate that is published. `verify` builds each from its package, as a registry's user would.
+pub fn run(verify: bool) -> Outcome {
+    let output = cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .map_err(|e| format!("cargo metadata could not be started: {e}"))?;
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|e| format!("what cargo metadata wrote: {e}"))?;
+    let packages = metadata["packages"].as_array().ok_or("cargo metadata names no packages")?;
+    // `publish = false` is an empty list of registries.
+    let published = packages.iter().filter(|package| package["publish"].is_null()).collect::<Vec<_>>();
+    let mut command = cargo();
+    command.args(["package", "--quiet", "--allow-dirty"]);
+    if !verify {
+        command.arg("--no-verify");
+    }
+    for package in published {
+        let name = package["name"].as_str().unwrap_or_default();
+        complete(name, package)?;
+        command.args(["--package", name]);
+    }
+    steps::run("cargo package", &mut command)
+}
+
+/// What a registry shows of a crate; cargo asks for a part of it only.
+fn complete(name: &str, package: &Value) -> Outcome {
+    let empty = |field: &&&str| {
+        let value = &package[**field];
+        value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+    };
+    let fields = ["description", "license", "repository", "readme", "keywords", "categories"];
+    match fields.iter().find(empty) {
+        Some(field) => Err(format!("`{name}` is published and has no `{field}` in its Cargo.toml")),
+        None => Ok(()),
+    }
+}
