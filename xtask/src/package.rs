@@ -1,4 +1,4 @@
-//! The crates that are published: what `cargo package` says of them.
+//! The crates that are published: their packages and their features.
 
 use crate::steps::{self, Outcome, cargo};
 use serde_json::Value;
@@ -25,6 +25,22 @@ pub fn run(verify: bool) -> Outcome {
         command.args(["--package", name]);
     }
     steps::run("cargo package", &mut command)
+}
+
+/// Checks what users depend on in each combination of features that they meet.
+pub fn features() -> Outcome {
+    let combinations: &[&[&str]] = &[
+        &["--package", "fusewire", "--no-default-features"],
+        &["--package", "fusewire", "--features", "mlx5"],
+        // What the macro compiles for the device.
+        &["--package", "fusewire-transports", "--no-default-features"],
+    ];
+    for combination in combinations {
+        let mut command = cargo();
+        command.args(["check", "--quiet"]).args(*combination);
+        steps::run(&format!("cargo check {}", combination.join(" ")), &mut command)?;
+    }
+    Ok(())
 }
 
 /// What a registry shows of a crate; cargo asks for a part of it only.

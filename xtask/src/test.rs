@@ -63,6 +63,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         )
     });
     licences(&mut account, install);
+    account.step("features", crate::package::features);
     account.step("packages", || crate::package::run(false));
     let mpirun = open_mpi(install);
     if let Err(why) = &mpirun {
