@@ -2,6 +2,7 @@
 
 use crate::steps::{self, Outcome, cargo};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// Makes the package of every crate that is published. `verify` builds each from its package, as a registry's user would.
 pub fn run(verify: bool) -> Outcome {
@@ -16,15 +17,38 @@ pub fn run(verify: bool) -> Outcome {
     let published = packages.iter().filter(|package| package["publish"].is_null()).collect::<Vec<_>>();
     let mut command = cargo();
     command.args(["package", "--quiet", "--allow-dirty"]);
-    if !verify {
+    if verify {
+        // What an earlier run built would be taken for what is to be built.
+        let folder = steps::target().join("verify");
+        let _ = std::fs::remove_dir_all(&folder);
+        command.arg("--target-dir").arg(folder);
+    } else {
         command.arg("--no-verify");
     }
     for package in published {
         let name = package["name"].as_str().unwrap_or_default();
         complete(name, package)?;
+        if verify {
+            forget(&format!("{name}-{}", package["version"].as_str().unwrap_or_default()));
+        }
         command.args(["--package", name]);
     }
     steps::run("cargo package", &mut command)
+}
+
+/// Removes what an earlier run left of this package. Cargo unpacks the packages that others depend on into its home, into a folder of a
+/// registry without a host, and looks at names and versions only: it would build the sources of then.
+fn forget(package: &str) {
+    let own = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let Some(home) = own.or_else(|| Some(std::env::home_dir()?.join(".cargo"))) else { return };
+    for kind in ["src", "cache"] {
+        for entry in std::fs::read_dir(home.join("registry").join(kind)).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with('-') {
+                let _ = std::fs::remove_dir_all(entry.path().join(package));
+                let _ = std::fs::remove_file(entry.path().join(format!("{package}.crate")));
+            }
+        }
+    }
 }
 
 /// Checks what users depend on in each combination of features that they meet.
