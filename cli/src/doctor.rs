@@ -2,13 +2,14 @@
 
 use std::{path::Path, process::ExitCode};
 
-use fusewire_toolchain::{Arch, Toolchain, cache, ptxas::Ptxas};
+use fusewire_toolchain::{Arch, Toolchain, ptxas::Ptxas};
 
 use crate::{
     cuda_facts::{self, Cuda, Gpu, Reach, Trouble},
     host_facts::{self, Host},
     rdma_facts::{self, Port},
-    report::{Finding, State},
+    report::{self, Finding, State},
+    toolchain_facts,
 };
 
 /// The CUDA version whose driver takes PTX 8.6, which kernels are made for unless told otherwise.
@@ -22,63 +23,36 @@ pub struct Args {}
 pub fn run(_args: &Args) -> Result<ExitCode, crate::Error> {
     let host = host_facts::look();
     let ports = rdma_facts::look(Path::new(rdma_facts::CLASS));
-    let mut findings = vec![device_compiler(), assembler()];
+    let mut findings = vec![
+        toolchain_facts::compiler(&Toolchain::find()),
+        toolchain_facts::assembler(Ptxas::find().ok().as_ref()),
+        toolchain_facts::cache(),
+    ];
     findings.extend(cuda(&cuda_facts::look()));
     findings.extend(rdma(&ports, &host));
     findings.extend(machine(&host));
-    for finding in &findings {
-        println!("{finding}");
-    }
     let bad = findings.iter().filter(|finding| finding.state == State::Bad).count();
     if bad == 0 {
-        println!("\nNothing needed is missing.");
+        report::print(&findings, "Nothing that is needed is missing.");
         return Ok(ExitCode::SUCCESS);
     }
-    println!("\n{bad} needed but missing: see `!!` above.");
+    report::print(&findings, &format!("Needed and missing: {bad}, marked `!!` above."));
     Ok(ExitCode::FAILURE)
-}
-
-fn device_compiler() -> Finding {
-    let subject = "device compiler";
-    match Toolchain::find() {
-        Ok(found) => {
-            let folder = cache::dir();
-            let size = cache::size(&folder) as f64 / 1e6;
-            let text =
-                format!("{}\n{}\ncache {} ({size:.0} MB)", found.version(), found.source(), folder.display());
-            Finding::good(subject, text)
-        }
-        Err(error) => Finding::bad(subject, error.to_string(), "cargo fusewire setup"),
-    }
-}
-
-fn assembler() -> Finding {
-    let subject = "ptxas";
-    match Ptxas::find() {
-        Ok(found) => {
-            let (major, minor) = found.release();
-            Finding::good(subject, format!("CUDA {major}.{minor}, {}", found.path().display()))
-        }
-        Err(_) => Finding::absent(
-            subject,
-            "none of CUDA 12.9 or later; only needed to check PTX without a GPU",
-            "cargo fusewire setup --ptxas",
-        ),
-    }
 }
 
 fn cuda(looked: &Result<Cuda, Trouble>) -> Vec<Finding> {
     let subject = "CUDA driver";
+    let expected = "one that takes CUDA 12.7 or later (565, PTX 8.6); without it kernels run on CPU threads";
     let cuda = match looked {
         Ok(cuda) => cuda,
         Err(trouble @ Trouble::NoLibrary) => {
-            let advice = "kernels run on CPU threads here; for GPUs install NVIDIA's driver";
-            return vec![Finding::absent(subject, trouble.to_string(), advice)];
+            let action = "install NVIDIA's driver to run kernels on GPUs";
+            return vec![Finding::absent(subject, trouble.to_string(), expected, action)];
         }
         Err(trouble @ Trouble::Driver(_)) => {
-            let advice = "in a container, give it the GPUs; else see whether `nvidia-smi` runs, \
+            let action = "in a container, give it the GPUs; else see whether `nvidia-smi` runs, \
                           and load the kernel module or restart after a driver update";
-            return vec![Finding::absent(subject, trouble.to_string(), advice)];
+            return vec![Finding::absent(subject, trouble.to_string(), expected, action)];
         }
     };
     let (major, minor) = cuda.version;
@@ -86,12 +60,16 @@ fn cuda(looked: &Result<Cuda, Trouble>) -> Vec<Finding> {
     let mut findings = vec![if cuda.version >= OLDEST_DRIVER {
         Finding::good(subject, text)
     } else {
-        let advice =
-            "it does not take PTX 8.6: update the driver to 565 or later, or ask for an older PTX version";
-        Finding::absent(subject, text, advice)
+        Finding::absent(subject, text, expected, "update the driver, or ask for an older PTX version")
     }];
     if cuda.gpus.is_empty() {
-        findings.push(Finding::absent("GPUs", "none", "see CUDA_VISIBLE_DEVICES"));
+        let expected = "at least one; without it kernels run on CPU threads";
+        findings.push(Finding::absent(
+            "GPUs",
+            "none",
+            expected,
+            "see whether CUDA_VISIBLE_DEVICES hides them",
+        ));
         return findings;
     }
     findings.push(gpus(&cuda.gpus));
@@ -112,7 +90,8 @@ fn gpus(gpus: &[Gpu]) -> Finding {
     if gpus.iter().all(|gpu| Arch::from_capability(gpu.capability.0, gpu.capability.1).is_ok()) {
         Finding::good("GPUs", text)
     } else {
-        Finding::absent("GPUs", text, "kernels are made for sm_70 and later: leave older GPUs out")
+        let action = "leave older GPUs out with CUDA_VISIBLE_DEVICES";
+        Finding::absent("GPUs", text, "sm_70 or later, which kernels are made for", action)
     }
 }
 
@@ -151,16 +130,17 @@ fn reaches(gpus: &[Gpu]) -> Finding {
     {
         Finding::good("GPU to GPU", text)
     } else {
-        let advice = "pairs without `rwa` have no native atomics: `Nvl` leaves lines out there, and windows do not map such peers; `nvidia-smi topo -p2p a` says why";
-        Finding::absent("GPU to GPU", text, advice)
+        let expected = "`rwa` for every pair; without native atomics `Nvl` does not use lines, and windows do not map the peer";
+        Finding::absent("GPU to GPU", text, expected, "ask `nvidia-smi topo -p2p a` for the reason")
     }
 }
 
 fn rdma(ports: &[Port], host: &Host) -> Vec<Finding> {
     let subject = "RDMA adapters";
     if ports.is_empty() {
-        let advice = "transports over the network are not available; on one host none is needed";
-        return vec![Finding::absent(subject, "none", advice)];
+        let expected = "one, for transports between hosts; ranks on one host need none";
+        let action = "where there is an adapter, install its driver; in a container, give it /dev/infiniband";
+        return vec![Finding::absent(subject, "none", expected, action)];
     }
     let line = |port: &Port| {
         let numa = port.numa.map(|node| format!(", NUMA node {node}")).unwrap_or_default();
@@ -173,13 +153,14 @@ fn rdma(ports: &[Port], host: &Host) -> Vec<Finding> {
         Finding::absent(
             subject,
             text,
-            "no port is ACTIVE: look at the cable, the switch and the subnet manager",
+            "a port that is ACTIVE; without one there are no transports between hosts",
+            "see to the cable, the switch and the subnet manager",
         )
     }];
     if !host.peer_memory {
-        let advice =
-            "adapters reach GPU memory only by dma-buf (open kernel modules); else `modprobe nvidia-peermem`";
-        findings.push(Finding::absent("GPUDirect RDMA", "nvidia_peermem is not loaded", advice));
+        let expected = "nvidia_peermem, or dma-buf (open kernel modules), by which adapters reach GPU memory";
+        let action = "run `modprobe nvidia-peermem` where the driver has no dma-buf";
+        findings.push(Finding::absent("GPUDirect RDMA", "nvidia_peermem is not loaded", expected, action));
     }
     findings
 }
@@ -188,22 +169,22 @@ fn machine(host: &Host) -> Vec<Finding> {
     let gb = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
     let memory = host.memory.map(|bytes| format!(", {}", gb(bytes))).unwrap_or_default();
     let mut findings = vec![Finding::good("host", format!("{}, {} cores{memory}", host.system, host.cores))];
+    let expected = "256 MiB free, in which ranks on one host share memory";
     findings.push(match host.shared_memory {
         Some(free) if free >= 256 << 20 => Finding::good("/dev/shm", format!("{} free", gb(free))),
         Some(free) => {
-            let advice =
-                "ranks on one host share memory there: in a container start it with `--shm-size=1g` or more";
-            Finding::absent("/dev/shm", format!("{} free", gb(free)), advice)
+            let action = "free some; start a container with `--shm-size=1g` or more";
+            Finding::absent("/dev/shm", format!("{} free", gb(free)), expected, action)
         }
-        None => {
-            Finding::absent("/dev/shm", "none", "mount a tmpfs there: ranks on one host share memory in it")
-        }
+        None => Finding::absent("/dev/shm", "none", expected, "mount a tmpfs there"),
     });
     findings.push(match host.lockable {
         None => Finding::good("locked memory", "no limit"),
         Some(bytes) => {
-            let advice = "registering memory with an adapter locks it: raise `ulimit -l` to unlimited before using RDMA";
-            Finding::absent("locked memory", format!("{:.1} MB at most", bytes as f64 / 1e6), advice)
+            let found = format!("{:.1} MB at most", bytes as f64 / 1e6);
+            let expected =
+                "no limit where RDMA is used: an adapter's memory is locked; nothing else needs it";
+            Finding::absent("locked memory", found, expected, "run `ulimit -l unlimited` before the program")
         }
     });
     findings
@@ -230,7 +211,7 @@ mod tests {
         let findings = cuda(&Err(Trouble::NoLibrary));
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].state, State::Absent);
-        assert!(findings[0].advice.is_some());
+        assert!(findings[0].mend.is_some());
     }
 
     #[test]

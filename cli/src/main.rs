@@ -8,6 +8,7 @@ mod ptx;
 mod rdma_facts;
 mod report;
 mod setup;
+mod toolchain_facts;
 mod tune;
 
 use std::{ffi::OsString, process::ExitCode};

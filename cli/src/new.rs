@@ -13,9 +13,12 @@ use crate::Error;
 pub struct Args {
     /// The folder to make; its last part is the package's name.
     pub path: PathBuf,
-    /// The checkout of fusewire to depend on. Default: the one that this program was built from.
-    #[arg(long, value_name = "DIR")]
-    pub path_to_fusewire: Option<PathBuf>,
+    /// Depend on the newest commit of a git repository. Default: this program's own version, from crates.io.
+    #[arg(long, value_name = "URL", conflicts_with = "checkout")]
+    pub git: Option<String>,
+    /// Depend on a checkout by its path. Default of DIR: the checkout that this program was built in.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    pub checkout: Option<Option<PathBuf>>,
 }
 
 /// Files of a project, and where they go.
@@ -39,25 +42,75 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             args.path.display()
         )));
     }
-    let fusewire = checkout(args.path_to_fusewire.as_deref())?;
+    let source = source(args)?;
     for (file, template) in FILES {
         let path = args.path.join(file);
-        let text = fill(template, &name, &fusewire);
+        let text = fill(template, &name, &source);
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
         made.map_err(|e| Error::Misuse(format!("writing {}: {e}", path.display())))?;
     }
     println!("Made `{name}` in {}.", args.path.display());
+    println!("{}", source.sentence());
     println!("Next: `cargo run` there runs its all-to-all on CPU threads; README.md says the rest.");
     Ok(ExitCode::SUCCESS)
 }
 
-fn fill(template: &str, name: &str, fusewire: &Path) -> String {
-    // In a TOML string a backslash would begin an escape.
-    let fusewire = fusewire.display().to_string().replace('\\', "/");
+/// Where a project takes fusewire from.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// crates.io, in this program's version.
+    Registry,
+    /// A repository's newest commit.
+    Git(String),
+    /// A checkout, by its absolute path.
+    Checkout(PathBuf),
+}
+
+impl Source {
+    /// What stands behind `fusewire = ` in the manifest.
+    fn dependency(&self) -> String {
+        match self {
+            Source::Registry => quoted(env!("CARGO_PKG_VERSION")),
+            Source::Git(url) => format!("{{ git = {} }}", quoted(url)),
+            Source::Checkout(folder) => {
+                format!("{{ path = {} }}", quoted(&folder.join("dsl-runtime").display().to_string()))
+            }
+        }
+    }
+
+    /// The same for a reader.
+    fn sentence(&self) -> String {
+        match self {
+            Source::Registry => format!("fusewire {} comes from crates.io.", env!("CARGO_PKG_VERSION")),
+            Source::Git(url) => {
+                format!(
+                    "fusewire comes from the git repository {url}; `cargo update` takes its newest commit."
+                )
+            }
+            Source::Checkout(folder) => format!(
+                "fusewire comes from the checkout {}: the project builds on this machine only.",
+                folder.display()
+            ),
+        }
+    }
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_control() => format!("\\u{:04x}", c as u32),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}
+
+fn fill(template: &str, name: &str, source: &Source) -> String {
     template
         .replace("{{name}}", name)
         .replace("{{crate}}", &name.replace('-', "_"))
-        .replace("{{fusewire}}", &fusewire)
+        .replace("{{fusewire}}", &source.dependency())
+        .replace("{{source}}", &source.sentence())
 }
 
 /// The package's name, if Cargo and rustc take it.
@@ -92,19 +145,29 @@ fn name(path: &Path) -> Result<String, Error> {
     Ok(name)
 }
 
-/// The checkout to depend on, as an absolute path.
-fn checkout(given: Option<&Path>) -> Result<PathBuf, Error> {
+/// What the options ask for.
+fn source(args: &Args) -> Result<Source, Error> {
+    if let Some(url) = &args.git {
+        return Ok(Source::Git(url.clone()));
+    }
+    let Some(given) = &args.checkout else { return Ok(Source::Registry) };
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    let folder = given.unwrap_or(own);
+    let folder = given.as_deref().unwrap_or(own);
     let is_fusewire = fs::read_to_string(folder.join("dsl-runtime/Cargo.toml"))
         .is_ok_and(|manifest| manifest.contains("name = \"fusewire\""));
     if !is_fusewire {
-        return Err(Error::Misuse(format!(
-            "there is no checkout of fusewire at `{}`; name one with `--path-to-fusewire DIR`",
-            folder.display()
-        )));
+        return Err(Error::Misuse(match given {
+            Some(_) => format!(
+                "there is no checkout of fusewire at `{}`; name one with `--checkout=DIR`",
+                folder.display()
+            ),
+            None => {
+                "this program was not built in a checkout of fusewire; name one with `--checkout=DIR`".into()
+            }
+        }));
     }
-    folder.canonicalize().map_err(|e| Error::Misuse(format!("resolving {}: {e}", folder.display())))
+    let folder = folder.canonicalize();
+    folder.map(Source::Checkout).map_err(|e| Error::Misuse(format!("resolving the checkout's path: {e}")))
 }
 
 #[cfg(test)]
@@ -134,8 +197,27 @@ mod tests {
     #[test]
     fn every_blank_is_filled() {
         for (file, template) in FILES {
-            let text = fill(template, "my-kernels", Path::new("/there"));
+            let text = fill(template, "my-kernels", &Source::Registry);
             assert!(!text.contains("{{"), "{file}: {text}");
         }
+    }
+
+    #[test]
+    fn sources_are_toml() {
+        assert_eq!(Source::Registry.dependency(), format!("\"{}\"", env!("CARGO_PKG_VERSION")));
+        let git = Source::Git("https://host/a\"b".to_owned());
+        assert_eq!(git.dependency(), r#"{ git = "https://host/a\"b" }"#);
+        let checkout = Source::Checkout(PathBuf::from(r"C:\f"));
+        assert!(checkout.dependency().starts_with(r#"{ path = "C:\\f"#), "{}", checkout.dependency());
+    }
+
+    #[test]
+    fn a_checkout_is_taken_only_when_asked_for() {
+        let args = |checkout| Args { path: "k".into(), git: None, checkout };
+        assert_eq!(source(&args(None)).unwrap(), Source::Registry);
+        let error = source(&args(Some(Some("/nowhere".into())))).unwrap_err().to_string();
+        assert!(error.contains("no checkout of fusewire at `/nowhere`"), "{error}");
+        let Source::Checkout(folder) = source(&args(Some(None))).unwrap() else { panic!("no checkout") };
+        assert!(folder.is_absolute() && folder.join("dsl-runtime").exists());
     }
 }

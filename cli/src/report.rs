@@ -1,6 +1,6 @@
-//! What `doctor` found, and how it is printed.
+//! What `setup` and `doctor` looked at, in one form: the subject, what was found, what was expected, what to do.
 
-use std::fmt;
+use std::{fmt, io::Write};
 
 /// How a thing stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +22,44 @@ pub struct Finding {
     pub state: State,
     /// What was found; later lines are details.
     pub found: String,
-    /// What to do about it.
-    pub advice: Option<String>,
+    /// What was expected and what to do, where that is not what was found.
+    pub mend: Option<Mend>,
+}
+
+/// How a thing becomes what it should be.
+#[derive(Clone, Debug)]
+pub struct Mend {
+    /// What was expected, and what works without it.
+    pub expected: String,
+    /// What to do.
+    pub action: String,
 }
 
 impl Finding {
-    /// A thing that is there.
+    /// A thing as it should be.
     pub fn good(subject: &'static str, found: impl Into<String>) -> Finding {
-        Finding { subject, state: State::Good, found: found.into(), advice: None }
+        Finding { subject, state: State::Good, found: found.into(), mend: None }
     }
 
-    /// A thing that is not there, what is lost with it and what to do.
-    pub fn absent(subject: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-        Finding { subject, state: State::Absent, found: found.into(), advice: Some(advice.into()) }
+    /// A thing that is not as it should be, and that something works without.
+    pub fn absent(
+        subject: &'static str,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        action: impl Into<String>,
+    ) -> Finding {
+        let mend = Some(Mend { expected: expected.into(), action: action.into() });
+        Finding { subject, state: State::Absent, found: found.into(), mend }
     }
 
-    /// A thing that must be there.
-    pub fn bad(subject: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-        Finding { subject, state: State::Bad, found: found.into(), advice: Some(advice.into()) }
+    /// A thing that nothing works without.
+    pub fn bad(
+        subject: &'static str,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        action: impl Into<String>,
+    ) -> Finding {
+        Finding { state: State::Bad, ..Finding::absent(subject, found, expected, action) }
     }
 }
 
@@ -52,11 +72,17 @@ impl fmt::Display for Finding {
         };
         let indent = |text: &str| text.replace('\n', "\n                       ");
         write!(f, "{mark:3} {:18} {}", self.subject, indent(&self.found))?;
-        match &self.advice {
-            Some(advice) => write!(f, "\n    {:16} > {}", "", indent(advice)),
-            None => Ok(()),
+        if let Some(Mend { expected, action }) = &self.mend {
+            write!(f, "\n{:23}expected: {}\n{:23}to do: {}", "", indent(expected), "", indent(action))?;
         }
+        Ok(())
     }
+}
+
+/// Prints findings and a last line. A reader who leaves early is no error.
+pub fn print(findings: &[Finding], last: &str) {
+    let lines: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
+    let _ = std::io::stdout().write_all(format!("{lines}\n{last}\n").as_bytes());
 }
 
 #[cfg(test)]
@@ -64,13 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn details_and_advice_line_up() {
-        let text = Finding::bad("device compiler", "none\nreally", "run this\nand that").to_string();
-        let columns: Vec<_> = ["none", "really", "run this", "and that"]
+    fn details_and_what_to_do_line_up() {
+        let text =
+            Finding::bad("device compiler", "none\nreally", "one\nof two", "run this\nand that").to_string();
+        let columns: Vec<_> = ["none", "really", "expected: one", "of two", "to do: run this", "and that"]
             .iter()
             .map(|word| text.lines().find_map(|line| line.find(word)).unwrap())
             .collect();
-        assert_eq!(columns, [23; 4], "{text}");
+        assert_eq!(columns, [23; 6], "{text}");
         assert!(text.starts_with("!! "));
     }
 }

@@ -1,9 +1,11 @@
-//! `cargo fusewire setup`: makes the device compiler ready and tells what was done.
+//! `cargo fusewire setup`: prepares the device compiler and tells what there is then.
 
 use std::{process::ExitCode, time::Duration};
 
-use fusewire_toolchain::{Progress, Toolchain, cache, ptxas::Ptxas};
+use fusewire_toolchain::{Progress, Toolchain, ptxas::Ptxas};
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{report, toolchain_facts};
 
 /// What `setup` takes.
 #[derive(Debug, clap::Args)]
@@ -18,20 +20,14 @@ pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
     let mut printer = Printer::default();
     let toolchain = Toolchain::prepare(&mut |event| printer.print(&event))?;
     printer.end_step();
-    println!(
-        "{}",
-        if printer.worked { "The device compiler is ready." } else { "The device compiler was ready." }
-    );
-    println!("  version {}", toolchain.version());
-    println!("  source  {}", toolchain.source());
+    let mut findings = vec![toolchain_facts::compiler(&Ok(toolchain))];
     if args.ptxas {
-        let ptxas = Ptxas::find_or_install()?;
-        let (major, minor) = ptxas.release();
-        println!("  ptxas   CUDA {major}.{minor}, {}", ptxas.path().display());
+        findings.push(toolchain_facts::assembler(Some(&Ptxas::find_or_install()?)));
     }
-    let folder = cache::dir();
-    println!("  cache   {} ({:.0} MB)", folder.display(), cache::size(&folder) as f64 / 1e6);
-    println!("Next: `cargo fusewire doctor` tells what this machine can run.");
+    findings.push(toolchain_facts::cache());
+    let done =
+        if printer.worked { "The device compiler was prepared." } else { "Nothing was left to prepare." };
+    report::print(&findings, &format!("{done} `cargo fusewire doctor` tells what this machine can run."));
     Ok(ExitCode::SUCCESS)
 }
 

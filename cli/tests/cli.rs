@@ -26,13 +26,16 @@ fn bare(command: &mut Command, folder: &Path) {
 fn setup_then_doctor() {
     let (done, out, err) = run(&mut fusewire(&["fusewire", "setup"]));
     assert!(done, "{err}");
-    assert!(out.contains("version rustc ") && out.contains("source ") && out.contains("cache "), "{out}");
+    assert!(out.contains("ok  device compiler    rustc ") && out.contains("ok  cache "), "{out}");
 
-    let (done, out, _) = run(&mut fusewire(&["setup"]));
-    assert!(done && out.starts_with("The device compiler was ready."), "{out}");
+    let (done, setup, _) = run(&mut fusewire(&["setup"]));
+    assert!(done && setup.contains("Nothing was left to prepare."), "{setup}");
 
     let (done, out, err) = run(&mut fusewire(&["doctor"]));
     assert!(done, "{out}{err}");
+    // What `setup` tells is told by `doctor` in the same words.
+    let compiler = out.lines().next().unwrap();
+    assert!(compiler.starts_with("ok  device compiler") && setup.contains(compiler), "{setup}{out}");
     for subject in ["ok  device compiler", "ptxas", "CUDA driver", "RDMA adapters", "host", "/dev/shm"] {
         assert!(out.contains(subject), "{subject}: {out}");
     }
@@ -45,7 +48,10 @@ fn a_bare_machine_is_told_what_to_do() {
     bare(&mut doctor, folder.path());
     let (done, out, _) = run(&mut doctor);
     assert!(!done);
-    assert!(out.contains("!!  device compiler") && out.contains("> cargo fusewire setup"), "{out}");
+    assert!(
+        out.contains("!!  device compiler") && out.contains("to do: run `cargo fusewire setup`"),
+        "{out}"
+    );
 
     let mut setup = fusewire(&["setup"]);
     bare(&mut setup, folder.path());

@@ -26,6 +26,13 @@ fn a_new_project_builds_runs_and_tests() {
     let (done, out) = fusewire(folder.path(), &["new", "my-kernels"]);
     assert!(done, "{out}");
     let project = folder.path().join("my-kernels");
+    // It asks for a version, which this workspace stands in for.
+    let manifest = project.join("Cargo.toml");
+    let mut text = std::fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains(concat!("fusewire = \"", env!("CARGO_PKG_VERSION"), "\"\n")), "{text}");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dsl-runtime");
+    text.push_str(&format!("\n[patch.crates-io]\nfusewire = {{ path = {source:?} }}\n"));
+    std::fs::write(&manifest, text).unwrap();
     // The versions that this workspace is tested with.
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
     std::fs::copy(lock, project.join("Cargo.lock")).unwrap();
@@ -48,13 +55,28 @@ fn a_new_project_builds_runs_and_tests() {
 }
 
 #[test]
+fn fusewire_comes_from_where_it_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |arguments: &[&str]| {
+        let name = arguments[1];
+        let (done, out) = fusewire(folder.path(), arguments);
+        assert!(done, "{out}");
+        std::fs::read_to_string(folder.path().join(name).join("Cargo.toml")).unwrap()
+    };
+    let manifest = made(&["new", "a", "--git", "https://example.org/fusewire"]);
+    assert!(manifest.contains("fusewire = { git = \"https://example.org/fusewire\" }"), "{manifest}");
+    let manifest = made(&["new", "b", "--checkout"]);
+    assert!(manifest.contains("fusewire = { path = \"/"), "{manifest}");
+}
+
+#[test]
 fn what_cannot_be_made_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("there")).unwrap();
     for (arguments, why) in [
         (&["new", "there"][..], "`there` is there already"),
         (&["new", "a b"], "cannot be a package's name"),
-        (&["new", "k", "--path-to-fusewire", "there"], "there is no checkout of fusewire at `there`"),
+        (&["new", "k", "--checkout=there"], "there is no checkout of fusewire at `there`"),
     ] {
         let (done, out) = fusewire(folder.path(), arguments);
         assert!(!done && out.contains(why), "{out}");

@@ -33,6 +33,15 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `mlx5` | off | `fusewire::mlx5`: ConnectX adapters for [`Ibgda`], over libibverbs and libmlx5 |
+//!
+//! CUDA and libibverbs need no feature. The driver and the library are loaded at run time, the build needs neither, and a program
+//! starts where they are missing; only [`Nvl`], GPU devices and real adapters are refused there. The host side is written for Linux.
 
 // So that generated code can name this crate inside it.
 extern crate self as fusewire;
@@ -58,6 +67,7 @@ pub use fusewire_driver as driver;
 #[doc(hidden)]
 pub use fusewire_macros::__comm_kernel;
 pub use fusewire_macros::{comm_kernel, device_crate};
+#[cfg(feature = "mlx5")]
 pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
 pub use fusewire_transports::host::{Cut, Fault, Launched, Operation, Options, Place, Refusal};

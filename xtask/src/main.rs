@@ -1,4 +1,4 @@
-//! What this repository's people run: `cargo xtask demo`, `test`, `mutants`, `gpu`, `fuzz`, `bench-host`.
+//! What this repository's people run: `cargo xtask demo`, `test`, `mutants`, `gpu`, `fuzz`, `package`, `bench-host`.
 
 mod bench_host;
 mod demo;
@@ -6,6 +6,7 @@ mod deny;
 mod fuzz;
 mod gpu;
 mod mutants;
+mod package;
 mod sanitizer;
 mod steps;
 mod test;
@@ -61,6 +62,12 @@ enum Task {
         #[arg(long)]
         keep: bool,
     },
+    /// Make the package of every published crate, in target/package.
+    Package {
+        /// Also build each crate from its package.
+        #[arg(long)]
+        verify: bool,
+    },
     /// Compare the shared-memory transport with Open MPI on this machine's cores.
     BenchHost {
         /// How often both sides run, in turn.
@@ -77,6 +84,7 @@ fn main() -> ExitCode {
         Task::Gpu { package: Some(folder), .. } => gpu::package(&folder),
         Task::Gpu { package: None, what } => gpu::run(what.as_deref()),
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
+        Task::Package { verify } => package::run(verify),
         Task::BenchHost { rounds } => bench_host::run(rounds),
     };
     match outcome {

@@ -69,6 +69,8 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         )
     });
     licences(&mut account, install);
+    account.step("features", crate::package::features);
+    account.step("packages", || crate::package::run(false));
     let mpirun = open_mpi(install);
     if let Err(why) = &mpirun {
         account.leave_out("ranks under a real mpirun", why);
