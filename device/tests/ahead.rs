@@ -198,6 +198,21 @@ fn staging_sent_one_way_waits_for_credit() {
     a_slow_receiver::<Simple, _>(one_way, false);
 }
 
+/// Rank 1 alone: of what nobody has sent it takes nothing.
+#[test]
+fn staging_is_not_taken_before_it_is_sent() {
+    let world = World::new(2, 1, 2048);
+    let mut own = Rank::new(1, 1);
+    own.output.fill(u128::MAX);
+    let raw = own.raw(0, 0);
+    let control = world.control(1, 50);
+    let params = Params { ops: world.ops(1), control, shape: shape(), raw, schedule: one_way(1) };
+    // SAFETY: the one receiver, with slices that hold what the shape says.
+    let flow = unsafe { exchange::<_, Simple, _, Slow>(Grid { block: 0, blocks: 1 }, &params) };
+    assert!(flow.is_err() && world.record(1).kind == kind::EXPIRED, "{:?}", world.record(1));
+    assert!(own.output.iter().all(|pack| *pack == u128::MAX), "bytes were taken that had not arrived");
+}
+
 /// With rank 1 a while later than rank 0: its output as it was when it came, and whether its chunk was whole at rank 0 when that was done.
 fn a_late_rank<S: Schedule>(schedule_of: impl Fn(u32) -> S, blocks: u32) {
     let alone = !S::OWN;

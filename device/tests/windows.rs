@@ -171,6 +171,27 @@ fn data_is_there_when_its_signal_is_and_stays_until_the_barrier() {
     }
 }
 
+/// A signal's word within the data: what is put there must not be laid over the signal.
+#[test]
+fn a_signal_is_added_behind_the_data() {
+    let mut windows = Windows::new(2, 1, 1, 1);
+    let entry = &mut windows.tables[0][1];
+    entry.data = entry.signals_out;
+    let flows = windows.run(1, DEADLINE_MS, |window, kernel| {
+        let word = &windows.inboxes[1][windows.layout.signals_of(0) as usize / 128].0[0];
+        if kernel.rank() == 0 {
+            // SAFETY: words of the peer that nobody else touches.
+            unsafe { window.put_signal(&Block, 1, 0, &[100u64], 0, 1)? };
+            assert_eq!(word.load(Ordering::SeqCst), 101);
+            // SAFETY: as above.
+            unsafe { window.put_signal_counter(&Block, 1, 0, &[200u64], 0, 1, 0)? };
+            assert_eq!(word.load(Ordering::SeqCst), 201);
+        }
+        Ok(())
+    });
+    all_well(&flows);
+}
+
 #[test]
 fn counts_wrap() {
     for start in [u64::MAX, u64::MAX - 3, i64::MAX as u64 - 1] {

@@ -333,6 +333,15 @@ fn a_groups_put_and_get() {
                     group.sync();
                 });
                 assert!((0..bytes).all(|k| back[k] == pattern(round, k)), "read back in round {round}");
+                rank.world.barrier().unwrap();
+                rank.world.barrier().unwrap();
+                in_group(|group| {
+                    in_kernel(rank);
+                    // SAFETY: the peer has changed it, and leaves it alone until the barrier; each thread writes its part.
+                    unsafe { ops.get(group, peer, 0, place as *mut u8, bytes as u64) };
+                });
+                // Another than this rank has put there: each thread has waited for the read.
+                assert!((0..bytes).all(|k| back[k] == !pattern(round, k)), "read in round {round}");
             } else {
                 let line = ops.line(peer, Line::User(1));
                 // SAFETY: a live word.
@@ -342,6 +351,12 @@ fn a_groups_put_and_get() {
                     let seen = unsafe { ops.heap().add(k).read_volatile() };
                     assert_eq!(seen, pattern(round, k), "byte {k} of round {round}");
                 }
+                rank.world.barrier().unwrap();
+                for k in 0..bytes {
+                    // SAFETY: this rank's heap; the peer has read it before the barrier, and reads it behind the next.
+                    unsafe { ops.heap().add(k).write_volatile(!pattern(round, k)) };
+                }
+                rank.world.barrier().unwrap();
             }
             rank.world.barrier().unwrap();
         }

@@ -339,3 +339,40 @@ unsafe fn copy(to: *mut u8, from: *const u8, bytes: u64) {
         i += 1;
     }
 }
+
+#[cfg(all(test, feature = "host", not(target_arch = "nvptx64")))]
+mod tests {
+    use super::super::memory::Memory;
+    use super::*;
+    use crate::host::{Machine, Options};
+    use fusewire_device::group::Thread;
+    use std::mem::offset_of;
+    use std::sync::atomic::Ordering;
+
+    /// Behind a turn stands its command, whenever somebody looks: in one slot, written over and over.
+    #[test]
+    fn a_command_stands_in_its_slot_before_its_turn() {
+        const TURNS: u64 = 1 << 24;
+        let layout = Options::per_peer(4096).channels(1).signals(1).heap(4096).layout(2).unwrap();
+        let memory = Memory::new(&Machine::Host, layout, 1).unwrap();
+        let ops = memory.ops(0, 0);
+        // Always room.
+        memory.retired().store(TURNS, Ordering::Relaxed);
+        let word = |at: usize| memory.commands.word(at as u64);
+        let turn = word(offset_of!(Slot, turn));
+        let value = word(offset_of!(Slot, command) + offset_of!(Command, value));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                // SAFETY: the line only grows; nobody carries it out.
+                (1..=TURNS).for_each(|turn| unsafe { ops.signal(&Thread, 1, Line::User(0), turn) });
+            });
+            let mut seen = 0;
+            while seen < TURNS {
+                seen = turn.load(Ordering::Acquire);
+                // A later command may stand there already, an older one may not.
+                let value = value.load(Ordering::Relaxed);
+                assert!(value >= seen, "the command of turn {value} behind turn {seen}");
+            }
+        });
+    }
+}

@@ -14,6 +14,7 @@ use fusewire_device::ops::{Get, Line, Ops, Put};
 use fusewire_device::wait::{AbortRecord, abort_code, kind, operation, read_abort_code};
 use fusewire_world::World;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -201,7 +202,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 impl Rank {
     fn line(&self, peer: u32, line: Line) -> u64 {
         let at = self.ops.line(peer, line) as u64 - self.ops.region;
-        self.memory.region.word(at).load(std::sync::atomic::Ordering::Acquire)
+        self.memory.region.word(at).load(Ordering::Acquire)
     }
 
     fn fault(&self) -> AbortRecord {
@@ -216,9 +217,11 @@ fn what_is_flushed_is_there_when_its_signal_is() {
     let [a, b] = ranks(&USUAL);
     let window = a.ops.window();
     let (out, input) = (a.ops.outgoing(1, 1), b.ops.incoming(0, 1));
-    let mut at = 0;
+    let (mut at, mut commands) = (0, 0);
     for turn in 0..200u64 {
         let (from, to) = (at, at + 128 * (1 + turn % 7));
+        // One for each piece, and the signal.
+        commands += if (from & (window - 1)) + (to - from) > window { 3 } else { 2 };
         for i in from..to {
             // SAFETY: within the ring; the peer has freed it, since it waits for each chunk below.
             unsafe { out.add((i & (window - 1)) as usize).write((i ^ turn) as u8) };
@@ -236,6 +239,7 @@ fn what_is_flushed_is_there_when_its_signal_is() {
         }
         at = to;
     }
+    until("room for as many as there were", || a.memory.retired().load(Ordering::Acquire) == commands);
     assert!(a.memory.filled_record().is_none() && b.memory.filled_record().is_none());
 }
 

@@ -367,6 +367,15 @@ mod tests {
         }
     }
 
+    /// The block's end, behind which its shared memory is another's.
+    impl Drop for Fake<'_> {
+        fn drop(&mut self) {
+            let loading = |(state, _): &(Stage, u32)| matches!(state, Stage::Loading(..));
+            let quiet = !self.stages.iter().any(loading);
+            assert!(quiet || std::thread::panicking(), "the block ends while {:?}", self.stages);
+        }
+    }
+
     proptest! {
         #[test]
         fn every_piece_is_copied_once_and_no_stage_is_loaded_too_early(
