@@ -204,7 +204,9 @@ fn fits<T: Element>(ctx: &Ctx, packs: usize) {
     );
 }
 
-#[inline(always)]
+// For the host a call: inlined, it would keep whole packs from vector registers.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 fn gather<T: Element>(own: &[T]) -> Pack<T> {
     let mut pack = Pack::ZERO;
     unroll!(Pack::<T>::LANES, |K| if K < own.len() {
@@ -217,7 +219,8 @@ fn gather<T: Element>(own: &[T]) -> Pack<T> {
 ///
 /// # Safety
 /// `at` is valid for writing them, and nobody else accesses them.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
 pub(crate) unsafe fn store_pack<T: Element>(at: *mut T, valid: usize, pack: Pack<T>) {
     unroll!(Pack::<T>::LANES, |K| if K < valid {
         // SAFETY: the caller's contract.

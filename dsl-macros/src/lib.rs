@@ -40,7 +40,7 @@ pub fn comm_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// (`threads`, `gpus`), and `stores` if kernels may store into peers' memory. Kernels name it in their attribute:
 /// `transports(that_crate::Tube)`. A schedule needs no declaration: `schedules(that_crate::RingShift)` names any type that implements
 /// `Schedule`; the function that prepares it is `ring_shift`. Arguments of kernels may be of the crate's handle types; the attribute
-/// then says `uses(that_crate)`.
+/// then says `uses(that_crate)`. `docs/device-crates.md` in the repository goes through one.
 #[proc_macro]
 pub fn device_crate(declaration: TokenStream) -> TokenStream {
     fusewire_codegen::declare(declaration.into()).into()
@@ -53,14 +53,16 @@ pub fn __comm_kernel(answer: TokenStream) -> TokenStream {
     fusewire_codegen::expand_answer(answer.into(), mode()).into()
 }
 
-/// Editors expand macros at every keystroke: there no compiler is started.
+/// Editors expand macros at every keystroke: there no compiler is started. docs.rs has none.
 fn mode() -> Mode {
     let in_editor = std::env::var_os("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some()
         || std::env::current_exe()
             .is_ok_and(|exe| exe.file_name().is_some_and(|n| n.to_string_lossy().contains("rust-analyzer")));
     match in_editor {
         true => Mode::Editor,
-        false if std::env::var_os("FUSEWIRE_CHECK_ONLY").is_some() => Mode::CheckOnly,
+        false if ["FUSEWIRE_CHECK_ONLY", "DOCS_RS"].iter().any(|name| std::env::var_os(name).is_some()) => {
+            Mode::CheckOnly
+        }
         false => Mode::Compile,
     }
 }
