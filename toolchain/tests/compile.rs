@@ -198,7 +198,7 @@ fn a_library_uses_a_library() {
     let root = folder.path().join("lib.rs");
     std::fs::write(&root, "#![no_std]\npub fn twice(x: u32) -> u32 { helper::far::far(x) * 2 }\n").unwrap();
     let library =
-        Library { name: "above", root: &root, externs: &[("below", &below)], target: &target, cfgs: &[] };
+        Library { name: "above", root: &root, externs: &[("helper", &below)], target: &target, cfgs: &[] };
     let above = toolchain.library(&library).unwrap();
     let source = fresh(
         "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn k(x: *mut u32) { unsafe { *x = above::twice(*x) } }",
