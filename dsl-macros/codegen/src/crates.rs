@@ -1,7 +1,7 @@
 //! Device crates: crates whose source is compiled for the device too, so that kernels can use what is in them.
 //!
 //! A macro cannot read another crate. So [`declare`] (`device_crate!`) leaves a `macro_rules!` in such a crate that tells where its source
-//! is, and [`ask`] calls it for each crate that an attribute names: what the crate declares comes back with the item, in [`Asked`].
+//! is. [`Asked::next`] calls it for each crate that an attribute names, and what the crate declares comes back with the item.
 
 use crate::host;
 use proc_macro2::{Ident, TokenStream, TokenTree};

@@ -78,8 +78,6 @@ pub struct HookModule {
     pub ident: Ident,
     /// Attributes of the module (documentation).
     pub attrs: Vec<TokenStream>,
-    /// The contents.
-    pub body: TokenStream,
     /// `struct Args`.
     pub args: Option<Args>,
     /// `fn produce`.
@@ -221,15 +219,15 @@ impl Model {
         SCHEDULES.iter().copied().chain(foreign)
     }
 
+    /// The names of those functions.
+    pub fn prepared_by(&self) -> impl Iterator<Item = &'static str> {
+        self.offered().map(|s| s.name)
+    }
+
     /// Where a path of another crate stands in the attribute.
     pub fn span_of(&self, path: &str) -> Span {
         let named = self.options.paths.iter().find(|(named, _)| *named == path);
         named.map_or_else(Span::call_site, |(_, span)| *span)
-    }
-
-    /// The names of those functions.
-    pub fn prepared_by(&self) -> impl Iterator<Item = &'static str> {
-        self.offered().map(|s| s.name)
     }
 
     /// The wire type and whether hooks take packs, or `None` where both are left out and there is no `input` either.

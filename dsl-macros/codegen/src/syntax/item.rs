@@ -53,7 +53,6 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 vis,
                 ident,
                 attrs,
-                body: body.clone(),
                 args: None,
                 produce: None,
                 consume: None,

@@ -68,15 +68,9 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
     options.given.push((name.clone(), key.span()));
     match name.as_str() {
         "transports" => {
-            for path in paths(input, &key, errors, "transports(Nvl, Shm)")? {
+            for path in listed(input, &key, errors, "transports(Nvl, Shm)", Path::parse_mod_style)? {
                 let named = match path.get_ident() {
-                    Some(word) => match TRANSPORTS.iter().find(|t| word == t.name) {
-                        None => {
-                            unknown(word, "transport", TRANSPORTS.iter().map(|t| t.name), errors);
-                            continue;
-                        }
-                        found => found.copied(),
-                    },
+                    Some(word) => known(word, "transport", TRANSPORTS, |t| t.name, errors),
                     None => foreign_transport(&path, &options.crates, errors),
                 };
                 match named {
@@ -90,15 +84,9 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
             }
         }
         "schedules" => {
-            for path in paths(input, &key, errors, "schedules(all_to_all)")? {
+            for path in listed(input, &key, errors, "schedules(all_to_all)", Path::parse_mod_style)? {
                 let named = match path.get_ident() {
-                    Some(word) => match SCHEDULES.iter().find(|s| word == s.name) {
-                        None => {
-                            unknown(word, "schedule", SCHEDULES.iter().map(|s| s.name), errors);
-                            continue;
-                        }
-                        found => found.copied(),
-                    },
+                    Some(word) => known(word, "schedule", SCHEDULES, |s| s.name, errors),
                     None => foreign_schedule(&path, &options.crates, errors),
                 };
                 match named {
@@ -116,27 +104,27 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
             }
         }
         "uses" => {
-            for word in words(input, &key, errors, "uses(some_device_crate)")? {
+            for word in listed(input, &key, errors, "uses(some_device_crate)", Ident::parse_any)? {
                 if !options.crates.iter().any(|c| word == c.name) {
                     errors.at(&word, beyond(&word.to_string()));
                 }
             }
         }
         "elements" => {
-            for word in words(input, &key, errors, "elements(f32, Bf16)")? {
-                match ELEMENTS.iter().find(|e| word == e.0) {
-                    Some(e) if options.elements.iter().any(|o| o.0 == e.0) => twice(&word, errors),
+            for word in listed(input, &key, errors, "elements(f32, Bf16)", Ident::parse_any)? {
+                match known(&word, "element type", ELEMENTS, |e| e.0, errors) {
+                    Some((n, _)) if options.elements.iter().any(|o| o.0 == n) => twice(&word, errors),
                     Some((n, path)) => options.elements.push((n.to_string(), path.to_string(), word.span())),
-                    None => unknown(&word, "element type", ELEMENTS.iter().map(|e| e.0), errors),
+                    None => {}
                 }
             }
         }
         "archs" => {
-            for word in words(input, &key, errors, "archs(sm_80, sm_90)")? {
-                match ARCHS.iter().find(|a| word == *a) {
+            for word in listed(input, &key, errors, "archs(sm_80, sm_90)", Ident::parse_any)? {
+                match known(&word, "architecture", ARCHS, |a| a, errors) {
                     Some(a) if options.archs.iter().any(|o| o == a) => twice(&word, errors),
                     Some(a) => options.archs.push(a.to_string()),
-                    None => unknown(&word, "architecture", ARCHS.iter().copied(), errors),
+                    None => {}
                 }
             }
         }
@@ -216,7 +204,14 @@ fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
     Ok(())
 }
 
-fn words(input: ParseStream<'_>, key: &Ident, errors: &mut Errors, form: &str) -> syn::Result<Vec<Ident>> {
+/// What stands in the parentheses behind an option's name.
+fn listed<T>(
+    input: ParseStream<'_>,
+    key: &Ident,
+    errors: &mut Errors,
+    form: &str,
+    one: fn(ParseStream<'_>) -> syn::Result<T>,
+) -> syn::Result<Vec<T>> {
     if !input.peek(syn::token::Paren) {
         errors.at(key, format!("`{key}` takes a list: `{form}`"));
         skip_value(input)?;
@@ -224,28 +219,12 @@ fn words(input: ParseStream<'_>, key: &Ident, errors: &mut Errors, form: &str) -
     }
     let content;
     syn::parenthesized!(content in input);
-    let words = Punctuated::<Ident, Token![,]>::parse_terminated_with(&content, Ident::parse_any)?;
-    if words.is_empty() {
+    let all = Punctuated::<T, Token![,]>::parse_terminated_with(&content, one)?;
+    if all.is_empty() {
         errors
             .at(key, format!("`{key}` names nothing; write `{form}`, or leave `{key}` out for all of them"));
     }
-    Ok(words.into_iter().collect())
-}
-
-fn paths(input: ParseStream<'_>, key: &Ident, errors: &mut Errors, form: &str) -> syn::Result<Vec<Path>> {
-    if !input.peek(syn::token::Paren) {
-        errors.at(key, format!("`{key}` takes a list: `{form}`"));
-        skip_value(input)?;
-        return Ok(Vec::new());
-    }
-    let content;
-    syn::parenthesized!(content in input);
-    let paths = Punctuated::<Path, Token![,]>::parse_terminated_with(&content, Path::parse_mod_style)?;
-    if paths.is_empty() {
-        errors
-            .at(key, format!("`{key}` names nothing; write `{form}`, or leave `{key}` out for all of them"));
-    }
-    Ok(paths.into_iter().collect())
+    Ok(all.into_iter().collect())
 }
 
 /// What is said of a crate that was not asked what it declares.
@@ -340,9 +319,21 @@ fn twice(word: &impl quote::ToTokens, errors: &mut Errors) {
     errors.at(word, format!("`{}` is named twice; name each once", word.to_token_stream()));
 }
 
-fn unknown<'a>(word: &Ident, what: &str, known: impl Iterator<Item = &'a str> + Clone, errors: &mut Errors) {
-    let hint = nearest(&word.to_string(), known.clone())
-        .map(|k| format!(": did you mean `{k}`?"))
-        .unwrap_or_else(|| ".".into());
-    errors.at(word, format!("there is no {what} `{word}`{hint} There are {}", list(known)));
+/// The entry of a table by its name, or an error that names the nearest.
+fn known<T: Copy>(
+    word: &Ident,
+    what: &str,
+    all: &[T],
+    name: fn(&T) -> &'static str,
+    errors: &mut Errors,
+) -> Option<T> {
+    let found = all.iter().copied().find(|entry| word == name(entry));
+    if found.is_none() {
+        let names = all.iter().map(name);
+        let hint = nearest(&word.to_string(), names.clone())
+            .map(|k| format!(": did you mean `{k}`?"))
+            .unwrap_or_else(|| ".".into());
+        errors.at(word, format!("there is no {what} `{word}`{hint} There are {}", list(names)));
+    }
+    found
 }
