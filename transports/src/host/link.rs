@@ -79,9 +79,13 @@ pub unsafe trait Region: Send + Sync {
     /// No kernel runs on the region, on this rank or, towards it, on a peer.
     unsafe fn clear(&self) -> Result<()>;
     /// The record that kernels fill, if it is not on the board.
-    fn record(&self) -> Option<AbortRecord>;
+    fn record(&self) -> Option<AbortRecord> {
+        None
+    }
     /// Address of that record as kernels see it; `None` if the board's is to be used.
-    fn record_address(&self) -> Option<u64>;
+    fn record_address(&self) -> Option<u64> {
+        None
+    }
     /// Address of this rank's region as its kernels see it.
     fn own_address(&self) -> u64;
     /// Address, for kernels, of the table of all ranks' regions.

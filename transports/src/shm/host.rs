@@ -4,7 +4,6 @@ use super::ShmOps;
 use crate::host::symmetric::map_all;
 use crate::host::{Board, Error, Link, Machine, Mapping, Options, Region, Result, Symmetric, Transport};
 use fusewire_device::arch::read_process;
-use fusewire_device::wait::AbortRecord;
 use fusewire_world::World;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -118,14 +117,6 @@ unsafe impl Region for HostRegion {
     unsafe fn clear(&self) -> Result<()> {
         // `renew` holds all ranks between two barriers with no kernel running.
         self.regions[self.rank].clear(self.control_bytes)
-    }
-
-    fn record(&self) -> Option<AbortRecord> {
-        None
-    }
-
-    fn record_address(&self) -> Option<u64> {
-        None
     }
 
     fn own_address(&self) -> u64 {

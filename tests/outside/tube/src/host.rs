@@ -1,7 +1,6 @@
 //! Host half: a memory file for each rank, mapped by all.
 
 use crate::TubeOps;
-use fusewire::device::wait::AbortRecord;
 use fusewire::transport::{Board, Link, Machine, Mapping, Region, Result, agree, map_all};
 use fusewire::{Options, Transport, World};
 use std::sync::Arc;
@@ -74,12 +73,6 @@ unsafe impl Region for Regions {
     }
     unsafe fn clear(&self) -> Result<()> {
         self.regions[self.rank].clear(self.control)
-    }
-    fn record(&self) -> Option<AbortRecord> {
-        None
-    }
-    fn record_address(&self) -> Option<u64> {
-        None
     }
     fn own_address(&self) -> u64 {
         self.table[self.rank]
