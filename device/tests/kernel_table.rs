@@ -5,98 +5,75 @@
 
 #[path = "common/device.rs"]
 mod device;
+#[path = "common/hooks.rs"]
+mod hooks;
 
 use device::{ARCHS, assemble, body, compile, instructions};
+use hooks::{Hooks, RAW};
 use std::collections::BTreeMap;
-use std::fmt::Write;
-
-const RAW: &str = "
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Raw<I, O> { a: RawSlice<I>, b: RawSlice<O>, scale: f32 }
-";
-
-/// Hooks: name, types of input, wire and output, packs in flight, whether `produce` is called by tiles, the two bodies.
-type Module = (&'static str, [&'static str; 3], u32, bool, &'static str, &'static str);
 
 const PACK: &str = "args.input.pack(ctx)";
 const SET: &str = "args.output.at(ctx).set_pack(value)";
-const MODULES: &[Module] = &[
-    ("copy", ["f32"; 3], 8, false, PACK, SET),
-    ("scale", ["Bf16"; 3], 4, false, "args.input.pack(ctx).map_f32(|v| v * args.scale)", SET),
-    (
+const fn hooks(
+    name: &'static str,
+    types: [&'static str; 3],
+    unroll: u32,
+    produce: &'static str,
+    consume: &'static str,
+) -> Hooks {
+    Hooks { name, types, unroll, transposed: false, produce, consume }
+}
+
+const MODULES: &[Hooks] = &[
+    hooks("copy", ["f32"; 3], 8, PACK, SET),
+    hooks("scale", ["Bf16"; 3], 4, "args.input.pack(ctx).map_f32(|v| v * args.scale)", SET),
+    hooks(
         "accumulate",
         ["f32"; 3],
         4,
-        false,
         PACK,
         "let scale = args.scale; args.output.at(ctx).update_pack(|old| old.zip(value, |a, b| a + b * scale))",
     ),
-    (
+    hooks(
         "fp8",
         ["f32", "F8E4M3", "f32"],
         1,
-        false,
         "produce_each(ctx, |ctx| F8E4M3::from_f32(args.input[ctx.index()] * args.scale))",
         "consume_each(ctx, value, |ctx, v| args.output.at(ctx).update(|old| old + v.to_f32()))",
     ),
-    ("transposed", ["f32"; 3], 4, true, "produce_each(ctx, |ctx| args.input[ctx.transposed_index()])", SET),
+    Hooks {
+        transposed: true,
+        ..hooks(
+            "transposed",
+            ["f32"; 3],
+            4,
+            "produce_each(ctx, |ctx| args.input[ctx.transposed_index()])",
+            SET,
+        )
+    },
 ];
 const SCHEDULES: &[&str] = &["AllToAll", "SendRecv"];
 const PROTOCOLS: &[&str] = &["Simple", "Ll128", "Store", "Bulk", "CopyEngine"];
 
 /// Every entry that the macro would make: module, schedule, protocol.
-fn entries() -> impl Iterator<Item = (&'static Module, &'static str, &'static str)> {
+fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str)> {
     let all = MODULES
         .iter()
         .flat_map(|m| SCHEDULES.iter().flat_map(move |s| PROTOCOLS.iter().map(move |p| (m, *s, *p))));
     // Bulk copies and the copy engine call no hooks; stores no `consume`.
-    all.filter(|((name, ..), _, protocol)| match *protocol {
-        "Bulk" | "CopyEngine" => *name == "copy",
-        "Store" => matches!(*name, "copy" | "scale" | "transposed"),
+    all.filter(|(module, _, protocol)| match *protocol {
+        "Bulk" | "CopyEngine" => module.name == "copy",
+        "Store" => matches!(module.name, "copy" | "scale" | "transposed"),
         _ => true,
     })
 }
 
 fn source() -> String {
     let mut text = RAW.to_owned();
-    for (name, [i, w, o], unroll, transposed, produce, consume) in MODULES {
-        let _ = write!(
-            text,
-            "pub mod m_{name} {{
-                use super::*;
-                #[derive(Clone, Copy)]
-                pub struct Args<'a> {{ input: &'a [{i}], output: Out<'a, {o}>, scale: f32 }}
-                pub struct H;
-                impl Hooks for H {{
-                    type Args<'a> = Args<'a>;
-                    type Wire = {w};
-                    const UNROLL: usize = {unroll};
-                    const TRANSPOSED: bool = {transposed};
-                    #[inline(always)]
-                    fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<{w}> {{ {produce} }}
-                    #[inline(always)]
-                    fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<{w}>) {{ {consume} }}
-                }}
-                unsafe impl Unpack for H {{
-                    type Raw = Raw<{i}, {o}>;
-                    #[inline(always)]
-                    unsafe fn unpack<'a>(raw: &Raw<{i}, {o}>) -> Args<'a> {{
-                        let lent = Lent::<'a>::named();
-                        unsafe {{ Args {{ input: raw.a.slice(lent), output: Out::from_raw(raw.b, lent), scale: raw.scale }} }}
-                    }}
-                }}
-            }}"
-        );
-    }
-    for ((name, [i, _, o], ..), schedule, protocol) in entries() {
-        let _ = write!(
-            text,
-            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}_{schedule}_{protocol}(p: Params<Peers, {schedule}, Raw<{i}, {o}>>) {{
-                let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, m_{name}::H>(Grid::here(), &p) }};
-            }}"
-        );
-    }
+    text.extend(MODULES.iter().map(Hooks::module));
+    text.extend(entries().map(|(module, schedule, protocol)| {
+        module.entry(&format!("{}_{schedule}_{protocol}", module.name), schedule, protocol)
+    }));
     text
 }
 

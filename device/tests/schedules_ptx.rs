@@ -2,50 +2,23 @@
 
 #[path = "common/device.rs"]
 mod device;
+#[path = "common/hooks.rs"]
+mod hooks;
 
 use device::{ARCHS, assemble, body, compile, instructions};
+use hooks::{Hooks, RAW};
 
-const OPS: &str = r#"
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Raw<I, O> { a: RawSlice<I>, b: RawSlice<O>, scale: f32 }
-"#;
-
-/// A hook module with an input of `I`, an output of `O` and wire `W`, and entries for both schedules.
-fn module(name: &str, [i, w, o]: [&str; 3], unroll: u32, produce: &str, consume: &str) -> String {
-    let mut text = format!(
-        "pub mod m_{name} {{
-            use super::*;
-            #[derive(Clone, Copy)]
-            pub struct Args<'a> {{ input: &'a [{i}], output: Out<'a, {o}>, scale: f32 }}
-            pub struct H;
-            impl Hooks for H {{
-                type Args<'a> = Args<'a>;
-                type Wire = {w};
-                const UNROLL: usize = {unroll};
-                #[inline(always)]
-                fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<{w}> {{ {produce} }}
-                #[inline(always)]
-                fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<{w}>) {{ {consume} }}
-            }}
-            unsafe impl Unpack for H {{
-                type Raw = Raw<{i}, {o}>;
-                #[inline(always)]
-                unsafe fn unpack<'a>(raw: &Raw<{i}, {o}>) -> Args<'a> {{
-                    let lent = Lent::<'a>::named();
-                    unsafe {{ Args {{ input: raw.a.slice(lent), output: Out::from_raw(raw.b, lent), scale: raw.scale }} }}
-                }}
-            }}
-        }}"
-    );
-    for (schedule, marker) in [("all_to_all", "AllToAll"), ("sendrecv", "SendRecv")] {
-        text.push_str(&format!(
-            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}_{schedule}(p: Params<Peers, {marker}, Raw<{i}, {o}>>) {{
-                let _ = unsafe {{ exchange::<{marker}, Simple, Peers, m_{name}::H>(Grid::here(), &p) }};
-            }}"
-        ));
-    }
-    text
+/// A hook module with entries for both schedules.
+fn module(
+    name: &'static str,
+    types: [&'static str; 3],
+    unroll: u32,
+    produce: &'static str,
+    consume: &'static str,
+) -> String {
+    let hooks = Hooks { name, types, unroll, transposed: false, produce, consume };
+    let all_to_all = hooks.entry(&format!("{name}_all_to_all"), "AllToAll", "Simple");
+    hooks.module() + &all_to_all + &hooks.entry(&format!("{name}_sendrecv"), "SendRecv", "Simple")
 }
 
 const TRANSPOSE: &str = "produce_each(ctx, |ctx| {
@@ -104,7 +77,7 @@ fn modules() -> Vec<(&'static str, String)> {
 }
 
 fn source(modules: &[(&str, String)]) -> String {
-    modules.iter().fold(OPS.to_owned() + CUSTOM, |all, (_, text)| all + text)
+    modules.iter().fold(RAW.to_owned() + CUSTOM, |all, (_, text)| all + text)
 }
 
 #[test]
