@@ -120,11 +120,16 @@ impl<T: Element> Pack<T> {
         pack
     }
 
+    /// Elements in memory are what shifts of the words give.
+    #[cfg(not(target_arch = "nvptx64"))]
+    const LIES_AS_WORDS: () =
+        assert!(cfg!(target_endian = "little") && size_of::<T>() == T::SIZE && align_of::<T>() <= 16);
+
     /// The elements as they lie in memory: the host's compiler vectorises loops over these, and none over shifts of words.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn lanes(&self) -> &[T] {
-        const { assert!(cfg!(target_endian = "little") && size_of::<T>() == T::SIZE && align_of::<T>() <= 16) };
+        const { Self::LIES_AS_WORDS };
         // SAFETY: the 16 bytes of the words, aligned; any bits are an element.
         unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast(), Self::LANES) }
     }
@@ -132,7 +137,7 @@ impl<T: Element> Pack<T> {
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn lanes_mut(&mut self) -> &mut [T] {
-        const { assert!(cfg!(target_endian = "little") && size_of::<T>() == T::SIZE && align_of::<T>() <= 16) };
+        const { Self::LIES_AS_WORDS };
         // SAFETY: as for `lanes`; any bits are words.
         unsafe { core::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), Self::LANES) }
     }
