@@ -1,7 +1,6 @@
 //! What several hooks use.
 
-/// Steps of [`step`].
-pub const STEPS: u32 = 8;
+use base::STEPS;
 
 /// `x` rounded down to eighths.
 #[inline]

@@ -17,5 +17,6 @@ pub use {host::Tube, scales::Scales};
 
 #[cfg(not(target_arch = "nvptx64"))]
 fusewire::device_crate! {
+    uses base;
     transport Tube = TubeOps: threads;
 }
