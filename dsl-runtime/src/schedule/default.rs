@@ -164,7 +164,7 @@ pub(super) struct Work {
     pub(super) hooks: Hooks,
     /// Tiles of a chunk, if lines carry it tile by tile; else 0.
     pub(super) tiles: u32,
-    /// The caller's most blocks.
+    /// Most blocks: the caller's, or half of a part of a GPU.
     pub(super) limit: u32,
     pub(super) on_host: bool,
 }
@@ -470,6 +470,30 @@ mod tests {
                         assert!(cut.channels <= BULK_BLOCKS && cut.diagonal * world.max(2) >= BULK_BLOCKS);
                     }
                 }
+            }
+        }
+    }
+
+    /// Lines are chosen only where so many blocks' buffers hold the chunk.
+    #[test]
+    fn default_grids_stay_within_their_limit() {
+        for (limit, world, shift) in [4, 8, 16, 32]
+            .into_iter()
+            .flat_map(|l| [2, 4, 8].map(|w| (l, w)))
+            .flat_map(|(l, w)| (4..27).map(move |s| (l, w, s)))
+        {
+            for hooks in [Hooks::Copy, Hooks::Work, Hooks::Slow] {
+                let work = Work { limit, ..among(world, hooks, false, 1 << shift) };
+                let room = u64::from(work.most_line_channels()) * line::PACKS * 16;
+                let protocol = work.protocol(|_| true, work.wire_bytes as u64 <= room);
+                let mut cut = work.cut(protocol);
+                if protocol == Protocol::Lines {
+                    cut.channels =
+                        cut.channels.max((work.wire_bytes as u64).div_ceil(line::PACKS * 16) as u32);
+                }
+                cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+                let blocks = work.pattern.blocks(protocol, cut, false);
+                assert!(blocks <= limit, "{blocks} of {limit}: {protocol:?}, {world} ranks, 2^{shift} bytes");
             }
         }
     }

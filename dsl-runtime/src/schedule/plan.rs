@@ -188,6 +188,9 @@ impl<X: Transport> Prepared<X> {
         }
         let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
         let limit = options.blocks.unwrap_or(u32::MAX);
+        // Half of a part: see below.
+        let default_limit =
+            limit.min(self.part.map_or(u32::MAX, |multiprocessors| (multiprocessors / 2).max(1)));
         let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
         let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
         let tiles = match wire_bytes.saturating_mul(pattern.peers as usize) {
@@ -196,7 +199,17 @@ impl<X: Transport> Prepared<X> {
         };
         // What lines carry for it.
         let line_packs = if tiles > 0 { (tiles * line::TILE_ROWS * line::ROW_PACKS) as usize } else { packs };
-        let work = Work { pattern, world, wire_bytes, whole, symmetric, hooks, tiles, limit, on_host };
+        let work = Work {
+            pattern,
+            world,
+            wire_bytes,
+            whole,
+            symmetric,
+            hooks,
+            tiles,
+            limit: default_limit,
+            on_host,
+        };
         let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
         let room = line_room(layout.line_channels);
         // With as many channels as the caller wants.
@@ -308,6 +321,14 @@ impl<X: Transport> Prepared<X> {
         }
         while cut.groups > 1 && pattern.blocks(protocol, cut, on_host) > room {
             cut.groups -= 1;
+        }
+        // The chunk may need as many channels as fill a part. (What goes before bulk copies is cut by these blocks already.)
+        while options.diagonal.is_none()
+            && protocol != Protocol::Bulk
+            && cut.diagonal > 1
+            && pattern.blocks(protocol, cut, on_host) > resident
+        {
+            cut.diagonal -= 1;
         }
         let rows = tile_rows::<H>(options.shape);
         let chunk = match options.chunk {
