@@ -182,7 +182,7 @@ macro_rules! __tests {
                 #[test]
                 fn $case() {
                     let name = concat!(stringify!($group), "::", stringify!($case));
-                    $crate::run::test(&$crate::suite::cases::<$transport>(), name, &$ranks);
+                    $crate::run::test::<$transport>(name, &$ranks);
                 }
             )*
         }

@@ -15,7 +15,7 @@ pub fn transposed<T>(rows: usize, cols: usize, pos: usize, matrix: impl Fn(usize
 }
 
 /// The value of a code of a small float: `E` exponent bits, `M` mantissa bits, without infinities or NaN.
-fn small_float<const E: i32, const M: i32>(code: u32) -> f64 {
+pub fn small_float<const E: i32, const M: i32>(code: u32) -> f64 {
     let mantissa = f64::from(code & ((1 << M) - 1));
     let exponent = ((code >> M) & ((1 << E) - 1)) as i32;
     let bias = (1 << (E - 1)) - 1;
@@ -46,25 +46,4 @@ pub fn to_bf16(value: f32) -> u16 {
 /// One link of a chain.
 pub fn link(old: u32, value: u32) -> u32 {
     old.wrapping_mul(0x0100_0193).wrapping_add(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_floats_are_those_of_the_standard() {
-        assert_eq!(small_float::<4, 3>(0x7e), 448.0);
-        assert_eq!(small_float::<4, 3>(0x01), 2f64.powi(-9));
-        assert_eq!((through_e4m3(1.0625), through_e4m3(-500.0), through_e4m3(0.3)), (1.0, -448.0, 0.3125));
-        assert_eq!((to_bf16(1.0), to_bf16(1.0 + 2f32.powi(-8)), to_bf16(-3.0)), (0x3f80, 0x3f80, 0xc040));
-    }
-
-    #[test]
-    fn transposing_twice_is_nothing() {
-        let matrix: Vec<usize> = (0..15).collect();
-        let once: Vec<usize> = (0..15).map(|pos| transposed(3, 5, pos, |i| matrix[i])).collect();
-        assert_eq!(&once[..4], [0, 5, 10, 1]);
-        assert!((0..15).all(|pos| transposed(5, 3, pos, |i| once[i]) == pos));
-    }
 }

@@ -223,7 +223,8 @@ pub fn in_threads<X: Meet>(
 }
 
 /// What a `#[test]` of [`transport_tests!`](crate::transport_tests) does: the case for each world size that it is for.
-pub fn test<X: Meet>(cases: &[Case<X>], name: &str, ranks: &[usize]) {
+pub fn test<X: Meet>(name: &str, ranks: &[usize]) {
+    let cases = X::cases();
     let case = cases.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("there is no case {name}"));
     let seed = data::seed();
     println!("seed {seed}: FUSEWIRE_TEST_SEED={seed} repeats it");

@@ -1,7 +1,8 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
-use crate::Scale;
 use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
+use crate::suite::cases;
+use crate::{Case, Scale};
 use fusewire::device::prelude::*;
 use fusewire::driver::{Context, Driver};
 use fusewire::host_ib::HostIbOptions;
@@ -19,6 +20,12 @@ use std::sync::Arc;
 
 /// A transport that the suite can make.
 pub trait Meet: Transport + Sized {
+    /// `suite::cases()`: every case, those of [processes] among them. Written where the transport joins the suite, so that programs that run
+    /// the cases do not compile them once more.
+    ///
+    /// [processes]: crate::suite::processes
+    fn cases() -> Vec<Case<Self>>;
+
     /// Ranks map each other's memory: there are lines and symmetric outputs.
     const MAPS: bool = false;
 
@@ -40,6 +47,10 @@ pub trait Meet: Transport + Sized {
 impl Meet for Shm {
     const MAPS: bool = true;
 
+    fn cases() -> Vec<Case<Self>> {
+        cases()
+    }
+
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Shm::rendezvous(world, options)?)
     }
@@ -48,6 +59,10 @@ impl Meet for Shm {
 impl Meet for Nvl {
     const MAPS: bool = true;
 
+    fn cases() -> Vec<Case<Self>> {
+        cases()
+    }
+
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(Nvl::rendezvous(world, options)?)
     }
@@ -55,6 +70,10 @@ impl Meet for Nvl {
 
 /// Over emulated adapters; a rank's GPU is that of its place on its host.
 impl Meet for Ibgda {
+    fn cases() -> Vec<Case<Self>> {
+        cases()
+    }
+
     fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
         match scale {
             Scale::Host => Ok(Ibgda::rendezvous_with(world, adapter(world)?, None, options)?),
@@ -94,6 +113,10 @@ fn adapter(world: &World) -> Result<Arc<dyn Nic>> {
 
 /// Shared memory in domains of two, adapters across.
 impl Meet for ShmMesh {
+    fn cases() -> Vec<Case<Self>> {
+        cases()
+    }
+
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(ShmMesh::rendezvous(world, (world.rank() / DOMAIN) as u64, adapter(world)?, options)?)
     }
@@ -101,6 +124,10 @@ impl Meet for ShmMesh {
 
 /// NVLink in domains of two, adapters across.
 impl Meet for NvlMesh {
+    fn cases() -> Vec<Case<Self>> {
+        cases()
+    }
+
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         let domain = (world.rank() / DOMAIN) as u64;
         Ok(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?)
@@ -109,6 +136,10 @@ impl Meet for NvlMesh {
 
 /// Over real adapters where `FUSEWIRE_TEST_VERBS` is 1, else over the emulation.
 impl Meet for HostIb {
+    fn cases() -> Vec<Case<Self>> {
+        cases()
+    }
+
     fn meet(world: &World, options: Options, scale: Scale) -> Result<Self> {
         let real = std::env::var("FUSEWIRE_TEST_VERBS").is_ok_and(|v| v == "1");
         let mut how = HostIbOptions::default().fabric(if real { Fabric::Verbs } else { Fabric::Emulated });

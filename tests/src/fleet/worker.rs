@@ -3,7 +3,7 @@
 use super::{Answer, Order};
 use crate::run::MEETING;
 use crate::suite::processes;
-use crate::{Rank, Scale, Stop, Subject, suite};
+use crate::{Meet, Rank, Scale, Stop};
 use fusewire::world::Options as WorldOptions;
 use fusewire::{UniqueId, World};
 use std::io::Write;
@@ -15,7 +15,7 @@ use std::sync::mpsc::channel;
 pub const ENTRY: &str = "--worker";
 
 /// Runs what the fleet orders until it ends.
-pub fn serve<X: Subject>(scale: Scale) {
+pub fn serve<X: Meet>(scale: Scale) {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -24,7 +24,7 @@ pub fn serve<X: Subject>(scale: Scale) {
         // Nobody is there to hear an answer: whatever runs ends here.
         std::process::exit(0);
     });
-    let cases = [suite::cases::<X>(), processes::cases::<X>()].concat();
+    let cases = X::cases();
     for order in receiver {
         let answer = match order {
             Order::MakeId => match UniqueId::create_on(Ipv4Addr::LOCALHOST.into()) {
@@ -39,7 +39,7 @@ pub fn serve<X: Subject>(scale: Scale) {
                     let world = World::connect(&id.parse()?, rank, size, &options)?;
                     let ended = (case.body)(&Rank::<X>::new(world.clone(), seed, scale));
                     // Rank 0 holds the store: it goes last.
-                    if ended.is_ok() && !case.name.starts_with("processes::") {
+                    if ended.is_ok() && !processes::is_one(case.name) {
                         world.teardown_barrier()?;
                     }
                     ended

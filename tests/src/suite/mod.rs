@@ -25,11 +25,13 @@ use crate::{Case, Subject};
 
 macro_rules! list {
     ([] $($group:ident { $($case:ident: $ranks:expr,)* })*) => {
-        /// Every case for a transport.
+        /// Every case for a transport; those in which a rank's process dies come last.
         pub fn cases<X: Subject>() -> Vec<Case<X>> {
-            vec![$($(
+            let mut all = vec![$($(
                 Case { name: concat!(stringify!($group), "::", stringify!($case)), ranks: $ranks, body: $group::$case::<X> },
-            )*)*]
+            )*)*];
+            all.extend(processes::cases());
+            all
         }
     };
 }

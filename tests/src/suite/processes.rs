@@ -13,7 +13,7 @@ const RUNS: Duration = Duration::from_millis(150);
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// The cases.
-pub fn cases<X: Subject>() -> Vec<Case<X>> {
+pub(super) fn cases<X: Subject>() -> Vec<Case<X>> {
     let case = |name, body| Case { name, ranks: 2..=16, body };
     vec![
         case("processes::last_rank_is_killed", |rank| dies_in_a_kernel(rank, rank.size() - 1, kill)),
@@ -25,11 +25,16 @@ pub fn cases<X: Subject>() -> Vec<Case<X>> {
     ]
 }
 
+/// Whether a case is one of these: ranks must be processes.
+pub fn is_one(case: &str) -> bool {
+    case.starts_with("processes::")
+}
+
 /// The rank that dies in a case, if one does.
 pub fn victim(case: &str, size: usize) -> Option<usize> {
     match case {
         "processes::rank_0_is_killed" => Some(0),
-        _ if case.starts_with("processes::") => Some(size - 1),
+        _ if is_one(case) => Some(size - 1),
         _ => None,
     }
 }

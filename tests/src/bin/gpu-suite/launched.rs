@@ -2,11 +2,11 @@
 
 use crate::report::Report;
 use fusewire::World;
-use fusewire_tests::{Case, Outcome, Rank, Scale, Stop, Subject};
+use fusewire_tests::{Case, Meet, Outcome, Rank, Scale, Stop};
 use std::process::ExitCode;
 
 /// Meets the other ranks and runs the cases with them, one after the other; rank 0 prints.
-pub fn run<X: Subject>(cases: &[Case<X>], scale: Scale, seed: u64, json: bool) -> ExitCode {
+pub fn run<X: Meet>(cases: &[Case<X>], scale: Scale, seed: u64, json: bool) -> ExitCode {
     let world = match World::from_env() {
         Ok(world) => world,
         Err(error) => {
@@ -23,7 +23,7 @@ pub fn run<X: Subject>(cases: &[Case<X>], scale: Scale, seed: u64, json: bool) -
     }
 }
 
-fn all<X: Subject>(
+fn all<X: Meet>(
     world: &World,
     cases: &[Case<X>],
     scale: Scale,

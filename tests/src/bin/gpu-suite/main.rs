@@ -12,7 +12,7 @@ use fusewire::driver::Driver;
 use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Shm, ShmMesh};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
-use fusewire_tests::{Case, Scale, Stop, Subject, data, run, suite};
+use fusewire_tests::{Case, Meet, Scale, Stop, data, run};
 use report::Report;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -140,7 +140,7 @@ fn with_all_connections() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
+fn on<X: Meet>(arguments: &Arguments, scale: Scale) -> ExitCode {
     if arguments.worker {
         fleet::serve::<X>(scale);
         return ExitCode::SUCCESS;
@@ -149,12 +149,12 @@ fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
     let any = |parts: &[String], name: &str| parts.iter().any(|part| name.contains(part.as_str()));
     let (filter, skip) = (&arguments.filter, &arguments.skip);
     let wanted = |name| (filter.is_empty() || any(filter, name)) && !any(skip, name);
-    let chosen = |cases: Vec<Case<X>>| cases.into_iter().filter(|c| wanted(c.name)).collect::<Vec<_>>();
-    let (shared, deaths) = (chosen(suite::cases()), chosen(processes::cases()));
+    let chosen: Vec<Case<X>> = X::cases().into_iter().filter(|c| wanted(c.name)).collect();
     if arguments.list {
-        shared.iter().chain(&deaths).for_each(|c| println!("{} ({:?} ranks)", c.name, c.ranks));
+        chosen.iter().for_each(|c| println!("{} ({:?} ranks)", c.name, c.ranks));
         return ExitCode::SUCCESS;
     }
+    let shared: Vec<Case<X>> = chosen.iter().filter(|c| !processes::is_one(c.name)).cloned().collect();
     if arguments.from_env {
         return launched::run(&shared, scale, seed, arguments.json);
     }
@@ -164,7 +164,7 @@ fn on<X: Subject>(arguments: &Arguments, scale: Scale) -> ExitCode {
         threads(arguments, &shared, scale, seed, &mut report);
     }
     if arguments.mode != Mode::Threads {
-        in_processes(arguments, &[shared, deaths].concat(), seed, &mut report);
+        in_processes(arguments, &chosen, seed, &mut report);
     }
     report.end()
 }
@@ -174,13 +174,7 @@ fn unfit<X>(case: &Case<X>, ranks: usize) -> Option<Stop> {
     (!case.ranks.contains(&ranks)).then(|| Stop::LeftOut(why()))
 }
 
-fn threads<X: Subject>(
-    arguments: &Arguments,
-    cases: &[Case<X>],
-    scale: Scale,
-    seed: u64,
-    report: &mut Report,
-) {
+fn threads<X: Meet>(arguments: &Arguments, cases: &[Case<X>], scale: Scale, seed: u64, report: &mut Report) {
     let limit = Duration::from_secs(arguments.limit);
     for (k, case) in cases.iter().enumerate() {
         let outcome = report.case("threads", case.name, || match unfit(case, arguments.ranks) {
@@ -197,7 +191,7 @@ fn threads<X: Subject>(
     }
 }
 
-fn in_processes<X: Subject>(arguments: &Arguments, cases: &[Case<X>], seed: u64, report: &mut Report) {
+fn in_processes<X: Meet>(arguments: &Arguments, cases: &[Case<X>], seed: u64, report: &mut Report) {
     let Ok(program) = std::env::current_exe() else {
         report.note("this program's own path is not known: processes are left out");
         return report.leave_out(cases.len());

@@ -2,7 +2,7 @@
 
 use fusewire::Ibgda;
 use fusewire_tests::fleet::{ENTRY, Fleet};
-use fusewire_tests::{Case, Scale, Stop, data, run, suite};
+use fusewire_tests::{Case, Meet, Scale, Stop, data, run};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn cases(ranks: usize) -> Vec<Case<Ibgda>> {
     let ours = |c: &Case<Ibgda>| {
         ["multi_peer::", "windows::", "window_faults::"].iter().any(|group| c.name.starts_with(group))
     };
-    suite::cases().into_iter().filter(|c| ours(c) && c.ranks.contains(&ranks)).collect()
+    Ibgda::cases().into_iter().filter(|c| ours(c) && c.ranks.contains(&ranks)).collect()
 }
 
 /// Runs every case; says which failed.
