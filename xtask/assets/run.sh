@@ -60,18 +60,32 @@ trap 'exit 130' INT TERM
 cells=(); left_out=()
 suite() { # MODE OVER RANKS ARGUMENTS..
   local mode=$1 over=$2 ranks=$3; shift 3
-  local log="$out/suite-$over-$ranks-$mode.log" counts code
+  local log="$out/suite-$over-$ranks-$mode.log" case counts
   echo "=== suite over $over, $ranks ranks that share the GPU, as $mode"
-  if [ "$mode" = processes ] && [ "$ranks" -gt 1 ] && ! mps_start; then
-    echo "left out: $why"; left_out+=("over $over, $ranks processes: $why"); cells+=("left out"); return
+  : > "$log"
+  if [ "$mode" = processes ] && [ "$ranks" -gt 1 ]; then
+    part "$log" "$@" --mode "$mode" --over "$over" --ranks "$ranks" --skip processes:: || return
+    for case in $("$here/gpu-suite" --list --over "$over" "$@" | grep -o '^processes::[a-z0-9_]*'); do
+      part "$log" --mode "$mode" --over "$over" --ranks "$ranks" --filter "$case" || return
+    done
+  else
+    part "$log" "$@" --mode "$mode" --over "$over" --ranks "$ranks" || return
   fi
-  timeout -k 10 400 "$here/gpu-suite" --ranks "$ranks" --mode "$mode" --over "$over" "$@" 2>&1 | tee "$log"
+  counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" \
+    | awk '{ passed += $1; failed += $3; without += $5; seconds += $9 } END { if (NR) printf "%d passed, %d failed, %d left out in %.1f s", passed, failed, without, seconds }')
+  cells+=("${counts:-no counts}")
+}
+# Under MPS with a daemon of its own.
+part() { # LOG ARGUMENTS..
+  local log=$1 code; shift
+  if [[ " $* " == *" --mode processes "* && " $* " != *" --ranks 1 "* ]] && ! mps_start; then
+    echo "left out: $why"; left_out+=("over $over, $ranks processes: $why"); cells+=("left out"); return 1
+  fi
+  timeout -k 10 400 "$here/gpu-suite" "$@" 2>&1 | tee -a "$log"
   code=${PIPESTATUS[0]}; mps_stop
-  counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
   # A filter may leave nothing for so many ranks.
-  if [ $# -gt 0 ] && [[ $counts == "0 passed, 0 failed"* ]]; then code=0; fi
+  if [[ " $* " == *" --filter "* && $(tail -n 1 "$log") == "0 passed, 0 failed"* ]]; then code=0; fi
   if [ "$code" != 0 ]; then echo "FAILED: exit $code"; failed=1; fi
-  cells+=("${counts:-no counts, exit $code}")
 }
 test_on_one() {
   local over ranks mode modes=${MODES:-threads processes} lines=()
