@@ -1,6 +1,7 @@
 //! Events: points in a stream's work, and the time between them.
 
-use crate::stream::Kind;
+use crate::machine::Worker;
+use crate::stream::{Kind, Queue};
 use crate::{Error, Result, Stream};
 use fusewire_driver as cuda;
 use std::sync::{Arc, OnceLock};
@@ -19,20 +20,55 @@ enum Point {
 impl Event {
     pub(crate) fn record(stream: &Stream) -> Result<Event> {
         Ok(Event(match &stream.0.kind {
-            Kind::Host(_) => {
-                let when = Arc::new(OnceLock::new());
-                let told = Arc::clone(&when);
-                stream.push(Arc::new(move |_| {
-                    let _ = told.set(Instant::now());
-                }));
-                Point::Host(when)
-            }
+            Kind::Host(worker) => Point::Host(passed(worker)),
             Kind::Cuda(s) => {
                 let event = cuda::Event::with_timing(s.context())?;
                 event.record(s)?;
                 Point::Cuda(event)
             }
         }))
+    }
+
+    /// An event for other streams to wait for, which tells no time. `before` may be one that this is in place of: who waits for that
+    /// already is not held up by this.
+    pub(crate) fn mark(queue: &Queue, before: Option<Event>) -> Result<Event> {
+        Ok(Event(match &queue.kind {
+            Kind::Host(worker) => Point::Host(passed(worker)),
+            Kind::Cuda(stream) => {
+                let event = match before {
+                    Some(Event(Point::Cuda(event))) => event,
+                    _ => cuda::Event::new(stream.context())?,
+                };
+                event.record(stream)?;
+                Point::Cuda(event)
+            }
+        }))
+    }
+
+    /// Holds back what is queued from here on until the event has happened.
+    pub(crate) fn hold(&self, queue: &Queue) -> Result<()> {
+        match (&queue.kind, &self.0) {
+            (Kind::Cuda(stream), Point::Cuda(event)) => Ok(stream.wait_event(event)?),
+            (Kind::Host(worker), Point::Host(when)) => {
+                let when = Arc::clone(when);
+                worker.push(Arc::new(move |_| {
+                    when.wait();
+                }));
+                Ok(())
+            }
+            _ => Err(Error::misuse("a stream cannot wait for one of another device")),
+        }
+    }
+
+    /// Waits until it has happened.
+    pub(crate) fn wait(&self) -> Result<()> {
+        match &self.0 {
+            Point::Host(when) => {
+                when.wait();
+                Ok(())
+            }
+            Point::Cuda(event) => Ok(event.synchronize()?),
+        }
     }
 
     /// Time from `earlier` to this event, by the device's clock.
@@ -51,4 +87,21 @@ impl Event {
             _ => Err(Error::misuse("the two events are of different devices")),
         }
     }
+}
+
+/// When a thread has got to what it was given last.
+fn passed(worker: &Worker) -> Arc<OnceLock<Instant>> {
+    struct Passed(Arc<OnceLock<Instant>>);
+    impl Drop for Passed {
+        fn drop(&mut self) {
+            let _ = self.0.set(Instant::now());
+        }
+    }
+    let when = Arc::new(OnceLock::new());
+    // Also if the thread ends before: nobody waits for it then.
+    let passed = Passed(Arc::clone(&when));
+    worker.push(Arc::new(move |_| {
+        let _ = &passed;
+    }));
+    when
 }

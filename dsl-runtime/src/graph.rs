@@ -3,8 +3,9 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::Op;
+use crate::order::Used;
 use crate::residency::{Demand, Ledger};
-use crate::stream::{Captured, Kind, Queue, Used};
+use crate::stream::{Captured, Kind, Queue};
 use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
@@ -64,8 +65,8 @@ impl Graph {
         self.exec.as_ref().map_or(self.ops.len(), |exec| exec.node_count())
     }
 
-    /// Queues one replay. Other streams that use its buffers or transports are waited for as by a launch, and a host's copy to or from
-    /// one of the buffers.
+    /// Queues one replay, which runs behind other streams' work that uses its buffers or transports, as a launch does. Waits for nothing but
+    /// a host's copy to or from one of the buffers.
     ///
     /// # Errors
     /// [`crate::Error::Misuse`] on a stream of another device or while it captures, if a stream that is to be waited for captures, or if
@@ -86,8 +87,8 @@ impl Graph {
         match (&stream.0.kind, &self.exec) {
             (Kind::Cuda(s), Some(exec)) => {
                 stream.queue().keep(exec);
-                // SAFETY: the graph keeps everything it refers to; the streams that used it last were waited for, and
-                // others wait until the claims end.
+                // SAFETY: the graph keeps everything it refers to; it runs behind the streams that used that last, and others come
+                // when the claims end.
                 let launch = || unsafe { exec.launch(s) };
                 stream.queue().pending.launch(s, exec.node_count() as u32, launch)?;
             }

@@ -52,6 +52,7 @@ mod event;
 mod graph;
 pub mod kernel;
 mod machine;
+mod order;
 mod pending;
 mod residency;
 pub mod schedule;

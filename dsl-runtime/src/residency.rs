@@ -107,6 +107,11 @@ impl Demand {
         Demand { block: self.block.with(grid.block), last: grid.blocks, most: self.most.max(pair) }
     }
 
+    /// With what another stream has, beside which it may run.
+    fn beside(self, other: Self) -> Self {
+        Demand { block: self.block.with(other.block), most: self.most + other.most, ..self }
+    }
+
     /// As one kernel.
     pub(crate) fn whole(self) -> Grid {
         Grid { block: self.block, blocks: self.most }
@@ -205,6 +210,29 @@ impl Ledger {
             None => state.entries.push(Entry { queue: Arc::downgrade(queue), demand, queueing: 1 }),
         }
         Ok(Admitted { ledger: self, queue: own, follows })
+    }
+}
+
+impl Ledger {
+    /// What is queued on `own` from here on runs behind what `before` has: `wait` queues that. So the kernels of `before` are counted with
+    /// those that `own` has, not beside those to come.
+    pub(crate) fn join(
+        &self,
+        own: &Arc<Queue>,
+        before: &Queue,
+        wait: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut state = self.state();
+        wait()?;
+        // A launch that is not queued yet is not waited for.
+        let is_before = |e: &Entry| std::ptr::eq(e.queue.as_ptr(), before) && e.queueing == 0;
+        let Some(at) = state.entries.iter().position(is_before) else { return Ok(()) };
+        let Entry { demand, .. } = state.entries.swap_remove(at);
+        match state.entries.iter_mut().find(|entry| entry.queue.as_ptr() == Arc::as_ptr(own)) {
+            Some(entry) => entry.demand = entry.demand.beside(demand),
+            None => state.entries.push(Entry { queue: Arc::downgrade(own), demand, queueing: 0 }),
+        }
+        Ok(())
     }
 }
 
@@ -345,6 +373,43 @@ mod tests {
         assert!(ledger.admit(&queues[2], grid(SMALL, 40), true, busy).is_err());
         drop(queues);
         assert!(ledger.admit(&queue(), grid(SMALL, 40), true, busy).is_ok());
+    }
+
+    #[test]
+    fn a_stream_behind_another_has_its_place() {
+        let (ledger, queues) = (Ledger::new(GPU), queues(3));
+        let join = |own: usize, before: usize| ledger.join(&queues[own], &queues[before], || Ok(())).unwrap();
+        let admit = |queue: usize, blocks| ledger.admit(&queues[queue], grid(LARGE, blocks), false, busy);
+        drop(admit(0, 132).unwrap());
+        assert!(admit(1, 132).is_err());
+        join(1, 0);
+        drop(admit(1, 132).unwrap());
+        // And back; nothing adds up.
+        for _ in 0..5 {
+            assert!(admit(0, 132).is_err());
+            join(0, 1);
+            drop(admit(0, 132).unwrap());
+            join(1, 0);
+            drop(admit(1, 132).unwrap());
+        }
+        // For a third stream both are there.
+        assert!(admit(2, 1).is_err());
+        join(2, 1);
+        drop(admit(2, 100).unwrap());
+
+        // What the stream had before may run beside.
+        let ledger = Ledger::new(GPU);
+        let admit = |queue: usize, blocks| ledger.admit(&queues[queue], grid(LARGE, blocks), false, busy);
+        drop((admit(0, 60).unwrap(), admit(1, 50).unwrap()));
+        ledger.join(&queues[1], &queues[0], || Ok(())).unwrap();
+        assert!(admit(2, 23).is_err());
+        // A launch that is not queued yet is not waited for.
+        let queueing = admit(2, 22).unwrap();
+        ledger.join(&queues[1], &queues[2], || Ok(())).unwrap();
+        assert!(admit(1, 132).is_err());
+        drop(queueing);
+        ledger.join(&queues[1], &queues[2], || Ok(())).unwrap();
+        drop(admit(1, 132).unwrap());
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use crate::buffer::Memory;
 use crate::kernel::Held;
 use crate::machine::{Op, Waited, Worker};
+use crate::order::{Marks, Used};
 use crate::pending::Pending;
 use crate::residency::Demand;
 use crate::schedule::copy::Aside;
 use crate::uses::{Access, Capture};
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Launching, Link, Machine};
+use fusewire_transports::host::{Link, Machine};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,12 +27,15 @@ pub(crate) struct Handle(Arc<Queue>);
 pub(crate) struct Queue {
     device: Device,
     pub(crate) kind: Kind,
-    links: Mutex<Vec<Due>>,
+    pub(crate) links: Mutex<Vec<Due>>,
     capture: Mutex<Option<Captured>>,
     /// Whether there is one: most launches need no more than that.
     capturing: AtomicBool,
     /// Shared by whoever queues, for as long as it matters whether the stream is capturing; alone for who begins or ends a capture.
     mode: RwLock<()>,
+    pub(crate) marks: Marks,
+    /// Another stream is waited for since the last kernel.
+    behind: AtomicBool,
     /// Uses of memory that were queued: the number of the last.
     used: AtomicU64,
     /// The last of them that was waited for.
@@ -47,9 +51,9 @@ pub(crate) struct Queue {
 /// A link whose kernels were queued since the last synchronisation, or whose fault is still to be reported.
 #[derive(Clone)]
 pub(crate) struct Due {
-    link: Arc<Link>,
+    pub(crate) link: Arc<Link>,
     /// The first use of memory that a fault can have spoilt.
-    first: u64,
+    pub(crate) first: u64,
     /// Whoever waits for the stream behind this use has waited for the kernels.
     last: u64,
 }
@@ -94,6 +98,8 @@ impl Stream {
             capture: Mutex::default(),
             capturing: AtomicBool::new(false),
             mode: RwLock::default(),
+            marks: Marks::default(),
+            behind: AtomicBool::new(false),
             used: AtomicU64::new(0),
             past: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
@@ -242,82 +248,6 @@ impl Stream {
             None => Aside::at(&mut lock(own), context),
         }
     }
-
-    /// Before a kernel that uses these links is queued, of which the lowest number comes first.
-    pub(crate) fn touch_all<'t>(&'t self, links: &'t [Used]) -> Result<impl Sized + 't> {
-        let mut turns = links.iter().map(|used| self.touch(used));
-        // Mostly there is one: no allocation for it.
-        let first = turns.next().transpose()?;
-        Ok((first, turns.collect::<Result<Vec<_>>>()?))
-    }
-
-    /// Before a kernel on a link is queued: two streams' kernels on one link would break its channels, so the other stream is waited for.
-    /// The guard is for the time until the kernel is queued; a capture needs none.
-    fn touch<'t>(&'t self, used: &'t Used) -> Result<Option<Turn<'t>>> {
-        if self.is_capturing() {
-            self.captured(|c| match c.links.iter_mut().find(|l| Arc::ptr_eq(&l.link, &used.link)) {
-                Some(known) => known.told |= used.told,
-                None => c.links.push(used.clone()),
-            });
-            return Ok(None);
-        }
-        let link = &used.link;
-        let alone = link.launching();
-        let own: *const Queue = Arc::as_ptr(self.queue());
-        let mut before = None;
-        if !link.was_last(own.cast()) {
-            before = link.last_stream();
-            before.as_ref().map_or(Ok(()), |other| other.wait_idle())?;
-            // Not before the other was waited for: who is refused that and tries again has to find it here.
-            link.set_last_stream(Arc::downgrade(self.queue()) as _);
-        }
-        Ok(Some(Turn { queue: self.queue(), used, _alone: alone, _before: before }))
-    }
-
-    /// Takes over what `other` has not reported yet of kernels that can have spoilt its use of memory with this number: the results are
-    /// used here. `other` reports it as well.
-    pub(crate) fn answer_for(&self, other: &Queue, number: u64) {
-        let theirs: Vec<_> = {
-            let links = lock(&other.links);
-            links.iter().filter(|due| due.first <= number).map(|due| Arc::clone(&due.link)).collect()
-        };
-        // Those kernels were waited for.
-        theirs.iter().for_each(|link| self.0.answer(link, 0));
-    }
-}
-
-/// A link that kernels use.
-#[derive(Clone)]
-pub(crate) struct Used {
-    pub(crate) link: Arc<Link>,
-    /// It is told of their faults: the transport's own, and not one that is a part of it.
-    pub(crate) told: bool,
-}
-
-impl Used {
-    /// What kernels on a transport use, in the order in which turns are taken.
-    pub(crate) fn by(link: &Arc<Link>) -> Vec<Used> {
-        let all = link.with_joined().into_iter();
-        all.map(|part| Used { told: Arc::ptr_eq(&part, link), link: part }).collect()
-    }
-}
-
-/// The right to queue kernels on a link. It ends before the claims of the launch; from then on their faults are the stream's to report:
-/// whoever synchronizes it before has not waited for them.
-pub(crate) struct Turn<'t> {
-    queue: &'t Queue,
-    used: &'t Used,
-    _alone: Launching<'t>,
-    /// The last stream, of which this may be the last end, which can wait for peers: they may wait for what is queued here.
-    _before: Option<Arc<dyn fusewire_transports::host::Queue>>,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if self.used.told {
-            self.queue.answer(&self.used.link, self.queue.used.load(Ordering::Acquire) + 1);
-        }
-    }
 }
 
 /// A capture that is under way; it ends with this, also in a panic.
@@ -329,6 +259,7 @@ struct Recording<'q> {
 impl<'q> Recording<'q> {
     fn begin(queue: &'q Queue) -> Result<Self> {
         let _mode = queue.mode.write().unwrap_or_else(PoisonError::into_inner);
+        let _marks = queue.marks.lock();
         if queue.is_capturing() {
             return Err(Error::misuse("the stream is capturing already"));
         }
@@ -351,6 +282,7 @@ impl<'q> Recording<'q> {
     /// Ends what the driver records and what is kept for it in one: nobody queues between.
     fn stop(&mut self) -> (Result<Option<cuda::Graph>>, Captured) {
         let _mode = self.queue.mode.write().unwrap_or_else(PoisonError::into_inner);
+        let _marks = self.queue.marks.lock();
         let graph = self.driver.take().map(cuda::Capture::end).transpose();
         let captured = lock(&self.queue.capture).take().unwrap_or_default();
         self.queue.capturing.store(false, Ordering::Release);
@@ -386,10 +318,26 @@ impl Queue {
 
     /// The stream was waited for, behind these uses.
     fn over(&self, used: u64) {
-        self.past.fetch_max(used, Ordering::AcqRel);
         self.given_up.store(false, Ordering::Release);
+        self.passed(used);
+    }
+
+    /// These uses are over.
+    pub(crate) fn passed(&self, used: u64) {
+        self.past.fetch_max(used, Ordering::AcqRel);
         let over: Vec<_> = lock(&self.graphs).extract_if(.., |(number, _)| *number <= used).collect();
         drop(over);
+    }
+
+    /// Waiting for another stream has been queued.
+    pub(crate) fn set_behind(&self) {
+        self.behind.store(true, Ordering::Release);
+    }
+
+    /// Whether waiting for another stream was queued since this was asked last. Of two threads that launch, the first has the kernel that
+    /// runs behind it, and the other's runs behind that.
+    pub(crate) fn take_behind(&self) -> bool {
+        self.behind.swap(false, Ordering::AcqRel)
     }
 
     /// Keeps a graph that is about to be launched until it has run.
@@ -406,12 +354,27 @@ impl Queue {
     }
 
     /// Whether it is busy, and somebody stopped waiting for that to end.
-    fn is_given_up(&self) -> bool {
+    pub(crate) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Acquire)
             && match &self.kind {
                 Kind::Host(worker) => !worker.is_idle(),
                 Kind::Cuda(stream) => !stream.query().unwrap_or(true),
             }
+    }
+
+    /// The number of the last use of memory that has been queued.
+    pub(crate) fn last_use(&self) -> u64 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// Refuses to wait for a stream that somebody has given up.
+    pub(crate) fn not_given_up(&self) -> fusewire_transports::host::Result<()> {
+        match self.is_given_up() {
+            true => Err(fusewire_transports::host::Error::Misuse {
+                what: "a stream is to be waited for that was still busy when `synchronize_within` gave it up: synchronize it first".into(),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Numbers a use of memory that has been queued.
@@ -425,7 +388,7 @@ impl Queue {
     }
 
     /// Has faults of `link` reported, from the next use of memory on, until the stream is waited for behind use `last`.
-    fn answer(&self, link: &Arc<Link>, last: u64) {
+    pub(crate) fn answer(&self, link: &Arc<Link>, last: u64) {
         let first = self.used.load(Ordering::Acquire) + 1;
         let mut links = lock(&self.links);
         match links.iter_mut().find(|due| Arc::ptr_eq(&due.link, link)) {
@@ -471,10 +434,7 @@ impl Queue {
 
 impl fusewire_transports::host::Queue for Queue {
     fn wait_idle(&self) -> fusewire_transports::host::Result<()> {
-        if self.is_given_up() {
-            let what = "a stream is to be waited for that was still busy when `synchronize_within` gave it up: synchronize it first";
-            return Err(fusewire_transports::host::Error::Misuse { what: what.into() });
-        }
+        self.not_given_up()?;
         self.wait()
     }
 }
@@ -530,44 +490,6 @@ impl fmt::Debug for Stream {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Transport;
-    use fusewire_transports::Shm;
-    use fusewire_transports::host::{Error, Queue as AnyQueue, Result};
-    use fusewire_world::World;
-    use std::sync::atomic::AtomicU32;
-
-    /// Cannot be waited for at first, as a GPU's stream that captures; counts how often that was tried.
-    struct Refuses(AtomicU32);
-
-    impl AnyQueue for Refuses {
-        fn wait_idle(&self) -> Result<()> {
-            match self.0.fetch_add(1, Ordering::Relaxed) {
-                0 => Err(Error::Misuse { what: "capturing".into() }),
-                _ => Ok(()),
-            }
-        }
-    }
-
-    #[test]
-    fn a_refused_launch_knows_the_last_stream_the_next_time() {
-        let world = World::single().unwrap();
-        let shm = Shm::rendezvous(&world, 1 << 16).unwrap();
-        let (link, stream) = (shm.link(), Device::host().stream().unwrap());
-        let used = Used::by(link);
-        let before = Arc::new(Refuses(AtomicU32::new(0)));
-        let weak: Weak<Refuses> = Arc::downgrade(&before);
-        link.set_last_stream(weak);
-        assert!(stream.touch_all(&used).is_err());
-        for _ in 0..2 {
-            assert!(stream.touch_all(&used).is_ok());
-            assert_eq!(before.0.load(Ordering::Relaxed), 2);
-        }
-    }
 }

@@ -1,13 +1,16 @@
 //! Which streams use the memory of a buffer: one that writes it, or any number that read.
 //!
-//! Work enters in an order: whoever uses memory claims it ([`Claims`]), waits for the streams whose work comes first, queues its own (or
-//! copies, on the host) and lets go. Nobody is between the waiting and the queueing of somebody whose work must not overlap.
+//! Work enters in an order: whoever uses memory claims it ([`Claims`]), has its stream wait for those whose work comes first, queues its own
+//! (or waits and copies, on the host) and lets go. Nobody is between the waiting and the queueing of somebody whose work must not overlap.
 
 use crate::buffer::Memory;
 use crate::stream::Queue;
 use crate::{Error, Result, Stream};
 use std::cmp::Reverse;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLockReadGuard, Weak};
+
+/// What streams are in order for, in errors.
+const BUFFER: &str = "buffer";
 
 /// What work does with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +36,7 @@ struct State {
     /// results.
     wrote: Option<(Arc<Queue>, u64)>,
     /// Who has read it since, and the number of the last such use; 0 if it was the host that read. One whose stream is gone was waited
-    /// for then.
+    /// for then. All of them run behind the one that wrote.
     read: Vec<(Weak<Queue>, u64)>,
     /// Uses that captures recorded, of which nothing runs, and whether they write. Gone with the capture.
     recorded: Vec<(Weak<Capture>, bool)>,
@@ -54,8 +57,8 @@ struct Turns {
 
 /// The right to use memory, until the work is queued or the host has copied.
 ///
-/// Nobody waits in a circle: memory is claimed in the order of its addresses, all of it before a stream is waited for, and what is waited
-/// for on streams was queued before. Kernels among it may wait for peers; who wants the memory meanwhile comes behind.
+/// Nobody waits in a circle: memory is claimed in the order of its addresses, all of it before a stream is waited for. Only the host's copies
+/// wait under a claim, for what was queued before; kernels among it may wait for peers, and who wants the memory meanwhile comes behind.
 pub(crate) struct Claims<'m> {
     all: Vec<(&'m Uses, Access)>,
     /// Of how many the turns were taken.
@@ -69,9 +72,9 @@ pub(crate) struct Claims<'m> {
 }
 
 impl<'m> Claims<'m> {
-    /// For work that is queued on `stream` next: waits for the other streams whose work must come first. Faults of kernels that wrote
-    /// what is there, which their stream has not reported yet, are then `stream`'s to report, too. A capture notes the uses and keeps the
-    /// memory; its replays claim it.
+    /// For work that is queued on `stream` next: `stream` waits for the others whose work must come first, the host does not. Faults of
+    /// kernels that wrote what is there, which their stream has not reported yet, are then `stream`'s to report, too. A capture notes the
+    /// uses and keeps the memory; its replays claim it.
     ///
     /// # Errors
     /// [`Error::Misuse`] if a capture on another stream uses the memory, or a stream that must come first is capturing.
@@ -95,7 +98,7 @@ impl<'m> Claims<'m> {
         Ok(Claims { all: Vec::new(), held: 0, entered: None, known: Vec::new(), _mode: Some(mode) })
     }
 
-    /// As [`Claims::of`], for `what` cannot be captured.
+    /// As [`Claims::of`], for `what` cannot be captured. To look at memory, the host waits.
     ///
     /// # Errors
     /// As for [`Claims::of`], and [`Error::Misuse`] if `stream` is capturing.
@@ -119,6 +122,7 @@ impl<'m> Claims<'m> {
         let all = in_order(all, |uses| std::ptr::from_ref(*uses));
         let mut claims = Claims { all, held: 0, entered: None, known: Vec::new(), _mode: Some(mode) };
         let (mut before, mut answers, mut recorded) = (Vec::new(), Vec::new(), false);
+        let looks = claims.all.iter().all(|(_, access)| *access == Access::Look);
         for &(uses, access) in &claims.all {
             let state = uses.take_turn(access);
             claims.held += 1;
@@ -132,9 +136,15 @@ impl<'m> Claims<'m> {
                 "a buffer is used on a stream while a capture on another uses it; end the capture first",
             ));
         }
-        let waited = claims.wait(before);
+        let waited = match looks {
+            true => wait(&before),
+            false => before.iter().try_for_each(|(other, number)| queue.follow(other, *number, BUFFER)),
+        };
+        claims.known.extend(before);
         if waited.is_ok() {
-            answers.iter().for_each(|(writer, number)| stream.answer_for(writer, *number));
+            // Behind the waiting, on the host or on the stream: whoever waits for the stream from the next use on has waited for them.
+            let last = if looks { 0 } else { queue.last_use() + 1 };
+            answers.iter().for_each(|(writer, number)| stream.answer_for(writer, *number, last));
             claims.entered = Some(queue);
         }
         claims.known.extend(answers);
@@ -155,7 +165,9 @@ impl<'m> Claims<'m> {
             )));
         }
         let all = uses.state().others(std::ptr::null());
-        claims.wait(all)?;
+        let waited = wait(&all);
+        claims.known.extend(all);
+        waited?;
         let mut state = uses.state();
         state.read.clear();
         claims.known.extend(state.wrote.take());
@@ -166,16 +178,6 @@ impl<'m> Claims<'m> {
     fn alone(uses: &'m Uses) -> Self {
         drop(uses.take_turn(Access::Write));
         Claims { all: vec![(uses, Access::Write)], held: 1, entered: None, known: Vec::new(), _mode: None }
-    }
-
-    /// Waits for these uses, whatever comes of one.
-    fn wait(&mut self, uses: Vec<(Arc<Queue>, u64)>) -> Result<()> {
-        let mut outcome = Ok(());
-        for used in &uses {
-            outcome = outcome.and(wait(used));
-        }
-        self.known.extend(uses);
-        outcome
     }
 }
 
@@ -223,7 +225,9 @@ impl Uses {
     pub(crate) fn wait_idle(&self) -> Result<()> {
         let mut claims = Claims::alone(self);
         let all = self.state().others(std::ptr::null());
-        claims.wait(all)
+        let waited = wait(&all);
+        claims.known.extend(all);
+        waited
     }
 }
 
@@ -328,13 +332,7 @@ impl Turns {
     }
 }
 
-/// Waits for a stream's use, unless somebody has, by waiting for the stream.
-fn wait((queue, number): &(Arc<Queue>, u64)) -> Result<()> {
-    match queue.is_past(*number) {
-        true => Ok(()),
-        false if queue.is_capturing() => Err(Error::misuse(
-            "a stream that used this buffer before is capturing, so that it cannot be waited for: end the capture first, or synchronize the stream before it begins",
-        )),
-        false => queue.wait_idle(),
-    }
+/// Waits for these uses, whatever comes of one.
+fn wait(uses: &[(Arc<Queue>, u64)]) -> Result<()> {
+    uses.iter().map(|(queue, number)| queue.wait_use(*number, BUFFER)).fold(Ok(()), Result::and)
 }

@@ -294,9 +294,16 @@ fn beside_replays(other: impl FnOnce(&Device, &mut Buffer<u8>)) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
+            for queued in 1u64.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
                 if let Err(refused) = graphs.iter().try_for_each(|graph| graph.launch(&stream)) {
                     assert!(refused.to_string().contains("end the capture first"), "{refused}");
+                }
+                // Launches wait for nobody, so that without this the others would come behind ever more replays.
+                if queued % 8 == 0 {
+                    stream.synchronize().unwrap();
                 }
             }
         });

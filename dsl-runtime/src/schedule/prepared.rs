@@ -5,8 +5,9 @@ use super::plan::{HOST_BLOCKS, Plan, most_threads};
 use super::{LaunchOptions, Protocol};
 use crate::kernel::{Arguments, Binder, Entry, HookSet, Image, Place, Supports};
 use crate::machine::{Crew, Running};
+use crate::order::Used;
 use crate::residency::{self, Footprint, Ledger};
-use crate::stream::{Kind, Queue, Used};
+use crate::stream::{Kind, Queue};
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Stream, Transport};
 use fusewire_device::launch::{Grid, Params, Shape};
@@ -386,6 +387,8 @@ impl<X: Transport> Prepared<X> {
                         follows = c.demand.captured(ledger, grid, may_follow);
                     });
                 } else {
+                    // What was queued last may be the wait for another stream.
+                    let may_follow = !stream.queue().take_behind() && may_follow;
                     let launch = ledger.admit(stream.queue(), grid, may_follow, Queue::is_idle)?;
                     follows = admitted.insert(launch).follows;
                 }

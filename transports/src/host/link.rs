@@ -29,7 +29,7 @@ impl fmt::Debug for Machine {
 }
 
 /// A queue of kernels, as far as a link must know it.
-pub trait Queue: Send + Sync {
+pub trait Queue: std::any::Any + Send + Sync {
     /// Waits until all that is queued is done, without looking for faults.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ pub struct Link {
     allocations: AtomicU32,
     id: u64,
     /// Not kept by the link: a stream keeps the links of what is queued on it.
-    last_stream: Mutex<Option<Weak<dyn Queue>>>,
+    last_use: Mutex<Option<(Weak<dyn Queue>, u64)>>,
     /// Counts the turns that were given.
     launching: Mutex<u64>,
     joined: Mutex<Vec<Joined>>,
@@ -169,7 +169,7 @@ impl Link {
             kernels: AtomicU64::new(0),
             allocations: AtomicU32::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            last_stream: Mutex::new(None),
+            last_use: Mutex::new(None),
             launching: Mutex::default(),
             joined: Mutex::default(),
             parted: OnceLock::new(),
@@ -310,7 +310,7 @@ impl Link {
         }
     }
 
-    /// For whoever launches, from before the last stream is waited for until the kernel is queued: launches on a transport must not
+    /// For whoever launches, from before its stream is put behind the last one until the kernel is queued: launches on a transport must not
     /// overlap. Of several links the one with the lowest [`Link::id`] goes first.
     pub fn launching(&self) -> Launching<'_> {
         let mut turn = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
@@ -331,20 +331,21 @@ impl Link {
         all
     }
 
-    /// The stream that the last launch went to. `None` if there was none, or nothing of it is left.
-    pub fn last_stream(&self) -> Option<Arc<dyn Queue>> {
-        self.last_stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.upgrade()
+    /// The stream that the last launch went to, and the stream's number of it. `None` if there was none, or nothing of the stream is left.
+    pub fn last_use(&self) -> Option<(Arc<dyn Queue>, u64)> {
+        let last = self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().and_then(|(stream, number)| Some((stream.upgrade()?, *number)))
     }
 
     /// Whether the last launch went to the stream at that address.
     pub fn was_last(&self, stream: *const ()) -> bool {
-        let last = self.last_stream.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().is_some_and(|last| std::ptr::addr_eq(last.as_ptr(), stream))
+        let last = self.last_use.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().is_some_and(|(last, _)| std::ptr::addr_eq(last.as_ptr(), stream))
     }
 
-    /// Notes the stream that a launch goes to.
-    pub fn set_last_stream(&self, stream: Weak<dyn Queue>) {
-        *self.last_stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    /// Notes the stream that a launch was queued on, and its number there.
+    pub fn set_last_use(&self, stream: Weak<dyn Queue>, number: u64) {
+        *self.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream, number));
     }
 
     /// Whether a kernel was aborted since the last [`super::Transport::renew`], or that cannot be known.
@@ -402,7 +403,7 @@ impl Link {
         // ends there may launch.
         let _turns = loop {
             let seen: Vec<u64> = all.iter().map(|link| *link.turns()).collect();
-            for stream in all.iter().filter_map(|link| link.last_stream()) {
+            for (stream, _) in all.iter().filter_map(|link| link.last_use()) {
                 stream.wait_idle()?;
             }
             let turns: Vec<_> = all.iter().map(|link| link.turns()).collect();
