@@ -117,6 +117,7 @@ impl Stream {
         }
         let (link, queue) = (&used.link, self.queue());
         let alone = link.launching();
+        link.not_closed()?;
         let mut before = None;
         if !link.was_last(Arc::as_ptr(queue).cast()) {
             before = link.last_use().and_then(|(last, number)| Some((downcast(last)?, number)));

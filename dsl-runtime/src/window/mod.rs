@@ -95,14 +95,15 @@ impl WindowConfig {
     }
 }
 
-/// The host half of a window: owns its memory, and lets go of it when every rank is done.
+/// The host half of a window: owns its memory. Dropping it waits for this rank's kernels that use it, and where peers are reached by adapters
+/// until every rank has dropped it or is gone.
 ///
 /// A launch takes `&HostWindow` where a kernel has a [`DeviceWindow`](fusewire_device::window::DeviceWindow). Graphs keep what they use.
 pub struct HostWindow {
     memory: Arc<Kept>,
 }
 
-/// What launches hold: the last that goes waits for every rank.
+/// What launches hold: the last that goes lets go of the window.
 pub(crate) struct Kept(Arc<WindowMemory>);
 
 impl Deref for Kept {
@@ -362,7 +363,8 @@ impl Sources {
 }
 
 impl WindowMemory {
-    /// First this rank's kernels end, then every rank's: nobody unmaps or deregisters before.
+    /// First this rank's kernels end, then, where adapters reach the memory, every rank's: nobody deregisters before. Memory that peers have
+    /// mapped stays theirs.
     fn tear_down(self: Arc<Self>) {
         // If that is refused, they may be running: the memory stays, as that of buffers does.
         if self.inbox.wait_idle().is_err_and(|error| error.is_misuse()) {
@@ -370,7 +372,8 @@ impl WindowMemory {
         }
         let quiet = self.peers.quiesce();
         let name = self.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let done = name.is_none_or(|name| self.peers.world().teardown(name));
+        let done =
+            !self.peers.topology().has_rdma() || name.is_none_or(|name| self.peers.world().teardown(name));
         if !done || quiet.is_err() {
             // Peers may still write, or an adapter read.
             std::mem::forget(Arc::clone(&self));

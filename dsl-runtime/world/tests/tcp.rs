@@ -203,7 +203,11 @@ fn ends_have_names() {
             0 => std::thread::sleep(Duration::from_millis(300)),
             _ => {
                 let short = world.with_timeout(Duration::from_millis(100));
-                assert!(!short.teardown(one), "rank 0 is not done");
+                let text = short.end(one).unwrap_err().to_string();
+                assert!(
+                    text.contains("teardown timed out") && text.contains("rank 0 had not arrived"),
+                    "{text}"
+                );
             }
         }
         assert!(world.teardown(other));

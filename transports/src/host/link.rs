@@ -6,7 +6,7 @@ use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_c
 use fusewire_world::{Teardown, World};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -90,6 +90,11 @@ pub unsafe trait Region: Send + Sync {
     fn own_address(&self) -> u64;
     /// Address, for kernels, of the table of all ranks' regions.
     fn table_address(&self) -> u64;
+    /// Whether what peers have mapped of this region stays theirs when this rank lets go of it: memory of the system or the driver, which
+    /// is there until the last has unmapped it. Else peers, or adapters of theirs, may reach what is no longer there.
+    fn outlives_rank(&self) -> bool {
+        false
+    }
     /// Whether the table goes on with the ids of all ranks' processes, whose memory they can read.
     fn reads_processes(&self) -> bool {
         false
@@ -120,6 +125,9 @@ pub struct Link {
     /// What ranks do not let go of before all are done with it.
     region: ManuallyDrop<Box<dyn Region>>,
     teardown: Mutex<Option<Teardown>>,
+    closed: AtomicBool,
+    /// Every rank has closed it, or is gone.
+    ended: AtomicBool,
     kernels: AtomicU64,
     allocations: AtomicU32,
     id: u64,
@@ -166,6 +174,8 @@ impl Link {
             board,
             region: ManuallyDrop::new(region),
             teardown: Mutex::new(Some(teardown)),
+            closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             kernels: AtomicU64::new(0),
             allocations: AtomicU32::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -399,19 +409,43 @@ impl Link {
     /// If a rank is lost or does not come.
     pub fn renew(self: &Arc<Self>) -> Result<()> {
         let all = self.with_joined();
-        // Positions must not be cleared under a kernel: nobody launches meanwhile. Streams are not waited for under the locks, since whoever
-        // ends there may launch.
-        let _turns = loop {
-            let seen: Vec<u64> = all.iter().map(|link| *link.turns()).collect();
-            for (stream, _) in all.iter().filter_map(|link| link.last_use()) {
-                stream.wait_idle()?;
-            }
-            let turns: Vec<_> = all.iter().map(|link| link.turns()).collect();
-            if turns.iter().map(|turns| **turns).eq(seen) {
-                break turns;
-            }
-        };
+        // Positions must not be cleared under a kernel.
+        let _turns = idle(&all)?;
         self.renew_idle()
+    }
+
+    /// See [`super::Transport::close`].
+    ///
+    /// # Errors
+    /// If a rank does not come; the first that is missing is named.
+    pub fn close(self: &Arc<Self>) -> Result<()> {
+        let all = self.with_joined();
+        let turns = idle(&all)?;
+        all.iter().for_each(|link| link.closed.store(true, Ordering::Release));
+        drop(turns);
+        let end = |link: &Arc<Link>| {
+            link.region.quiesce()?;
+            let name = link.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(name) = name else { return Ok(()) };
+            link.world.end(name)?;
+            link.ended.store(true, Ordering::Release);
+            Ok(())
+        };
+        // All of them, whatever comes of one: peers wait.
+        all.iter().map(end).fold(Ok(()), Result::and)
+    }
+
+    /// Refuses launches on a transport that was closed.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`].
+    pub fn not_closed(&self) -> Result<()> {
+        match self.closed.load(Ordering::Acquire) {
+            true => Err(Error::Misuse {
+                what: format!("a launch on {self:?}, which was closed: close it behind the last launch"),
+            }),
+            false => Ok(()),
+        }
     }
 
     fn turns(&self) -> MutexGuard<'_, u64> {
@@ -434,6 +468,21 @@ impl Link {
     }
 }
 
+/// Waits until nothing is queued on these links, and keeps everybody from launching on them. Streams are not waited for under the locks, since
+/// whoever ends there may launch.
+fn idle(all: &[Arc<Link>]) -> Result<Vec<MutexGuard<'_, u64>>> {
+    loop {
+        let seen: Vec<u64> = all.iter().map(|link| *link.turns()).collect();
+        for (stream, _) in all.iter().filter_map(|link| link.last_use()) {
+            stream.wait_idle()?;
+        }
+        let turns: Vec<_> = all.iter().map(|link| link.turns()).collect();
+        if turns.iter().map(|turns| **turns).eq(seen) {
+            return Ok(turns);
+        }
+    }
+}
+
 impl Health for Link {
     fn check(&self) -> Result<()> {
         Link::check(self)
@@ -451,8 +500,10 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.board.note(|notes| notes.left());
         let teardown = self.teardown.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // Nobody unmaps before every rank is done or known to be lost. Where that is not known in time, the memory stays.
-        if teardown.is_some_and(|name| self.world.teardown(name)) {
+        // Where peers keep what they have mapped, nobody is waited for. Else nobody lets go before every rank is done or known to be lost;
+        // where that is not known in time, or was not when it was closed, the memory stays.
+        let free = self.region.outlives_rank() || teardown.is_some_and(|name| self.world.teardown(name));
+        if free || self.ended.load(Ordering::Acquire) {
             // SAFETY: the link is dropped once, and does not use the region any more.
             unsafe { ManuallyDrop::drop(&mut self.region) };
         }

@@ -74,6 +74,19 @@ pub unsafe trait Transport: Send + Sync + 'static {
     fn renew(&self) -> Result<()> {
         self.link().renew()
     }
+    /// Ends the transport. Collective: waits for what this rank has queued on it, then until every rank has closed it too or is gone.
+    /// Launchers and graphs of it refuse launches from here on. A program whose ranks end alike needs no `close`: dropping the transport lets
+    /// go of it, without waiting where ranks map each other's memory; over adapters it waits as this does, and cannot say what went wrong.
+    ///
+    /// # Errors
+    /// [`Error::World`] naming the ranks that do not come within the world's timeout: what adapters may still reach then stays until the
+    /// process ends. Faults of kernels come from [`Transport::check`].
+    fn close(self) -> Result<()>
+    where
+        Self: Sized,
+    {
+        self.link().close()
+    }
 }
 
 /// Compares the protocol and a layout over all ranks. Collective.

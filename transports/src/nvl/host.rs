@@ -219,6 +219,10 @@ unsafe impl Region for CudaRegion {
         self.table.ptr().as_u64()
     }
 
+    fn outlives_rank(&self) -> bool {
+        true
+    }
+
     fn symmetric(&self, world: &World, bytes: usize) -> Result<Option<Symmetric>> {
         let context = self.regions[self.rank].context();
         let own = SharedMemory::create(context, bytes)?;

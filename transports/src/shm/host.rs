@@ -127,6 +127,10 @@ unsafe impl Region for HostRegion {
         self.table.as_ptr() as u64
     }
 
+    fn outlives_rank(&self) -> bool {
+        true
+    }
+
     fn reads_processes(&self) -> bool {
         self.processes
     }

@@ -232,6 +232,7 @@ impl Bootstrap for Member {
                 crossing.map(|rank| Err(Error::timeout("teardown", started.elapsed(), vec![rank])));
             crossing.or_else(|| state.closed().cloned().map(Err))
         });
+        let late = settled.is_none().then(|| self.inbox.with(missing));
         if once {
             // Whatever came of it, nobody asks again.
             lock(&self.counts).remove(&group);
@@ -241,8 +242,8 @@ impl Bootstrap for Member {
             Some(settled) => settled,
             None => {
                 posted?;
-                let missing = self.inbox.with(missing);
-                Err(Error::timeout("teardown_barrier", started.elapsed(), missing))
+                let what = if once { "teardown" } else { "teardown_barrier" };
+                Err(Error::timeout(what, started.elapsed(), late.unwrap_or_default()))
             }
         }
     }

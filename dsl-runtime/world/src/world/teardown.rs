@@ -41,7 +41,15 @@ impl World {
     /// panic, not of a deadline.
     #[must_use = "memory that peers may write to stays mapped"]
     pub fn teardown(&self, name: Teardown) -> bool {
+        self.end(name).is_ok()
+    }
+
+    /// As [`teardown`](Self::teardown), and says who is not done.
+    ///
+    /// # Errors
+    /// The deadline passed, or a rank waits for the end of something else: the error names the ranks. The store is gone.
+    pub fn end(&self, name: Teardown) -> Result<()> {
         let deadline = if std::thread::panicking() { Instant::now() } else { self.deadline() };
-        self.core.bootstrap.settle_in(name.context, &self.group.members, deadline).is_ok()
+        self.core.bootstrap.settle_in(name.context, &self.group.members, deadline)
     }
 }
