@@ -3,6 +3,7 @@
 //! | module | what is there |
 //! |---|---|
 //! | [`element`] | element types and their conversions, bit-equal on both targets |
+//! | [`math`] | functions of floating-point numbers: exact, bit-equal on both targets, and fast |
 //! | [`pack`] | 16-byte packs, the unit that crosses the wire |
 //! | [`ctx`] | what a hook knows about the element it handles |
 //! | [`args`] | kernel arguments: slices, exclusive outputs, atomic outputs |
@@ -40,6 +41,7 @@ pub mod hooks;
 pub mod kernel;
 pub mod launch;
 pub mod mapped;
+pub mod math;
 pub mod ops;
 pub mod pack;
 pub mod prelude;

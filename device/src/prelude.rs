@@ -5,6 +5,7 @@ pub use crate::ctx::{Consume, Ctx, Produce};
 pub use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
 pub use crate::group::{Block, Group, Thread, Warp};
 pub use crate::kernel::{Kernel, Tile};
+pub use crate::math;
 pub use crate::ops::{Get, Ops, Put};
 pub use crate::pack::Pack;
 pub use crate::wait::{Flow, Stopped};

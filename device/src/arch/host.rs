@@ -1,6 +1,7 @@
 //! The same operations on CPU threads, by `core::sync::atomic` and `std`.
 
 mod bulk;
+mod math;
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
 pub use crate::element::soft::{
@@ -10,6 +11,7 @@ pub use crate::element::soft::{
 use crate::tile::transpose;
 pub use bulk::SharedStages;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use math::*;
 use std::time::{Duration, Instant};
 
 /// Nanoseconds of the monotonic clock.

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod convert;
+mod math;
 mod memory;
 
 use crate::tile::transpose;
@@ -9,6 +10,7 @@ use core::arch::{asm, nvptx};
 
 pub use bulk::*;
 pub use convert::*;
+pub use math::*;
 pub use memory::*;
 
 /// Index of this block in the grid (one-dimensional grids only).
