@@ -171,13 +171,14 @@ impl<T: Float> Pack<T> {
     #[inline(always)]
     pub fn from_f32s(mut f: impl FnMut(usize) -> f32) -> Self {
         let mut pack = Self::ZERO;
+        // Written out: a loop around a large `f` would stay one, with the elements in memory.
         if T::CODE == Bf16::CODE {
-            pack.words = [0, 2, 4, 6].map(|k| arch::bf16x2_from_f32(f(k), f(k + 1)));
+            unroll!(4, |K| pack.words[K] = arch::bf16x2_from_f32(f(2 * K), f(2 * K + 1)));
         } else if T::CODE == F8E4M3::CODE {
-            pack.words = [0, 4, 8, 12].map(|k| {
-                let low = arch::e4m3x2_from_f32(f(k), f(k + 1));
-                let high = arch::e4m3x2_from_f32(f(k + 2), f(k + 3));
-                u32::from(low) | u32::from(high) << 16
+            unroll!(4, |K| {
+                let low = arch::e4m3x2_from_f32(f(4 * K), f(4 * K + 1));
+                let high = arch::e4m3x2_from_f32(f(4 * K + 2), f(4 * K + 3));
+                pack.words[K] = u32::from(low) | u32::from(high) << 16;
             });
         } else {
             unroll!(Self::LANES, |K| pack.put::<K>(T::from_f32(f(K))));

@@ -1,6 +1,7 @@
 //! The GPU's approximations: a few instructions each, for `f32`, the narrow elements and packs of them.
 //!
-//! The host has the exact tier instead, so bits differ between the two. `docs/math.md` has the errors.
+//! Subnormal arguments and results count as zero, as with `-use_fast_math` in CUDA C++. The host has the exact tier instead, so bits differ
+//! between the two. `docs/math.md` has the errors.
 
 use super::{Operand, narrow};
 use crate::arch;
@@ -162,19 +163,12 @@ pub fn erf_by(x: f32, exp2: impl Fn(f32) -> f32) -> f32 {
         -0.004_250_679_6,
         0.000_268_683_07,
     ];
+    // Both, without a branch.
+    let polynomial =
+        |x: f32, of: &[f32; 7]| of[..6].iter().rev().fold(of[6], |sum, c| arch::fma_f32(sum, x, *c));
     let a = x.abs();
-    let small = a < 1.0;
-    // Beyond 4 the result is 1. NaN stays NaN.
-    let t = if small {
-        x * x
-    } else if a > 4.0 {
-        4.0
-    } else {
-        a
-    };
-    let mut sum = if small { SMALL[6] } else { LARGE[6] };
-    for k in (0..6).rev() {
-        sum = arch::fma_f32(sum, t, if small { SMALL[k] } else { LARGE[k] });
-    }
-    if small { arch::fma_f32(sum, x, x) } else { (1.0 - exp2(sum)).copysign(x) }
+    let near = arch::fma_f32(polynomial(x * x, &SMALL), x, x);
+    // Beyond 4 the result is 1.
+    let far = (1.0 - exp2(polynomial(arch::min_nan_f32(a, 4.0), &LARGE))).copysign(x);
+    if a < 1.0 { near } else { far }
 }

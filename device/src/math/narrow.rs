@@ -1,7 +1,8 @@
 //! The exact tier of `f32`: arithmetic of `f64`, rounded once at the end.
 //!
 //! Each function is off by less than 2^-38 of its value before that, so what comes out is the nearest `f32` unless the true value lies that
-//! close to the middle between two. There is no fused multiply-add in it, which lets the host's compiler vectorise loops.
+//! close to the middle between two. There is no fused multiply-add in it, and exponentials have no branch: the
+//! host's compiler vectorises loops of them.
 
 use super::wide::{self, horner, inverse_factorials, parts, power_of_two, split};
 use crate::arch;
@@ -44,52 +45,54 @@ fn log2_of(x: f64) -> f64 {
     k + s * horner(s * s, &LOG2)
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline)]
 pub fn exp(x: f32) -> f32 {
     exp2_of(x as f64 * LOG2_E) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline)]
 pub fn exp2(x: f32) -> f32 {
     exp2_of(x as f64) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn log2(x: f32) -> f32 {
     wide::logarithm(x as f64, log2_of) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn ln(x: f32) -> f32 {
     wide::logarithm(x as f64, |x| log2_of(x) * LN_2) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn pow(x: f32, y: f32) -> f32 {
     wide::power(x as f64, y as f64, |a, y| exp2_of(y * log2_of(a))) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn tanh(x: f32) -> f32 {
     wide::tangent(x as f64, |t| exp2_parts(t * LOG2_E)) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn erf(x: f32) -> f32 {
     super::erf::error_function(x as f64, |t| exp2_of(t * LOG2_E)) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn sin(x: f32) -> f32 {
     super::trig::sin(x as f64) as f32
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn cos(x: f32) -> f32 {
     super::trig::cos(x as f64) as f32
 }
 
-#[inline]
+#[inline(always)]
 pub fn rsqrt(x: f32) -> f32 {
     (1.0 / arch::sqrt_f64(x as f64)) as f32
 }

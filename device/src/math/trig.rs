@@ -89,7 +89,7 @@ fn turned(quarter: u32, y: f64, low: f64) -> f64 {
     if quarter & 2 == 0 { value } else { -value }
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn sin(x: f64) -> f64 {
     let a = x.abs();
     if a < f64::INFINITY {
@@ -101,7 +101,7 @@ pub fn sin(x: f64) -> f64 {
     }
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn cos(x: f64) -> f64 {
     let a = x.abs();
     if a < f64::INFINITY {

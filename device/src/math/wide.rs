@@ -1,4 +1,6 @@
 //! The exact tier of `f64`: where one `f64` is not enough, a sum of two is carried. And what `f32` shares with it.
+//!
+//! On the device these are called, and not inlined: a pack has up to eight of each, and kernels of that size are not inlined themselves.
 
 use crate::arch;
 use core::f64::consts::{LN_2, LOG2_E};
@@ -132,12 +134,12 @@ fn times_log2_e(x: f64) -> Sum {
     (t, low + x * LOG2_E_LOW)
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn exp(x: f64) -> f64 {
     exp2_of(times_log2_e(x))
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn exp2(x: f64) -> f64 {
     exp2_of((x, 0.0))
 }
@@ -156,7 +158,7 @@ pub(super) fn logarithm(x: f64, of: impl FnOnce(f64) -> f64) -> f64 {
     }
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn log2(x: f64) -> f64 {
     logarithm(x, |x| {
         let (high, low) = log2_of(x);
@@ -164,7 +166,7 @@ pub fn log2(x: f64) -> f64 {
     })
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn ln(x: f64) -> f64 {
     logarithm(x, |x| {
         let (high, low) = log2_of(x);
@@ -202,7 +204,7 @@ pub(super) fn power(x: f64, y: f64, of: impl FnOnce(f64, f64) -> f64) -> f64 {
     sign * of(a, y)
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn pow(x: f64, y: f64) -> f64 {
     power(x, y, |a, y| {
         let (l, l_low) = log2_of(a);
@@ -229,17 +231,17 @@ pub(super) fn tangent(x: f64, exp_parts: impl FnOnce(f64) -> (i32, f64)) -> f64 
     (t / (t + 2.0)).copysign(x)
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn tanh(x: f64) -> f64 {
     tangent(x, |t| exp2_parts(times_log2_e(t)))
 }
 
-#[inline]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
 pub fn erf(x: f64) -> f64 {
     super::erf::error_function(x, exp)
 }
 
-#[inline]
+#[inline(always)]
 pub fn rsqrt(x: f64) -> f64 {
     1.0 / arch::sqrt_f64(x)
 }

@@ -136,3 +136,18 @@ pub fn exchange<O: Put>(kernel: &Kernel<O>, input: &[u32], output: Out<u32>) -> 
     unsafe { kernel.local_tile(all, |ctx| output.at(ctx).set(kernel.heap_get::<u32>(ctx.index()))) };
     Ok(())
 }
+
+/// Device math by pack: the fast tier on what is sent, the exact one on what arrives.
+#[comm_kernel(transports(Nvl), schedules(all_to_all))]
+mod activations {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, Bf16>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<Bf16> {
+        args.input.pack(ctx).map_f32(|x| x * math::fast::recip(1.0 + math::fast::exp(-x)))
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: Pack<Bf16>) {
+        args.output.at(ctx).set_pack(math::tanh(value));
+    }
+}
