@@ -82,3 +82,17 @@ fn the_benchmark_of_all_protocols_is_checked_and_compared() {
     assert_eq!(refused.status.code(), Some(2));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn math_in_hooks() {
+    let said = succeeds(env!("CARGO_BIN_EXE_activations"), &[]);
+    assert_eq!(said.lines().filter(|line| line.ends_with("are right")).count(), 2 * 4, "{said}");
+}
+
+#[test]
+fn the_sweep_of_device_math_compares_all_functions() {
+    let program = env!("CARGO_BIN_EXE_math");
+    let said = succeeds(program, &["--device", "host", "--stride", "400009", "--fast-stride", "400009"]);
+    assert_eq!(said.matches(" 0 of 3 blocks differ").count(), 29, "{said}");
+    assert_eq!(said.matches(" ulp ").count(), 21 + 1, "{said}");
+}

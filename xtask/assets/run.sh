@@ -102,6 +102,7 @@ test_on_one() {
     step "example ring over a window, $ranks ranks" 60 "$here/window_ring" --device cuda --ranks "$ranks"
     step "example halo over a window, $ranks ranks" 60 "$here/window_halo" --device cuda --ranks "$ranks" --rows 200 --cols 1000
   done
+  step "device math" 120 "$here/math"
   step "example all-to-all, 4 ranks" 120 "$here/all_to_all" --device cuda --ranks 4 --size 64K,1M,16M
   left_out+=("driver layer: it is tried between two GPUs")
   echo "=== suite on one GPU"
@@ -177,6 +178,7 @@ case $command in
     if [ "$gpus" -ge 4 ]; then step "suite in domains of two GPUs, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes --over mesh "$@"; fi
     step "example ring over a window" 60 "$here/window_ring" --device cuda --ranks "$gpus"
     step "example halo over a window" 60 "$here/window_halo" --device cuda --ranks "$gpus" --rows 200 --cols 1000
+    step "device math" 120 "$here/math"
     step "example all-to-all" 120 "$here/all_to_all" --device cuda --ranks "$gpus"
     fi
     ;;

@@ -15,6 +15,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
     ("tune", &["-p", "fusewire-examples", "--bin", "tune"], "tune"),
     ("cargo-fusewire", &["-p", "cargo-fusewire", "--bin", "cargo-fusewire"], "cargo-fusewire"),
+    ("math", &["-p", "fusewire-examples", "--bin", "math"], "math"),
     ("window_ring", &["-p", "fusewire-examples", "--bin", "window_ring"], "window_ring"),
     ("window_halo", &["-p", "fusewire-examples", "--bin", "window_halo"], "window_halo"),
     ("driver-selftest", &["-p", "fusewire-driver", "--example", "selftest"], "examples/selftest"),

@@ -25,6 +25,21 @@ const MISSING: &[(&str, &str)] = &[
 const FLOAT_METHODS: &str = "acos acosh asin asinh atan atan2 atanh cbrt cos cosh exp exp2 exp_m1 hypot ln ln_1p log log10 log2 powf \
     powi sin sin_cos sinh sqrt tan tanh ceil floor fract mul_add round round_ties_even trunc div_euclid rem_euclid abs_sub";
 
+/// Those of them that device math has, under the same name or another.
+const DEVICE_MATH: &str =
+    "cos exp exp2 ln log2 powf=pow sin sqrt tanh ceil floor mul_add=fma round_ties_even trunc";
+
+/// What to write instead of such a method.
+fn instead_of(method: &str) -> String {
+    let ours = DEVICE_MATH.split(' ').map(|pair| pair.split_once('=').unwrap_or((pair, pair)));
+    match ours.into_iter().find(|(theirs, _)| *theirs == method) {
+        Some((_, ours)) => format!("`core` has no such function: write `math::{ours}(..)`"),
+        None => {
+            "`core` has no such function: write it with those of `math`, or pass a table in `Args`".into()
+        }
+    }
+}
+
 /// Turns a compile error into errors at the user's tokens.
 pub fn report(error: &CompileError, text: &Text, model: &Model, errors: &mut Errors) {
     let CompileError::Diagnostics(diagnostics) = error else {
@@ -88,8 +103,7 @@ fn one(
                 || name.is_some_and(|n| text.host_may_know(n))
         }
         Some("E0599" | "E0658") if name.is_some_and(|n| FLOAT_METHODS.split_whitespace().any(|m| m == n)) => {
-            message +=
-                "\n`core` has no such function: write it with the operators, or pass a table in `Args`";
+            message += &format!("\n{}", instead_of(name.unwrap_or_default()));
             true
         }
         _ => false,

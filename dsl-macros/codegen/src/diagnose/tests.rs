@@ -46,7 +46,9 @@ fn what_is_not_on_the_device_is_said_with_advice() {
         ("fn f() { super::outside() }", "outside", "move what it needs into the module"),
         ("fn f() { outside() }", "outside", "move it there, or pass its value in `Args`"),
         ("fn f() { syn::random() }", "syn", "move it there, or pass its value in `Args`"),
-        ("fn f(x: f32) -> f32 { x.exp() }", "exp", "`core` has no such function"),
+        ("fn f(x: f32) -> f32 { x.exp() }", "exp", "`core` has no such function: write `math::exp(..)`"),
+        ("fn f(x: f32) -> f32 { x.powf(x) }", "powf", "write `math::pow(..)`"),
+        ("fn f(x: f32) -> f32 { x.acos() }", "acos", "write it with those of `math`"),
     ] {
         let (deferred, line, message) = one_said(body);
         assert!(!deferred, "{body}: {message}");
