@@ -9,7 +9,7 @@ pub mod soft;
 
 pub use narrow::{Bf16, F8E4M3, F8E5M2, F16};
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 

@@ -23,17 +23,17 @@ mod trig;
 mod wide;
 
 use crate::arch;
-use crate::element::{Element, Float, soft};
+use crate::element::{Element, Float, sealed::Sealed, soft};
 use crate::pack::Pack;
 
 /// What these functions take: a floating-point element, or a pack of them.
 ///
-/// Sealed by [`Float`].
+/// Sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no floating-point element and no pack of them",
     label = "needs f32, f64, F16, Bf16, F8E4M3, F8E5M2 or a pack"
 )]
-pub trait Operand: Copy {
+pub trait Operand: Copy + Sealed {
     /// Each element by one of two functions: `wide` for `f64`, `narrow` for all others.
     #[doc(hidden)]
     fn each<const N: usize>(
@@ -58,6 +58,7 @@ impl<T: Float> Operand for T {
     }
 }
 
+impl<T: Float> Sealed for Pack<T> {}
 impl<T: Float> Operand for Pack<T> {
     #[inline(always)]
     fn each<const N: usize>(

@@ -45,7 +45,7 @@ fn reduce(a: f64) -> (u32, f64, f64) {
     let first = (e - 3 + 64) as u32;
     let digits = |k: usize| {
         let (word, shift) = (first as usize / 64 + k, first % 64);
-        // Of the largest numbers the last word is not reached.
+        // None is past the end, which the compiler does not know.
         let word_at = |k: usize| TWO_OVER_PI.get(k).copied().unwrap_or(0) as u128;
         ((word_at(word) << 64 | word_at(word + 1)) >> (64 - shift)) as u64
     };
