@@ -16,7 +16,7 @@ struct Arguments {
     #[arg(long, default_value = "cuda", value_parser = ["host", "cuda"])]
     device: String,
     /// The exact tier is compared for each so many-th bit pattern.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 11)]
     stride: u32,
     /// The fast tier is measured for each so many-th bit pattern.
     #[arg(long, default_value_t = 1)]
