@@ -188,9 +188,10 @@ impl<X: Transport> Prepared<X> {
         }
         let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
         let limit = options.blocks.unwrap_or(u32::MAX);
-        // Half of a part: see below.
-        let default_limit =
-            limit.min(self.part.map_or(u32::MAX, |multiprocessors| (multiprocessors / 2).max(1)));
+        // Half of a part (see below), unless the caller says how bytes travel.
+        let half =
+            self.part.filter(|_| options.protocol.is_none()).map(|multiprocessors| multiprocessors / 2);
+        let default_limit = half.map_or(limit, |half| limit.min(half.max(1)));
         let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
         let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
         let tiles = match wire_bytes.saturating_mul(pattern.peers as usize) {
