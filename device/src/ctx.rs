@@ -12,7 +12,8 @@ use core::ops::Deref;
 pub struct Ctx {
     /// This rank.
     pub rank: usize,
-    /// `produce`: the rank that will receive the value. `consume`: the rank that sent it. Equal to `rank` on the diagonal.
+    /// `produce`: the rank that will receive the value. `consume`: the rank that sent it. Equal to `rank` in the self copy, and in `produce`
+    /// of a schedule that produces once for all ranks.
     pub peer: usize,
     /// Ranks in the world.
     pub world: usize,
@@ -82,6 +83,12 @@ impl Ctx {
     pub(crate) fn at(&self, pos: usize, valid: usize, whole: bool) -> Ctx {
         let shaped = if pos == self.pos { self.shaped } else { None };
         Ctx { pos, valid, shaped, most: self.chunk_start + pos, whole, ..*self }
+    }
+
+    /// The same place of the chunk that begins at `start`; `aligned`: that is a multiple of a pack's elements.
+    #[inline(always)]
+    pub(crate) fn moved(&self, start: usize, aligned: bool) -> Ctx {
+        Ctx { chunk_start: start, most: start + self.pos, whole: self.whole && aligned, ..*self }
     }
 
     /// The same, one of several packs of which the last one has index `last`.

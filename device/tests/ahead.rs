@@ -11,7 +11,7 @@ use fusewire_device::ops::{Line, Ops};
 use fusewire_device::pack::Pack;
 use fusewire_device::protocol::simple::channel::CUT;
 use fusewire_device::protocol::{Bulk, Ll128, Protocol, Simple, Store, exchange};
-use fusewire_device::schedule::{AllToAll, NOBODY, Schedule, SendRecv};
+use fusewire_device::schedule::{AllToAll, Broadcast, NOBODY, Schedule, SendRecv};
 use fusewire_device::wait::{Flow, kind};
 use std::time::{Duration, Instant};
 use world::{Peers, World};
@@ -196,6 +196,13 @@ fn lines_sent_one_way_wait_for_credit() {
 #[test]
 fn staging_sent_one_way_waits_for_credit() {
     a_slow_receiver::<Simple, _>(one_way, false);
+}
+
+/// The root produces once for all, and for each peer's room or credit it waits.
+#[test]
+fn what_is_produced_once_waits_for_credit() {
+    a_slow_receiver::<Simple, _>(|_| Broadcast { root: 0 }, false);
+    a_slow_receiver::<Ll128, _>(|_| Broadcast { root: 0 }, false);
 }
 
 /// Rank 1 alone: of what nobody has sent it takes nothing.

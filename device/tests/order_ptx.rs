@@ -53,7 +53,7 @@ unsafe impl Unpack for H {
 ";
 
 /// Every shipped schedule.
-const SCHEDULES: &[&str] = &["AllToAll", "SendRecv"];
+const SCHEDULES: &[&str] = &["AllToAll", "SendRecv", "AllGather", "Broadcast"];
 
 /// Every protocol, and the rule for it.
 const PROTOCOLS: &[(&str, Protocol)] = &[

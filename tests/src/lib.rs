@@ -39,4 +39,6 @@ pub mod suite;
 pub mod windows;
 
 pub use run::{Case, Outcome, Rank, Scale, Stop};
-pub use subject::{AllToAllOf, CustomOf, Meet, SendRecvOf, Subject};
+pub use subject::{
+    AllGatherOf, AllToAllOf, BroadcastOf, CustomOf, GatherOf, Meet, ScatterOf, SendRecvOf, Subject,
+};

@@ -34,6 +34,13 @@ macro_rules! for_each_case {
                 crossing_rings: 2..=8,
                 transposed_on_the_way: 2..=8,
             }
+            collectives {
+                of_every_size: 1..=8,
+                many_times_the_staging: 1..=8,
+                straight_into_outputs: 1..=8,
+                refused: 1..=8,
+                a_rank_never_launches: 2..=8,
+            }
             together {
                 several_kernels_on_one_transport: 1..=8,
                 two_transports_at_once: 1..=8,

@@ -1,6 +1,6 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
-use crate::kernels::{copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
+use crate::kernels::{collectives::*, copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
 use crate::suite::cases;
 use crate::{Case, Scale};
 use fusewire::device::prelude::*;
@@ -181,6 +181,14 @@ launchers! {
     AllToAllOf: all_to_all, AllToAll, AllToAllLauncher;
     /// `H` runs as send and receive on this transport.
     SendRecvOf: sendrecv, SendRecv, SendRecvLauncher;
+    /// `H` runs as an all-gather on this transport.
+    AllGatherOf: all_gather, AllGather, AllGatherLauncher;
+    /// `H` runs as a broadcast on this transport.
+    BroadcastOf: broadcast, Broadcast, BroadcastLauncher;
+    /// `H` runs as a scatter on this transport.
+    ScatterOf: scatter, Scatter, ScatterLauncher;
+    /// `H` runs as a gather on this transport.
+    GatherOf: gather, Gather, GatherLauncher;
     /// `H` is a schedule on this transport.
     CustomOf: custom, Custom, CustomLauncher;
 }
@@ -207,6 +215,8 @@ subject! {
     AllToAllOf<transpose_add::Hooks>, AllToAllOf<tiles::Hooks>, AllToAllOf<scale_add::Hooks>, AllToAllOf<gather::Hooks>, AllToAllOf<places::Hooks>,
     AllToAllOf<histogram::Hooks>, AllToAllOf<chain::Hooks>,
     SendRecvOf<transpose_add::Hooks>, SendRecvOf<tiles::Hooks>, SendRecvOf<chain::Hooks>,
+    AllGatherOf<counted::Hooks>, BroadcastOf<counted::Hooks>, ScatterOf<counted::Hooks>, GatherOf<counted::Hooks>,
+    AllGatherOf<scaled::Hooks>, AllGatherOf<gathered::Hooks>,
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<bursts::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,

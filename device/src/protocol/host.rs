@@ -3,7 +3,7 @@
 //! piece.
 
 use super::simple::channel::{HEADER, Receiving, Sending, stream_bytes};
-use super::{Protocol, Share, Site};
+use super::{Kept, Protocol, Share, Site};
 use crate::arch;
 use crate::args::Out;
 use crate::ctx::Ctx;
@@ -13,10 +13,11 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, has_own};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 use core::ops::Range;
+use std::vec::Vec;
 
 /// The protocol, as a type. Grid: `channels` blocks.
 ///
@@ -52,19 +53,34 @@ unsafe impl<O: Ops> Protocol<O> for Host {
             let to = total.min(from + shape.chunk);
             let (s0, count) = tile::packs(from, to, share.packs);
             let part = Part { first: share.first, packs: s0..s0 + count as usize };
+            // What is sent as it is is produced by nobody.
+            let once = S::ONCE && H::sends_as_is(&args).is_none() && has_own(schedule, me);
+            let mut outs = Vec::new();
             for leg in (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg)) {
                 // SAFETY: this block alone works this channel's ends; every chunk goes on where the last one left off, since the
                 // position moves with `finish` alone.
                 let out = unsafe { Sending::begin(ops, &watch, leg.peer, channel, call) };
                 out.reserve(&group, from, to)?;
+                if once {
+                    outs.push(out);
+                    continue;
+                }
                 part.send::<O, H>(&site.at(leg, channel), &args, &out);
                 out.publish(&group, from, to)?;
                 if to == total {
                     out.finish(&group);
                 }
             }
-            if S::OWN {
-                part.keep::<H>(&site.own(schedule), &args);
+            if once {
+                part.send_once::<O, H>((&site.own(schedule, channel), site.kept(schedule)), &args, &outs);
+                for out in outs {
+                    out.publish(&group, from, to)?;
+                    if to == total {
+                        out.finish(&group);
+                    }
+                }
+            } else if has_own(schedule, me) {
+                part.keep::<H>((&site.own(schedule, channel), site.kept(schedule)), &args);
             }
             for leg in (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg)) {
                 // SAFETY: as above.
@@ -115,8 +131,8 @@ fn read_from_peers<O: Ops, S: Schedule, W: Element>(
         unsafe { arch::store_16(out.at(HEADER), [from as u32, (from >> 32) as u32, 0, 0]) };
         out.publish(&Block, 0, ANNOUNCEMENT)?;
     }
-    if S::OWN {
-        part.copy(&site.own(schedule), input, &output);
+    if has_own(schedule, me) {
+        part.copy((&site.own(schedule, channel), site.kept(schedule)), input, &output);
     }
     for leg in (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg)) {
         // SAFETY: as for `sending`.
@@ -206,18 +222,38 @@ impl Part {
         }
     }
 
-    fn keep<H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>) {
-        let (Some(input), Some(output)) = (H::sends_as_is(args), H::keeps_as_is(args)) else {
-            let first = self.first + self.packs.start;
-            return tile::self_copy::<H>(Team::all(&Block), place, first, self.packs.len() as u32, args);
-        };
-        self.copy(place, input, &output);
+    /// Produces once, for every peer and for this rank.
+    fn send_once<O: Ops, H: Hooks>(
+        &self,
+        (place, kept): (&Ctx, Kept),
+        args: &H::Args<'_>,
+        outs: &[Sending<'_, O>],
+    ) {
+        let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
+        let (hooks, team) = (tile::Module::<H>(args), Team::all(&Block));
+        tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, ctx, pack| {
+            for out in outs {
+                // SAFETY: the ring's place of pack `s`, which is reserved; each pack is produced once.
+                unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
+            }
+            H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
+        });
     }
 
-    fn copy<W: Element>(&self, place: &Ctx, input: &[W], output: &Out<'_, W>) {
+    fn keep<H: Hooks>(&self, (place, kept): (&Ctx, Kept), args: &H::Args<'_>) {
+        let (Some(input), Some(output)) = (H::sends_as_is(args), H::keeps_as_is(args)) else {
+            let first = self.first + self.packs.start;
+            let count = self.packs.len() as u32;
+            return tile::self_copy::<H>(Team::all(&Block), (place, kept), first, count, args);
+        };
+        self.copy((place, kept), input, &output);
+    }
+
+    fn copy<W: Element>(&self, (place, kept): (&Ctx, Kept), input: &[W], output: &Out<'_, W>) {
         let (start, len) = self.elements::<W>(place);
         let from = input[start..start + len].as_ptr();
+        let to = start - place.chunk_start + kept.start(place);
         // SAFETY: the output's elements are these packs' own; a launch's buffers do not overlap.
-        unsafe { output.run(start, len).copy_from_nonoverlapping(from, len) };
+        unsafe { output.run(to, len).copy_from_nonoverlapping(from, len) };
     }
 }

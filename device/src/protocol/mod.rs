@@ -9,6 +9,8 @@
 //! | [`Bulk`] | [`direct::bulk`] | the same, by bulk copies | the same |
 //! | [`CopyEngine`] | [`direct::copy_engine`] | the same, by the copy engine | one block before its work and one behind it |
 //!
+//! Where a schedule produces [once](Schedule::ONCE), blocks that send do the self copy as well, but with bulk copies and the copy engine.
+//!
 //! A protocol is written once, over the legs of any [`Schedule`], the operations of a transport and the hooks of a module; [`exchange`] is
 //! the one entry behind every kernel. Hooks of `layout(transposed)` are called by [`tile::transpose`] in all of them.
 //!
@@ -31,13 +33,13 @@ pub use ll128::Ll128;
 pub use simple::Simple;
 
 use crate::arch;
-use crate::ctx::Ctx;
+use crate::ctx::{Consume, Ctx};
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack, cut};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::schedule::{Leg, Member, Schedule};
+use crate::schedule::{Leg, Member, Schedule, has_own};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 use simple::channel::Call;
@@ -143,10 +145,17 @@ impl<'k, O: Ops> Site<'k, O> {
         place(self.ops, self.grid, self.shape, leg.peer, channel, u64::from(leg.chunk) * self.shape.elements)
     }
 
-    /// Where hooks are, in the self copy.
+    /// Where `produce` is, in the self copy.
     #[inline(always)]
-    fn own<S: Schedule>(&self, schedule: &S) -> Ctx {
-        self.at(Leg { peer: self.me.rank, chunk: schedule.own(self.me), theirs: 0 }, 0)
+    fn own<S: Schedule>(&self, schedule: &S, channel: u32) -> Ctx {
+        self.at(Leg { peer: self.me.rank, chunk: schedule.own(self.me)[0], theirs: 0 }, channel)
+    }
+
+    /// Where `consume` is, in the self copy.
+    #[inline(always)]
+    fn kept<S: Schedule>(&self, schedule: &S) -> Kept {
+        let start = || u64::from(schedule.own(self.me)[1]) * self.shape.elements;
+        Kept(S::OWN_MOVES.then(|| start() as usize))
     }
 
     /// The whole work of block number `part` of the self copy.
@@ -158,12 +167,36 @@ impl<'k, O: Ops> Site<'k, O> {
         part: u32,
         args: &H::Args<'_>,
     ) -> Flow {
-        let place = self.own(schedule);
+        let place = self.own(schedule, 0);
         watch.enter(&Block)?;
+        if !has_own(schedule, self.me) {
+            return Ok(());
+        }
         let (team, share) = work::<H>(self.shape.elements, self.shape.own_share, part, self.shape.diagonal);
-        tile::self_copy::<H>(team, &place, share.first, share.packs, args);
+        tile::self_copy::<H>(team, (&place, self.kept(schedule)), share.first, share.packs, args);
         Block.sync();
         watch.check_panic(self.ops)
+    }
+}
+
+/// Where the chunk begins that `consume` gets in the self copy, if it is not the one of `produce`.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept(Option<usize>);
+
+impl Kept {
+    /// Where that chunk begins, for what is produced at `place`.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn start(self, place: &Ctx) -> usize {
+        self.0.unwrap_or(place.chunk_start)
+    }
+
+    /// The witness for what `produce` gave at `ctx`.
+    #[inline(always)]
+    pub(crate) fn at<H: Hooks>(self, ctx: Ctx) -> Consume {
+        Consume(match self.0 {
+            None => ctx,
+            Some(start) => ctx.moved(start, start.is_multiple_of(Pack::<H::Wire>::LANES)),
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether the ranks' values of a schedule fit each other.
 
-use super::{Leg, Member, Schedule};
+use super::{Leg, Member, NOBODY, Schedule};
 use std::collections::BTreeSet;
 use std::format;
 use std::string::String;
@@ -24,14 +24,24 @@ pub fn check<S: Schedule>(world: u32, of: impl Fn(u32) -> S) -> Result<(), Strin
     for (me, schedule) in members() {
         let (rank, [inputs, outputs]) = (me.rank, schedule.chunks(me));
         let mut filled = BTreeSet::new();
-        if S::OWN {
-            let own = schedule.own(me);
-            if own >= inputs.min(outputs) {
+        let [from, to] = if S::OWN { schedule.own(me) } else { [NOBODY; 2] };
+        let none = from == NOBODY && to == NOBODY;
+        if !none {
+            if from >= inputs || to >= outputs {
                 return Err(format!(
-                    "rank {rank}: the self copy is of chunk {own}, of {inputs} to {outputs}"
+                    "rank {rank}: the self copy is of chunk {from} to chunk {to}, of {inputs} to {outputs}"
                 ));
             }
-            filled.insert(own);
+            filled.insert(to);
+        }
+        if S::OWN && !S::OWN_MOVES && (none || from != to) {
+            return Err(format!("rank {rank}: the self copy is of {from} to {to}, but not `OWN_MOVES`"));
+        }
+        if S::ONCE {
+            let odd = (1..=schedule.sends(me)).map(|number| schedule.to(me, number));
+            if let Some(leg) = odd.into_iter().find(|leg| [leg.chunk, leg.theirs] != [from, to]) {
+                return Err(format!("rank {rank}: {leg:?} is not of the self copy's chunks, but `ONCE`"));
+            }
         }
         for number in 1..=schedule.receives(me) {
             let leg = known::<S>(me, number, schedule.from(me, number), outputs)?;
@@ -71,13 +81,19 @@ fn known<S: Schedule>(me: Member, number: u32, leg: Leg, chunks: u32) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AllToAll, NOBODY, SendRecv};
+    use super::super::{AllGather, AllToAll, Broadcast, Gather, Scatter, SendRecv};
     use super::*;
 
     #[test]
     fn every_chunk_of_the_shipped_schedules_is_sent_and_received_once() {
         for world in 1..=64 {
             check(world, |_| AllToAll).unwrap();
+            check(world, |_| AllGather).unwrap();
+            for root in [0, world / 2, world - 1] {
+                check(world, |_| Broadcast { root }).unwrap();
+                check(world, |_| Scatter { root }).unwrap();
+                check(world, |_| Gather { root }).unwrap();
+            }
             // A ring, and a send alone.
             let me = |rank| Member { rank, world };
             if world > 1 {
@@ -119,8 +135,13 @@ mod tests {
             let leg = AllToAll.from(me, number);
             if self.0 == 5 { Leg { chunk: me.rank, ..leg } } else { leg }
         }
-        fn own(&self, me: Member) -> u32 {
-            if self.0 == 8 { me.world } else { AllToAll.own(me) }
+        fn own(&self, me: Member) -> [u32; 2] {
+            match self.0 {
+                8 => [me.world; 2],
+                9 => [NOBODY; 2],
+                10 => [me.rank, me.up(1)],
+                _ => AllToAll.own(me),
+            }
         }
         fn chunks(&self, me: Member) -> [u32; 2] {
             [me.world; 2]
@@ -129,11 +150,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told() {
-        for wrong in 0..=8 {
+        for wrong in 0..=10 {
             assert!(check(3, |_| Wrong(wrong)).is_err(), "{wrong}");
         }
-        assert_eq!(check(3, |_| Wrong(9)), Ok(()));
-        assert!(check(4, |_| Wrong(9)).unwrap_err().contains("2 at most"));
+        assert_eq!(check(3, |_| Wrong(11)), Ok(()));
+        assert!(check(4, |_| Wrong(11)).unwrap_err().contains("2 at most"));
+        assert!(check(3, |rank| Broadcast { root: rank.min(1) }).is_err());
         let apart = |rank| SendRecv { to: if rank == 0 { 1 } else { NOBODY }, from: NOBODY };
         assert!(check(2, apart).unwrap_err().contains("does not receive it"));
         let apart = |rank| SendRecv { to: NOBODY, from: if rank == 0 { 1 } else { NOBODY } };

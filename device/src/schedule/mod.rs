@@ -6,18 +6,26 @@
 //! | schedule | what it does |
 //! |---|---|
 //! | [`AllToAll`] | one chunk to and from every rank |
+//! | [`AllGather`] | each rank's chunk to every rank |
+//! | [`Broadcast`] | one rank's chunk to every rank |
+//! | [`Scatter`] | from one rank a chunk to every rank |
+//! | [`Gather`] | each rank's chunk to one rank |
 //! | [`SendRecv`] | one chunk to a peer and one from a peer, or either alone |
 //!
 //! A function over [`Kernel`](crate::kernel::Kernel) is a schedule too, for what no table of legs can say.
 
+mod all_gather;
 mod all_to_all;
 #[cfg(not(target_arch = "nvptx64"))]
 mod check;
+mod rooted;
 mod sendrecv;
 
+pub use all_gather::AllGather;
 pub use all_to_all::AllToAll;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use check::check;
+pub use rooted::{Broadcast, Gather, Scatter};
 pub use sendrecv::SendRecv;
 
 use crate::ops::Ops;
@@ -77,8 +85,13 @@ pub struct Leg {
 pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// Name in messages and tuning tables.
     const NAME: &'static str;
-    /// Whether a rank brings a chunk from its `produce` to its `consume`: the self copy.
+    /// Whether ranks bring a chunk from their `produce` to their `consume`: the self copy.
     const OWN: bool;
+    /// Whether the self copy goes to another chunk than it comes from, or is not of every rank.
+    const OWN_MOVES: bool = false;
+    /// Whether `produce` is called once for all legs and the self copy: they are all of the chunks that [`Schedule::own`] names. A rank that
+    /// sends has a self copy then.
+    const ONCE: bool = false;
     /// Whether each rank, in every launch, sends to and receives from the same ranks, in as many legs each way. Then a rank that has received
     /// knows that its peer is done with the launch before, and LL128 needs no credits.
     const MUTUAL: bool;
@@ -93,8 +106,8 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     fn to(&self, me: Member, leg: u32) -> Leg;
     /// Leg number `leg` of those that it receives.
     fn from(&self, me: Member, leg: u32) -> Leg;
-    /// The chunk of the self copy, of the input and of the output, if there is one.
-    fn own(&self, me: Member) -> u32;
+    /// The chunks of the self copy, of the input and of the output; [`NOBODY`] twice on a rank that has none.
+    fn own(&self, me: Member) -> [u32; 2];
     /// Chunks that this rank's input has, and its output.
     fn chunks(&self, me: Member) -> [u32; 2];
 }
@@ -103,6 +116,12 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
 #[inline(always)]
 pub(crate) fn legs<S: Schedule>(schedule: &S, me: Member) -> u32 {
     if S::MUTUAL { schedule.sends(me) } else { schedule.sends(me).max(schedule.receives(me)) }
+}
+
+/// Whether this rank has a self copy.
+#[inline(always)]
+pub(crate) fn has_own<S: Schedule>(schedule: &S, me: Member) -> bool {
+    S::OWN && (!S::OWN_MOVES || schedule.own(me)[0] != NOBODY)
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ unsafe impl Schedule for SendRecv {
     }
 
     #[inline(always)]
-    fn own(&self, _: Member) -> u32 {
-        NOBODY
+    fn own(&self, _: Member) -> [u32; 2] {
+        [NOBODY; 2]
     }
 
     #[inline(always)]

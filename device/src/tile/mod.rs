@@ -13,6 +13,7 @@ use crate::element::Element;
 use crate::group::Group;
 use crate::hooks::{self, Hooks};
 use crate::pack::{Pack, unroll};
+use crate::protocol::Kept;
 use crate::protocol::simple::channel::HEADER;
 use core::marker::PhantomData;
 
@@ -372,32 +373,38 @@ fn consume_unrolled<const U: usize, W: Element>(
 
 /// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + count` of the chunk.
 #[inline(always)]
-pub fn self_copy<H: Hooks>(team: Team, place: &Ctx, first: usize, count: u32, args: &H::Args<'_>) {
+pub(crate) fn self_copy<H: Hooks>(
+    team: Team,
+    (place, kept): (&Ctx, Kept),
+    first: usize,
+    count: u32,
+    args: &H::Args<'_>,
+) {
     if H::TRANSPOSED {
         let hooks = Module::<H>(args);
         return transpose::produce(team, place, first, count, &hooks, |_, ctx, pack| {
-            H::consume(&Consume(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
+            H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
     }
     let run =
         Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
     let mut s = team.lane;
     if H::UNROLL >= 8 {
-        s += self_copy_unrolled::<8, H>(run, args);
+        s += self_copy_unrolled::<8, H>(run, kept, args);
     } else if H::UNROLL >= 4 {
-        s += self_copy_unrolled::<4, H>(run, args);
+        s += self_copy_unrolled::<4, H>(run, kept, args);
     } else if H::UNROLL >= 2 {
-        s += self_copy_unrolled::<2, H>(run, args);
+        s += self_copy_unrolled::<2, H>(run, kept, args);
     }
     while s < count {
         let pack = H::produce(&Produce(run.any::<H::Wire>(s)), args);
-        H::consume(&Consume(run.any::<H::Wire>(s)), args, pack);
+        H::consume(&kept.at::<H>(run.any::<H::Wire>(s)), args, pack);
         s += team.lanes;
     }
 }
 
 #[inline(always)]
-fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>) -> u32 {
+fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, kept: Kept, args: &H::Args<'_>) -> u32 {
     let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
     while s < end {
@@ -409,7 +416,8 @@ fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>
                     H::produce(&Produce(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args);
             });
             unroll!(U, |K| {
-                H::consume(&Consume(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args, packs[U - 1 - K]);
+                let ctx = kept.at::<H>(run.whole::<H::Wire>(s, U - 1 - K).before(last));
+                H::consume(&ctx, args, packs[U - 1 - K]);
             });
             s += run.team.stride::<U>();
             continue;
@@ -418,7 +426,7 @@ fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, args: &H::Args<'_>
             packs[K] = H::produce(&Produce(run.whole::<H::Wire>(s, K)), args);
         });
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            H::consume(&Consume(run.whole::<H::Wire>(s, K)), args, packs[K]);
+            H::consume(&kept.at::<H>(run.whole::<H::Wire>(s, K)), args, packs[K]);
         });
         s += run.team.stride::<U>();
     }

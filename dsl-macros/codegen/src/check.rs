@@ -73,6 +73,13 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
             );
         }
     }
+    let once = model.options.schedules.iter().find(|s| s.once);
+    if let (Some(schedule), Some(peer)) = (once, module.produce.as_ref().and_then(|p| p.peer)) {
+        errors.span(
+            peer,
+            format!("`{}` calls `produce` once for all peers, so there is no `peer` here: leave it out, or name that schedule in a second module", schedule.name),
+        );
+    }
     if let Some(consume) = &module.consume {
         qualifiers(&consume.sig, CONSUME, errors);
         parameters(&consume.sig, &["Consume", "Args", ""], CONSUME, errors);

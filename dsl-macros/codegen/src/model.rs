@@ -162,6 +162,8 @@ pub struct Hook {
     pub sig: syn::Signature,
     /// Wire type, and whether by pack.
     pub wire: Option<(Type, bool)>,
+    /// Where it first asks for a field `peer`.
+    pub peer: Option<Span>,
 }
 
 /// `fn ring<O: Put>(kernel: &Kernel<O>, ..) -> Flow`.
@@ -213,10 +215,17 @@ impl Model {
         }
     }
 
-    /// The schedules that the module has a function for: the shipped ones, and those of other crates that were asked for.
+    /// The schedules that the module has a function for: the shipped ones, and those of other crates that were asked for. A name that the module
+    /// has for something else stays its own, unless the attribute asks for that schedule.
     pub fn offered(&self) -> impl Iterator<Item = Schedule> {
-        let foreign = self.options.schedules.iter().copied().filter(|s| s.krate.is_some());
-        SCHEDULES.iter().copied().chain(foreign)
+        let named = &self.options.schedules;
+        let foreign = named.iter().copied().filter(|s| s.krate.is_some());
+        let names: &[Ident] = match &self.item {
+            Item::Hooks(module) => &module.names,
+            Item::Schedule(_) => &[],
+        };
+        let free = |s: &Schedule| s.implied || named.contains(s) || !names.iter().any(|name| name == s.name);
+        SCHEDULES.iter().copied().filter(free).chain(foreign)
     }
 
     /// The names of those functions.
@@ -247,6 +256,9 @@ impl Model {
             return protocols;
         }
         protocols.push(Protocol::Lines);
+        if schedule.is_some_and(|s| !s.mutual) {
+            return protocols;
+        }
         if self.stores() {
             protocols.push(Protocol::Direct);
         }

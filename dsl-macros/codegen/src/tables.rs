@@ -96,6 +96,12 @@ pub struct Schedule {
     pub marker: &'static str,
     /// The launcher in `fusewire::schedule`: the schedule's own, or `Launcher`.
     pub launcher: &'static str,
+    /// Whether an attribute that names no schedules means this one too.
+    pub implied: bool,
+    /// Whether elements are produced once for all peers.
+    pub once: bool,
+    /// Whether a rank may both send and receive, so that peers may store into its output.
+    pub mutual: bool,
     /// One line for the generated function's documentation.
     pub doc: &'static str,
 }
@@ -162,6 +168,9 @@ pub const SCHEDULES: &[Schedule] = &[
         krate: None,
         marker: "AllToAll",
         launcher: "AllToAllLauncher",
+        implied: true,
+        once: false,
+        mutual: true,
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -169,7 +178,50 @@ pub const SCHEDULES: &[Schedule] = &[
         krate: None,
         marker: "SendRecv",
         launcher: "SendRecvLauncher",
+        implied: true,
+        once: false,
+        mutual: true,
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
+    },
+    Schedule {
+        name: "all_gather",
+        krate: None,
+        marker: "AllGather",
+        launcher: "AllGatherLauncher",
+        implied: false,
+        once: true,
+        mutual: true,
+        doc: "Each rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
+    },
+    Schedule {
+        name: "broadcast",
+        krate: None,
+        marker: "Broadcast",
+        launcher: "BroadcastLauncher",
+        implied: false,
+        once: true,
+        mutual: false,
+        doc: "One rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
+    },
+    Schedule {
+        name: "scatter",
+        krate: None,
+        marker: "Scatter",
+        launcher: "ScatterLauncher",
+        implied: false,
+        once: false,
+        mutual: false,
+        doc: "One rank sends a chunk to every rank. Collective: all ranks call it, in the same order.",
+    },
+    Schedule {
+        name: "gather",
+        krate: None,
+        marker: "Gather",
+        launcher: "GatherLauncher",
+        implied: false,
+        once: false,
+        mutual: false,
+        doc: "Each rank's chunk goes to one rank. Collective: all ranks call it, in the same order.",
     },
 ];
 

@@ -141,6 +141,14 @@ fn every_message() {
         "layout(transposed)".into(),
         hooks("fn produce(ctx: &Produce, args: &Args) -> Pack<f32> { args.input.pack(ctx) }"),
     ));
+    cases.push((
+        "schedules(all_to_all, broadcast)".into(),
+        hooks("fn produce(ctx: &Produce, args: &Args) -> f32 { args.input[ctx.peer] }"),
+    ));
+    cases.push((
+        "schedules(gather)".into(),
+        hooks("fn produce(ctx: &Produce, args: &Args) -> f32 { gather() } fn gather() -> f32 { 0.0 }"),
+    ));
     cases.extend(functions.map(|f| (String::new(), f.into())));
     cases.extend(
         ["elements(f32)", "schedules(sendrecv)", "unroll(8)", "layout(transposed)"]
@@ -167,6 +175,17 @@ fn what_is_right_is_taken() {
         ("", MODULE),
         ("transports(Nvl,), unroll(8, 4), line_info, archs(sm_80, sm_100), crate = a::b", MODULE),
         ("transports(Shm)", FUNCTION),
+        // A word of the module's own.
+        (
+            "",
+            "mod m { pub struct Args<'a> { pub input: &'a [u8], pub output: Out<'a, u8> } fn gather() {} const peer: u8 = 0; \
+              fn consume(ctx: &Consume, args: &Args, value: u8) { args.output.at(ctx).set(ctx.peer as u8) } }",
+        ),
+        (
+            "schedules(all_gather)",
+            "mod m { pub struct Args<'a> { pub input: &'a [u8], pub output: Out<'a, u8> } \
+              fn consume(ctx: &Consume, args: &Args, value: u8) { args.output.at(ctx).set(ctx.peer as u8) } }",
+        ),
         (
             "layout(transposed)",
             "mod m { pub struct Args<'a> { pub input: &'a [u8], pub output: Out<'a, u8> }

@@ -5,7 +5,7 @@ use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
 use fusewire_device::protocol::ll128 as line;
 use fusewire_device::protocol::simple::MOST_GROUPS;
-use fusewire_device::schedule::{Member, Schedule};
+use fusewire_device::schedule::{Member, NOBODY, Schedule};
 use fusewire_device::tile::transpose as tiles;
 
 /// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
@@ -91,6 +91,8 @@ pub(crate) struct Pattern {
     pub(crate) own: bool,
     /// See [`Schedule::MUTUAL`].
     pub(super) mutual: bool,
+    /// See [`Schedule::ONCE`].
+    pub(super) once: bool,
     /// So many blocks, whatever they do.
     pub(super) custom: Option<u32>,
 }
@@ -104,14 +106,14 @@ impl Pattern {
             schedule.sends(me).max(schedule.receives(me))
         };
         let peers = if S::MOST_LEGS == 1 { 1 } else { (0..me.world).map(legs).max().unwrap_or(0) };
-        let ends =
-            [schedule.sends(me), schedule.receives(me)].iter().filter(|legs| **legs > 0).count() as u32;
-        Pattern { peers, ends, own: S::OWN, mutual: S::MUTUAL, custom: None }
+        let produces = schedule.sends(me) > 0 || S::ONCE && schedule.own(me)[0] != NOBODY;
+        let ends = u32::from(produces) + u32::from(schedule.receives(me) > 0);
+        Pattern { peers, ends, own: S::OWN, mutual: S::MUTUAL, once: S::ONCE, custom: None }
     }
 
     /// That of so many blocks of a schedule function.
     pub(super) fn custom(blocks: u32) -> Self {
-        Pattern { peers: 1, ends: 2, own: false, mutual: false, custom: Some(blocks) }
+        Pattern { peers: 1, ends: 2, own: false, mutual: false, once: false, custom: Some(blocks) }
     }
 
     /// The same on a rank that both sends and receives.
@@ -126,6 +128,10 @@ impl Pattern {
             _ if self.custom.is_some() => self.custom.unwrap_or(0),
             Protocol::Staged if on_host => channels,
             Protocol::Copy => 1,
+            // Without a peer too.
+            Protocol::Direct if self.once => channels,
+            Protocol::Lines if self.once && self.mutual => channels,
+            _ if self.once && protocol != Protocol::Bulk => self.ends * channels,
             _ if self.peers == 0 => diagonal,
             Protocol::Direct | Protocol::Bulk => channels + diagonal,
             Protocol::Lines if self.mutual => channels + diagonal,
@@ -170,7 +176,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Bytes of a rank's whole input.
+    /// Whether blocks of their own bring the self copy.
+    fn own_blocks(&self, protocol: Protocol) -> bool {
+        self.pattern.own && (!self.pattern.once || protocol == Protocol::Bulk)
+    }
+
+    /// Bytes that a rank sends, and its own.
     fn total(&self) -> usize {
         self.wire_bytes * (self.pattern.peers + u32::from(self.pattern.own)) as usize
     }
@@ -255,7 +266,7 @@ impl Work {
             _ if self.tiles > 0 => blocks / 5,
             _ => blocks / (2 + 2 * peers),
         };
-        match self.pattern.own {
+        match self.own_blocks(Protocol::Lines) {
             // A warp for each tile.
             true if self.tiles > 0 => self.tiles.div_ceil(tiles::WARPS).clamp(1, most.max(3)),
             true => (self.wire_bytes / 16).div_ceil(1024).clamp(1, most.max(3) as usize) as u32,
@@ -278,7 +289,7 @@ impl Work {
     pub(super) fn cut(&self, protocol: Protocol) -> Cut {
         let multiprocessors = self.multiprocessors(protocol);
         let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
-        let own_chunk = self.pattern.own;
+        let own_chunk = self.own_blocks(protocol);
         let peers = self.pattern.peers.max(1);
         match protocol {
             _ if self.on_host => Cut::of(1, u32::from(own_chunk)),
@@ -324,7 +335,9 @@ impl Work {
     /// Blocks that share the peers of a staged channel at most: where calls are short, what a block does for one peer after another (a wait,
     /// a fence) takes longer than the bytes do.
     fn most_groups(&self) -> u32 {
-        if self.short() && !self.on_host { self.pattern.peers.clamp(1, MOST_GROUPS) } else { 1 }
+        // What is produced once is sent to all by one block.
+        let groups = self.short() && !self.on_host && !self.pattern.once;
+        if groups { self.pattern.peers.clamp(1, MOST_GROUPS) } else { 1 }
     }
 
     /// The same of a launch of so many channels: as many as there are multiprocessors for.

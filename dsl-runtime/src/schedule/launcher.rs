@@ -8,12 +8,12 @@ use crate::kernel::{Arguments, HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::launch::Shape;
-use fusewire_device::schedule::{Member, Schedule};
+use fusewire_device::schedule::{Member, NOBODY, Schedule};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Schedule `S` with hooks `H` on a transport, ready to launch. [`AllToAllLauncher`](super::AllToAllLauncher) and
-/// [`SendRecvLauncher`](super::SendRecvLauncher) have methods of their own; any other schedule is launched by [`Launcher::launch_as`].
+/// Schedule `S` with hooks `H` on a transport, ready to launch. Shipped schedules have
+/// methods of their own; any other is launched by [`Launcher::launch_as`].
 pub struct Launcher<S, X: Transport, H> {
     pub(super) prepared: Prepared<X>,
     types: PhantomData<(S, H)>,
@@ -64,8 +64,12 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         }
         if plan.protocol == Protocol::Copy {
             // The own chunk first, since it goes by another engine; then each peer's, the next neighbour's first.
-            let own = S::OWN.then(|| schedule.own(me) as usize);
-            let own = own.map(|chunk| Chunk { peer: me.rank as usize, from: chunk, to: chunk });
+            let own = schedule.own(me).map(|chunk| chunk as usize);
+            let own = (S::OWN && own[0] != NOBODY as usize).then(|| Chunk {
+                peer: me.rank as usize,
+                from: own[0],
+                to: own[1],
+            });
             let legs = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
             let legs = legs.map(|leg| [leg.peer, leg.chunk, leg.theirs].map(|n| n as usize));
             let legs = legs.map(|[peer, from, to]| Chunk { peer, from, to });

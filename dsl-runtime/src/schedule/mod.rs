@@ -1,5 +1,6 @@
 //! Launchers: a schedule, a hook set and a transport, ready to launch.
 
+mod all_gather;
 mod all_to_all;
 pub(crate) mod copy;
 mod custom;
@@ -8,16 +9,21 @@ mod launcher;
 mod parts;
 mod plan;
 mod prepared;
+mod rooted;
 mod sendrecv;
 
+pub use all_gather::AllGatherLauncher;
 pub use all_to_all::AllToAllLauncher;
 pub use custom::CustomLauncher;
 pub(crate) use default::Pattern;
 pub use fusewire_device::kernel::Custom;
-pub use fusewire_device::schedule::{AllToAll, Leg, Member, Schedule, SendRecv, check};
+pub use fusewire_device::schedule::{
+    AllGather, AllToAll, Broadcast, Gather, Leg, Member, Scatter, Schedule, SendRecv, check,
+};
 pub use launcher::Launcher;
 pub use plan::{Decided, Plan};
 pub(crate) use prepared::Prepared;
+pub use rooted::{BroadcastLauncher, GatherLauncher, ScatterLauncher};
 pub use sendrecv::SendRecvLauncher;
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Kernels of the suite. Each is compiled for every transport there is.
 
+pub mod collectives;
 pub mod copying;
 pub mod faulty;
 pub mod hooks;

@@ -19,7 +19,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Direct;
 use crate::protocol::{Protocol, Site, ll128, packs_of};
-use crate::schedule::{Leg, Schedule, legs};
+use crate::schedule::{Leg, Schedule, has_own, legs};
 use crate::wait::{Flow, Watch};
 use core::ops::Range;
 
@@ -268,10 +268,12 @@ unsafe impl<O: Direct> Protocol<O> for Bulk {
         if S::OWN && grid.block >= blocks {
             let part = grid.block - blocks;
             let pieces = Pieces::of::<H>(shape, 0, part, shape.diagonal);
-            let at = chunk(schedule.own(me)) + pieces.begin();
-            // SAFETY: the rank's own chunk, of its input and its output.
-            let own =
-                || unsafe { filled(0..1, pieces, move |_| input + at, move |_| output(me.rank) + at) }.run();
+            let [from, to] = schedule.own(me).map(|number| chunk(number) + pieces.begin());
+            let steps = if has_own(schedule, me) { 0..1 } else { 0..0 };
+            let own = || {
+                // SAFETY: the rank's own chunk, of its input and its output.
+                unsafe { filled(steps, pieces, move |_| input + from, move |_| output(me.rank) + to) }.run();
+            };
             if S::MUTUAL {
                 // SAFETY: the caller's contract.
                 let args = unsafe { H::unpack(&params.raw) };

@@ -17,12 +17,13 @@ use super::{Protocol, Share, Site, work};
 use crate::arch;
 use crate::args::store_pack;
 use crate::ctx::Ctx;
+use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Direct;
 use crate::pack::Pack;
-use crate::schedule::{Schedule, legs};
+use crate::schedule::{Schedule, has_own, legs};
 use crate::tile::transpose::{self, Walk};
 use crate::tile::{self, Team, WARP};
 use crate::wait::{Flow, Watch};
@@ -88,19 +89,43 @@ unsafe fn store<H: Hooks>(
     to: u64,
     args: &H::Args<'_>,
 ) {
-    let size = size_of::<H::Wire>() as u64;
-    let start = base + shape.output_offset + to * size;
-    let (aligned, lanes) = (start.is_multiple_of(16), Pack::<H::Wire>::LANES);
-    let (hooks, at) = (tile::Module::<H>(args), |ctx: &Ctx| (start + ctx.pos as u64 * size) as *mut H::Wire);
+    let start = base + shape.output_offset + to * size_of::<H::Wire>() as u64;
     let put = |ctx: &Ctx, pack: Pack<H::Wire>, aligned: bool| {
-        if aligned && ctx.valid == lanes {
-            // SAFETY: inside the peer's output by the caller's contract, aligned by the test; each pack is one thread's.
-            unsafe { arch::store_16(at(ctx).cast(), pack.words()) };
-        } else {
-            // SAFETY: as above, element by element.
-            unsafe { store_pack(at(ctx), ctx.valid, pack) };
-        }
+        // SAFETY: the caller's contract; each pack is one thread's.
+        unsafe { store_at(start, ctx, pack, aligned) };
     };
+    produce::<H>(team, share, walk, place, start.is_multiple_of(16), args, put);
+}
+
+/// Stores the pack at `ctx` into a chunk whose first element is at `start`.
+///
+/// # Safety
+/// It lies in a peer's output, which is this thread's to write there; `aligned`: `start` is a multiple of 16.
+#[inline(always)]
+unsafe fn store_at<W: Element>(start: u64, ctx: &Ctx, pack: Pack<W>, aligned: bool) {
+    let at = (start + ctx.pos as u64 * size_of::<W>() as u64) as *mut W;
+    // SAFETY: the caller's contract; element by element where it is not aligned.
+    unsafe {
+        if aligned && ctx.valid == Pack::<W>::LANES {
+            arch::store_16(at.cast(), pack.words());
+        } else {
+            store_pack(at, ctx.valid, pack);
+        }
+    }
+}
+
+/// Hands what hooks produce of the chunk at `place` to `put`, with whether it is aligned.
+#[inline(always)]
+fn produce<H: Hooks>(
+    team: Team,
+    share: Share,
+    walk: Option<Walk>,
+    place: &Ctx,
+    aligned: bool,
+    args: &H::Args<'_>,
+    put: impl Fn(&Ctx, Pack<H::Wire>, bool),
+) {
+    let hooks = tile::Module::<H>(args);
     // Asked once for all packs, but of tiles, which are too long to stand here twice.
     if let Some(walk) = walk {
         transpose::produce_chunk(walk, place, &hooks, |_, ctx, pack| put(ctx, pack, aligned));
@@ -115,7 +140,7 @@ unsafe fn store<H: Hooks>(
     }
 }
 
-/// The protocol of stores, as a type. Grid: `channels` blocks (none without peers), then `diagonal`.
+/// The protocol of stores, as a type. Grid: `channels` blocks (none without peers, unless they produce once), then `diagonal`.
 ///
 /// The hooks' `consume` stores to the output and does nothing else; [`Shape::outputs`] and [`Shape::output_offset`] are those of the output.
 #[derive(Debug)]
@@ -132,8 +157,8 @@ unsafe impl<O: Direct> Protocol<O> for Store {
         let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
-        let blocks = if legs(schedule, me) == 0 { 0 } else { shape.channels };
-        if S::OWN && grid.block >= blocks {
+        let blocks = if !S::ONCE && legs(schedule, me) == 0 { 0 } else { shape.channels };
+        if S::OWN && !S::ONCE && grid.block >= blocks {
             // SAFETY: the caller's contract.
             let watch = unsafe { watch.looked() };
             return site.self_copy::<S, H>(schedule, &watch, grid.block - blocks, &args);
@@ -147,8 +172,30 @@ unsafe impl<O: Direct> Protocol<O> for Store {
         let sends = schedule.sends(me);
         // SAFETY: the launch's table.
         let base = |leg| unsafe { base(shape, schedule.to(me, leg).peer) };
-        let first = if S::MUTUAL || sends > 0 { base(1) } else { 0 };
+        let first = if !S::ONCE && (S::MUTUAL || sends > 0) { base(1) } else { 0 };
         lanes.await_ready(&channel, &watch)?;
+        if S::ONCE {
+            if has_own(schedule, me) {
+                let (place, kept) = (site.own(schedule, grid.block), site.kept(schedule));
+                let to = shape.output_offset
+                    + u64::from(schedule.own(me)[1]) * shape.elements * size_of::<H::Wire>() as u64;
+                let Part { team, share, walk, .. } = part;
+                let put = |ctx: &Ctx, pack: Pack<H::Wire>, aligned: bool| {
+                    let mut number = 1;
+                    while number < sends + 1 {
+                        // SAFETY: the peer is ready, with this call's size and place; each pack is one thread's.
+                        unsafe { store_at(base(number) + to, ctx, pack, aligned) };
+                        number += 1;
+                    }
+                    H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), &args, pack);
+                };
+                // Allocations are.
+                produce::<H>(team, share, walk, &place, to.is_multiple_of(16), &args, put);
+            }
+            Block.sync();
+            watch.check_panic(ops)?;
+            return lanes.close(&channel, &watch, None);
+        }
         let mut number = 1;
         while number < sends + 1 {
             let leg = schedule.to(me, number);

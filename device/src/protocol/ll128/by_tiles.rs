@@ -1,6 +1,6 @@
 //! Chunks of `layout(transposed)`, tile by tile.
 
-use super::line::{Line, PACKS};
+use super::line::{Line, Outlet, PACKS};
 use super::row;
 use crate::arch;
 use crate::ctx::Consume;
@@ -25,7 +25,7 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// As for [`Line::send`].
     #[inline(always)]
-    pub(super) unsafe fn send_tiles<W: Element>(&self, base: u64, source: &impl Source<W>) {
+    pub(super) unsafe fn send_tiles<W: Element, T: Outlet<W>>(&self, to: &T, source: &impl Source<W>) {
         let (tiling, scratch) = (Tiling::of::<W>(&self.place), arch::Scratch::of_warp());
         let (mut tile, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
         while tile < self.load.tiles {
@@ -39,16 +39,21 @@ impl<O: Direct> Line<'_, O> {
                     let mut packs = [[0; 4]; OF_TILE];
                     unroll!(OF_TILE, |K| {
                         let k = before + K as u32 * row::PACKS + slot;
-                        if slot < row::PACKS && tiling.pack(corner, k).is_some() {
+                        if slot < row::PACKS
+                            && let Some(ctx) = tiling.pack(corner, k)
+                        {
                             // SAFETY: laid down before the sync.
                             packs[K] = unsafe { transpose::laid_down(&scratch, k) };
+                            if T::KEEPS {
+                                to.keep(ctx, Pack::from_words(packs[K]));
+                            }
                         }
                     });
                     // SAFETY: the caller's contract; a tile's rows are one warp's.
-                    unsafe { self.put::<OF_TILE>(base, row, end, slot, packs) };
+                    unsafe { self.put::<OF_TILE, _, _>(to, row, end, slot, packs) };
                 });
                 // SAFETY: as above.
-                unsafe { self.seal::<OF_TILE>(base, row, end) };
+                unsafe { self.seal::<OF_TILE, _, _>(to, row, end) };
                 (row, before) = (row + OF_TILE as u32, before + OF_TILE as u32 * row::PACKS);
             }
             Warp.sync();

@@ -117,18 +117,36 @@ pub(crate) struct Line<'k, O> {
     pub call: Call,
 }
 
+/// Where a rank's rows go.
+pub(crate) trait Outlet<W: Element> {
+    /// Whether this rank keeps what it produces as well.
+    const KEEPS: bool = false;
+    /// Calls `f` for each peer: where its region is, and the calls before this one.
+    fn each(&self, f: impl FnMut(u64, u64));
+    /// Keeps what was produced at `ctx`.
+    #[inline(always)]
+    fn keep(&self, _ctx: Ctx, _pack: Pack<W>) {}
+}
+
+/// One peer.
+struct Single {
+    base: u64,
+    calls: u64,
+}
+
+impl<W: Element> Outlet<W> for Single {
+    #[inline(always)]
+    fn each(&self, mut f: impl FnMut(u64, u64)) {
+        f(self.base, self.calls);
+    }
+}
+
 /// Rows of a bundle.
 const BUNDLE: usize = 4;
 
 impl<O: Direct> Line<'_, O> {
     fn peer(&self) -> u32 {
         self.place.peer as u32
-    }
-
-    /// Number of this call.
-    #[inline(always)]
-    fn number(&self) -> u64 {
-        arch::late(self.calls) + 1
     }
 
     /// Offset of the buffer of call `number` in the channel's two.
@@ -170,18 +188,28 @@ impl<O: Direct> Line<'_, O> {
     #[inline(always)]
     pub unsafe fn send<H: Hooks>(&self, args: &H::Args<'_>) {
         // Nothing of this is looked at before the first packs are asked for.
-        let base = self.ops.peer_base(self.peer());
+        let to = Single { base: self.ops.peer_base(self.peer()), calls: self.calls };
+        // SAFETY: the caller's contract.
+        unsafe { self.send_to::<H, _>(args, &to) };
+    }
+
+    /// As [`Line::send`], to wherever `to` says.
+    ///
+    /// # Safety
+    /// As there, of each peer.
+    #[inline(always)]
+    pub unsafe fn send_to<H: Hooks, T: Outlet<H::Wire>>(&self, args: &H::Args<'_>, to: &T) {
         let hooks = tile::Module::<H>(args);
         let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
         if H::TRANSPOSED && self.load.tiles > 0 {
             // SAFETY: the caller's contract.
-            return unsafe { self.send_tiles(base, &hooks) };
+            return unsafe { self.send_tiles(to, &hooks) };
         }
         let bundled = self.bundled::<H>();
         let mut row = warp * BUNDLE as u32;
         while row < bundled {
             // SAFETY: as for one row.
-            unsafe { self.send_bundle::<H::Wire>(base, row, bundled, &hooks) };
+            unsafe { self.send_bundle::<H::Wire>(to, row, bundled, &hooks) };
             row += warps * BUNDLE as u32;
         }
         row = bundled + warp;
@@ -196,12 +224,15 @@ impl<O: Direct> Line<'_, O> {
                     } else {
                         hooks.pack(&Produce(ctx))
                     };
+                    if T::KEEPS {
+                        to.keep(self.any::<H::Wire>(s), pack);
+                    }
                 }
                 // SAFETY: the caller's contract; each row is one warp's.
-                unsafe { self.put::<1>(base, row, row + 1, slot, [pack.words()]) };
+                unsafe { self.put::<1, _, _>(to, row, row + 1, slot, [pack.words()]) };
             });
             // SAFETY: as above.
-            unsafe { self.seal::<1>(base, row, row + 1) };
+            unsafe { self.seal::<1, _, _>(to, row, row + 1) };
             row += warps;
         }
     }
@@ -211,7 +242,13 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// The buffer of this call is free; these rows are this warp's.
     #[inline(always)]
-    unsafe fn send_bundle<W: Element>(&self, base: u64, row: u32, end: u32, source: &impl Source<W>) {
+    unsafe fn send_bundle<W: Element>(
+        &self,
+        to: &impl Outlet<W>,
+        row: u32,
+        end: u32,
+        source: &impl Source<W>,
+    ) {
         row::each_lane(|slot| {
             // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
             let mut packs = [Pack::<W>::ZERO; BUNDLE];
@@ -227,11 +264,29 @@ impl<O: Direct> Line<'_, O> {
                     });
                 }
             }
+            self.keep(to, row, end, slot, packs);
             // SAFETY: the caller's contract.
-            unsafe { self.put::<BUNDLE>(base, row, end, slot, packs.map(Pack::words)) };
+            unsafe { self.put::<BUNDLE, _, _>(to, row, end, slot, packs.map(Pack::words)) };
         });
         // SAFETY: the caller's contract.
-        unsafe { self.seal::<BUNDLE>(base, row, end) };
+        unsafe { self.seal::<BUNDLE, _, _>(to, row, end) };
+    }
+
+    /// Keeps whole packs of the lane of `slot`, of the rows from `row` on that lie before `end`.
+    #[inline(always)]
+    fn keep<W: Element, T: Outlet<W>>(
+        &self,
+        to: &T,
+        row: u32,
+        end: u32,
+        slot: u32,
+        packs: [Pack<W>; BUNDLE],
+    ) {
+        if T::KEEPS && slot < row::PACKS {
+            unroll!(BUNDLE, |K| if row + (K as u32) < end {
+                to.keep(self.whole::<W>(row, K, slot), packs[K]);
+            });
+        }
     }
 
     /// Stores what the lane of `slot` has for the `U` rows from `row` on, as far as they lie before `end`; and before the first row what
@@ -240,29 +295,32 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// The buffer of this call is free; these rows are this warp's.
     #[inline(always)]
-    pub(super) unsafe fn put<const U: usize>(
+    pub(super) unsafe fn put<const U: usize, W: Element, T: Outlet<W>>(
         &self,
-        base: u64,
+        to: &T,
         row: u32,
         end: u32,
         slot: u32,
         packs: [[u32; 4]; U],
     ) {
-        let (kernel, size, number) = (self.call.kernel, self.call.size(), self.number());
-        // SAFETY: the two buffers of the channel.
-        let out = unsafe { self.ops.lines_out(arch::late(base), self.channel).add(Self::buffer(number)) };
-        if row == 0 && slot == 0 {
-            let words = [size as u32, (size >> 32) as u32];
-            // SAFETY: the buffer's header, free by the caller's contract.
-            unsafe { arch::store_line(out.add(HEADER as usize), words, flag(number, kernel, 0)) };
-        }
-        let mut words = [[0; 4]; U];
-        unroll!(U, |K| words[K] = row::dressed(packs[K], flag(number, kernel, size)));
-        // Without a lane's pack there must be no flags.
-        let end = if row::whole() { end } else { row };
-        unroll!(U, |K| if row + (K as u32) < end {
-            // SAFETY: a row of the buffer, by the caller's contract.
-            unsafe { row::store(out.add(row as usize * row::BYTES + K * row::BYTES), slot, words[K]) };
+        let (kernel, size) = (self.call.kernel, self.call.size());
+        to.each(|base, calls| {
+            let number = arch::late(calls) + 1;
+            // SAFETY: the two buffers of the channel.
+            let out = unsafe { self.ops.lines_out(arch::late(base), self.channel).add(Self::buffer(number)) };
+            if row == 0 && slot == 0 {
+                let words = [size as u32, (size >> 32) as u32];
+                // SAFETY: the buffer's header, free by the caller's contract.
+                unsafe { arch::store_line(out.add(HEADER as usize), words, flag(number, kernel, 0)) };
+            }
+            let mut words = [[0; 4]; U];
+            unroll!(U, |K| words[K] = row::dressed(packs[K], flag(number, kernel, size)));
+            // Without a lane's pack there must be no flags.
+            let end = if row::whole() { end } else { row };
+            unroll!(U, |K| if row + (K as u32) < end {
+                // SAFETY: a row of the buffer, by the caller's contract.
+                unsafe { row::store(out.add(row as usize * row::BYTES + K * row::BYTES), slot, words[K]) };
+            });
         });
     }
 
@@ -271,15 +329,21 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(super) unsafe fn seal<const U: usize>(&self, base: u64, row: u32, end: u32) {
-        let (kernel, size, number) = (self.call.kernel, self.call.size(), self.calls + 1);
-        unroll!(U, |K| if row + (K as u32) < end {
-            // SAFETY: as there.
-            unsafe {
-                let out = self.ops.lines_out(base, self.channel).add(Self::buffer(number));
-                let at = out.add(row as usize * row::BYTES + K * row::BYTES);
-                row::seal(at, flag(number, kernel, size));
-            }
+    pub(super) unsafe fn seal<const U: usize, W: Element, T: Outlet<W>>(&self, to: &T, row: u32, end: u32) {
+        if cfg!(target_arch = "nvptx64") {
+            return;
+        }
+        let (kernel, size) = (self.call.kernel, self.call.size());
+        to.each(|base, calls| {
+            let number = calls + 1;
+            unroll!(U, |K| if row + (K as u32) < end {
+                // SAFETY: as there.
+                unsafe {
+                    let out = self.ops.lines_out(base, self.channel).add(Self::buffer(number));
+                    let at = out.add(row as usize * row::BYTES + K * row::BYTES);
+                    row::seal(at, flag(number, kernel, size));
+                }
+            });
         });
     }
 

@@ -3,6 +3,7 @@
 
 mod by_tiles;
 mod line;
+mod once;
 pub(crate) mod row;
 mod teams;
 
@@ -16,10 +17,11 @@ use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack, cut};
 use crate::ops::Direct;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, has_own};
 use crate::tile::{Team, WARP};
 use crate::wait::{Flow, Stopped, Watch};
 use line::{Line, Load};
+use once::Fan;
 use teams::Teams;
 
 /// What channel number `part` carries of each chunk.
@@ -62,8 +64,8 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
     let args = unsafe { H::unpack(&params.raw) };
-    let blocks = if legs == 0 { 0 } else { shape.channels };
-    if channel >= blocks {
+    let blocks = if legs == 0 && !S::ONCE { 0 } else { shape.channels };
+    if !S::ONCE && channel >= blocks {
         // SAFETY: the caller's contract.
         let watch = unsafe { armed.looked() };
         return site.self_copy::<S, H>(schedule, &watch, channel - blocks, &args);
@@ -81,7 +83,17 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
     let teams = if late { teams } else { teams.now() };
     let [sends, receives] = teams.roles(&load);
-    if let Some(team) = sends {
+    if S::ONCE {
+        (watch, calls) = begin();
+        begun = true;
+        if let Some(team) = teams.once(sends) {
+            let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
+            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
+            let to = Fan::<O, S, H> { ops, schedule, me, channel, calls, kept, args: &args };
+            // SAFETY: free, as `line`'s module says; each block works its own line channel.
+            unsafe { line.send_to::<H, _>(&args, &to) };
+        }
+    } else if let Some(team) = sends {
         teams.each_leg(legs, |leg| {
             // Not before this loop: what it works out once it works out while the kernel before this one on the stream still runs.
             if !begun {
@@ -185,8 +197,13 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
     let site = Site::of(grid, params);
     let me = site.me;
     let [sends, receives] = [schedule.sends(me), schedule.receives(me)];
-    let senders = if sends > 0 { shape.channels } else { 0 };
-    if S::OWN {
+    let produces = if S::ONCE { has_own(schedule, me) } else { sends > 0 };
+    let senders = if produces { shape.channels } else { 0 };
+    if S::ONCE && grid.block < senders {
+        // SAFETY: the caller's contract.
+        return unsafe { once::send::<O, S, H>(&site, schedule, armed, &args) };
+    }
+    if S::OWN && !S::ONCE {
         let ends = senders + if receives > 0 { shape.channels } else { 0 };
         if grid.block >= ends {
             // SAFETY: the caller's contract.
@@ -194,7 +211,7 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
             return site.self_copy::<S, H>(schedule, &watch, grid.block - ends, &args);
         }
     }
-    let is_sender = grid.block < senders;
+    let is_sender = !S::ONCE && grid.block < senders;
     let (part, legs) = if is_sender { (grid.block, sends) } else { (grid.block - senders, receives) };
     let channel = ops.line_channels() + part;
     let (load, call, team) = (carried::<H>(shape, part), whole_call::<H>(shape), Team::all(&Block));

@@ -3,6 +3,7 @@
 use super::by_tiles::TILE_ROWS;
 use super::line::{self, Load};
 use crate::arch;
+use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::tile::{self, Team, WARP};
 
@@ -67,6 +68,12 @@ impl Teams {
         } else {
             [None, Some(Team { lane: lane - half, lanes: lanes - half })]
         }
+    }
+
+    /// Who sends where all peers get the same, of those that [`Teams::roles`] says: the whole block, or one of its halves.
+    #[inline(always)]
+    pub(super) fn once(&self, sends: Option<Team>) -> Option<Team> {
+        if self.count > 1 { Some(Team::all(&Block)) } else { sends }
     }
 
     /// Calls `f` for each of `legs` legs that is this thread's team's; threads beyond the last team have none.

@@ -178,10 +178,16 @@ impl<'k, O: Ops> Sending<'k, O> {
         // SAFETY: a live line of this rank.
         unsafe { self.watch.until(group, self.ops, self.line, self.floor(to), about) }?;
         if from == 0 && group.leads() {
-            // SAFETY: the header's place in the ring, reserved above, aligned since streams are multiples of 128.
-            unsafe { arch::store_16(self.at(0), self.call.header(self.start)) };
+            self.open();
         }
         Ok(())
+    }
+
+    /// Writes the header, for which there is room. One thread.
+    #[inline(always)]
+    pub(crate) fn open(&self) {
+        // SAFETY: the header's place in the ring, reserved, aligned since streams are multiples of 128.
+        unsafe { arch::store_16(self.at(0), self.call.header(self.start)) };
     }
 
     /// The leader's part of a reservation, while the group is still at the bytes before: 0 or a kind of fault, for

@@ -1,6 +1,7 @@
 //! Through rings of staging in the receiver's memory, with credits: any size, any transport.
 
 pub mod channel;
+mod once;
 
 use super::{Protocol, Share, Site};
 use crate::arch;
@@ -10,7 +11,7 @@ use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Ops;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, has_own};
 use crate::tile::{self, Sink, Source, Team, Unroll};
 use crate::wait::{Flow, Watch};
 use channel::{Call, End, HEADER, Receiving, Sending, stream_bytes};
@@ -245,15 +246,30 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         let site = Site::of(grid, params);
         let me = site.me;
         let [sends, receives] = [schedule.sends(me), schedule.receives(me)];
+        let produces = if S::ONCE { has_own(schedule, me) } else { sends > 0 };
         // Blocks at each end of the channels.
-        let each = match (S::MOST_LEGS == 1, sends > 0, receives > 0) {
+        let each = match (S::MOST_LEGS == 1 || S::ONCE, produces, receives > 0) {
             (true, ..) => shape.channels,
             (_, false, false) => 0,
             (_, true, true) => (grid.blocks - shape.diagonal) / 2,
             _ => grid.blocks - shape.diagonal,
         };
-        let senders = if S::MUTUAL || sends > 0 { each } else { 0 };
+        let senders = if S::MUTUAL || produces { each } else { 0 };
         let ends = if S::MUTUAL { 2 * each } else { senders + if receives > 0 { each } else { 0 } };
+        if S::ONCE {
+            let sends = grid.block < senders;
+            let channel = if sends { grid.block } else { grid.block - senders };
+            let share = Share::of::<H>(shape.elements, shape.share, channel);
+            // SAFETY: the caller's contract.
+            let watch = &unsafe { watch.led(&Block) };
+            // SAFETY: each block has its own channel end.
+            return unsafe {
+                match sends {
+                    true => once::send::<O, S, H>(&site, schedule, watch, share, &args),
+                    false => once::receive::<O, S, H>(&site, schedule, watch, (channel, share), &args),
+                }
+            };
+        }
         if S::OWN && grid.block >= ends {
             // SAFETY: the caller's contract.
             let watch = unsafe { watch.led(&Block) };

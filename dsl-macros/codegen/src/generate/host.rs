@@ -325,6 +325,7 @@ fn nowhere(model: &Model, element: Option<&Concrete>) -> TokenStream {
     quote! {
         #(
             // SAFETY: without entries.
+            #[diagnostic::do_not_recommend]
             unsafe impl #krate::kernel::Supports<#markers, #krate::kernel::Nowhere<#numbers>> for Hooks #concrete {
                 const ENTRIES: &'static [#krate::kernel::Entry] = &[];
             }

@@ -155,9 +155,11 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     let start = input.span();
     let vis: Visibility = input.parse()?;
     let sig: Signature = input.parse()?;
+    let mut peer = None;
     // The body stays what it is.
     if input.peek(syn::token::Brace) {
         let body: TokenTree = input.parse()?;
+        peer = field(body.to_token_stream(), "peer");
         module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
         let says = attrs.iter().any(|a| a.path().is_ident("inline"));
         let inline = (!says).then(|| quote!(#[inline]));
@@ -186,8 +188,26 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
             _ => None,
         },
     };
-    *slot = Some(Hook { start, sig, wire });
+    *slot = Some(Hook { start, sig, wire, peer });
     Ok(())
+}
+
+/// Where a field of this name is first asked for, in hooks or in macros that they call.
+fn field(tokens: TokenStream, name: &str) -> Option<Span> {
+    let mut behind_dot = false;
+    for token in tokens {
+        match &token {
+            TokenTree::Ident(ident) if behind_dot && ident == name => return Some(ident.span()),
+            TokenTree::Group(group) => {
+                if let Some(found) = field(group.stream(), name) {
+                    return Some(found);
+                }
+            }
+            _ => {}
+        }
+        behind_dot = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '.');
+    }
+    None
 }
 
 const COPYING: [&str; 2] = ["Clone", "Copy"];

@@ -51,7 +51,7 @@ pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors)
         options.transports = TRANSPORTS.iter().filter(|t| t.implied).map(|t| (*t, span)).collect();
     }
     if !schedules {
-        options.schedules = SCHEDULES.to_vec();
+        options.schedules = SCHEDULES.iter().filter(|s| s.implied).copied().collect();
     }
     if options.archs.is_empty() {
         options.archs = vec!["sm_80".into()];
@@ -292,6 +292,9 @@ fn foreign_schedule(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) ->
         krate: Some(interned(&krate.name)),
         marker: interned(&text),
         launcher: "Launcher",
+        implied: false,
+        once: false,
+        mutual: true,
         doc: interned(&format!("Prepares [`{text}`]. Collective: all ranks call it, in the same order.")),
     })
 }

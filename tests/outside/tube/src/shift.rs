@@ -1,6 +1,6 @@
 //! Every rank sends its one chunk to the rank `by` behind it.
 
-use fusewire::device::schedule::{Leg, Member, Schedule};
+use fusewire::device::schedule::{Leg, Member, NOBODY, Schedule};
 
 /// A cyclic shift of one chunk by `by` ranks, by 1 to `world - 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ unsafe impl Schedule for Shift {
     fn from(&self, me: Member, _: u32) -> Leg {
         Leg { peer: (me.rank + me.world - self.by % me.world) % me.world, chunk: 0, theirs: 0 }
     }
-    fn own(&self, _: Member) -> u32 {
-        0
+    fn own(&self, _: Member) -> [u32; 2] {
+        [NOBODY; 2]
     }
     fn chunks(&self, _: Member) -> [u32; 2] {
         [1, 1]

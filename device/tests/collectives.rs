@@ -1,0 +1,270 @@
+//! Schedules in which ranks send or receive the same chunk, over a world in plain memory, against a reference of a line.
+
+#[path = "schedules/hooks.rs"]
+#[allow(dead_code)]
+mod hooks;
+#[path = "common/world.rs"]
+mod world;
+
+use fusewire_device::{
+    args::{Lent, Out, Packs},
+    ctx::{Consume, Produce},
+    element::{Bf16, Element},
+    hooks::Hooks,
+    launch::{Grid, Params, Shape, Unpack, share_packs},
+    pack::Pack,
+    protocol::{Bulk, Host, Ll128, Simple, Store, exchange},
+    schedule::{AllGather, Broadcast, Gather, Member, NOBODY, Scatter, Schedule},
+};
+use hooks::{Aligned, Args, ByElement, ByPack, Raw, Tiled};
+use std::sync::atomic::{AtomicU64, Ordering};
+use world::{Noise, World};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Simple,
+    Lines,
+    Store,
+    Bulk { first: u64 },
+    Host,
+}
+
+#[derive(Clone, Copy)]
+struct Launch {
+    channels: u32,
+    own: u32,
+    rows: usize,
+}
+
+/// Blocks of a rank's grid: see `fusewire_device::protocol`.
+fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u32 {
+    let Launch { channels, own, .. } = launch;
+    let (sends, receives) = (schedule.sends(me) > 0, schedule.receives(me) > 0);
+    let produces = sends || S::ONCE && schedule.own(me)[0] != NOBODY;
+    let ends = (u32::from(produces) + u32::from(receives)) * channels;
+    let legs = if S::ONCE && !matches!(way, Way::Bulk { .. }) || sends || receives { channels } else { 0 };
+    match way {
+        Way::Host => channels,
+        Way::Simple if S::ONCE => ends,
+        Way::Simple => ends + own,
+        Way::Lines if S::MUTUAL && S::ONCE => channels,
+        Way::Lines if S::MUTUAL => legs + own,
+        Way::Lines if S::ONCE => ends,
+        Way::Lines => ends + own,
+        Way::Store if S::ONCE => legs,
+        Way::Store | Way::Bulk { .. } => legs + own,
+    }
+}
+
+/// One launch on every rank.
+fn launch<H, S>(world: &World, way: Way, launch: Launch, n: usize, of: impl Fn(u32) -> S + Sync, raws: &[Raw])
+where
+    H: Unpack<Raw = Raw>,
+    S: Schedule,
+{
+    let lanes = Pack::<H::Wire>::LANES;
+    let packs = n.div_ceil(lanes) as u64;
+    let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
+    let ranks = world.layout.world;
+    let grids: Vec<u32> =
+        (0..ranks).map(|rank| blocks(way, &of(rank), Member { rank, world: ranks }, launch)).collect();
+    let flows = world.run(grids.iter().copied().max().unwrap(), |rank, grid| {
+        let own = rank as usize;
+        if grid.block >= grids[own] {
+            return Ok(());
+        }
+        let (first, raw) = (if let Way::Bulk { first } = way { first } else { 0 }, raws[own]);
+        let shape = Shape {
+            elements: n as u64,
+            rows: launch.rows as u64,
+            cols: (n / launch.rows) as u64,
+            chunk: 384,
+            kernel: 42,
+            share: share_packs(packs, launch.channels),
+            own_share: share_packs(if first > 0 { first } else { packs }, launch.own),
+            first,
+            outputs: table.as_ptr() as u64,
+            output_offset: 0,
+            input: raw.input.0,
+            tiles: 0,
+            channels: launch.channels,
+            diagonal: if S::ONCE && !matches!(way, Way::Bulk { .. }) { 0 } else { launch.own },
+            phase: 0,
+            allocation: 0,
+            cut: 0,
+        };
+        let (ops, control, schedule) = (world.ops(rank), world.control(rank, 3_000), of(rank));
+        let params = Params { ops, control, shape: shape.name_cut(0, 0), raw, schedule };
+        let grid = Grid { blocks: grids[own], ..grid };
+        // SAFETY: every block of the grid runs it, with slices of as many chunks as the schedule says.
+        unsafe {
+            match way {
+                Way::Simple => exchange::<_, Simple, _, H>(grid, &params),
+                Way::Lines => exchange::<_, Ll128, _, H>(grid, &params),
+                Way::Store => exchange::<_, Store, _, H>(grid, &params),
+                Way::Bulk { .. } => exchange::<_, Bulk, _, H>(grid, &params),
+                Way::Host => exchange::<_, Host, _, H>(grid, &params),
+            }
+        }
+    });
+    for rank in 0..ranks {
+        assert!(
+            flows[rank as usize].iter().all(|flow| flow.is_ok()),
+            "{way:?}, {}, {n}, rank {rank} of {ranks}: {:?}",
+            S::NAME,
+            world.record(rank)
+        );
+    }
+}
+
+/// Launches with fresh values, and compares: chunk `c` of rank `to` is what `from(to, c)` names, a rank and a chunk of its input.
+fn runs<H: Unpack<Raw = Raw>, T: Element, S: Schedule>(
+    world: &World,
+    way: Way,
+    geometry: Launch,
+    n: usize,
+    of: impl Fn(u32) -> S + Sync,
+    from: impl Fn(u32, u32) -> (u32, u32),
+) {
+    let ranks = world.layout.world;
+    let mut noise = Noise(u64::from(ranks) << 20 | n as u64);
+    let chunks = |rank: u32| of(rank).chunks(Member { rank, world: ranks });
+    let mut make = |chunks: u32| Aligned::new(chunks as usize * n, |_| T::from_bits64(noise.next()));
+    let mut inputs: Vec<Aligned<T>> = (0..ranks).map(|rank| make(chunks(rank)[0])).collect();
+    let mut outputs: Vec<Aligned<T>> = (0..ranks).map(|rank| make(chunks(rank)[1])).collect();
+    let raws: Vec<Raw> =
+        inputs.iter_mut().zip(&mut outputs).map(|(i, o)| Raw { input: i.raw(), output: o.raw() }).collect();
+    launch::<H, S>(world, way, geometry, n, &of, &raws);
+    for to in 0..ranks {
+        for chunk in 0..chunks(to)[1] {
+            let (rank, sent) = from(to, chunk);
+            for k in 0..n {
+                // As the input is read where hooks transpose.
+                let (rows, cols) = (geometry.rows, n / geometry.rows);
+                let at = if H::TRANSPOSED { k % cols * rows + k / cols } else { k };
+                let got = outputs[to as usize].all()[chunk as usize * n + k].to_bits64();
+                let want = inputs[rank as usize].all()[sent as usize * n + at].to_bits64();
+                assert_eq!(
+                    got,
+                    want,
+                    "{way:?}, {} of {n} x {}, {ranks} ranks: chunk {chunk} of rank {to}, element {k}",
+                    S::NAME,
+                    T::NAME
+                );
+            }
+        }
+    }
+}
+
+const SIZES: [usize; 7] = [0, 1, 3, 16, 127, 1000, 2501];
+
+fn everything<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, geometry: Launch) {
+    // In turn on one world: each leaves lines and positions from which the others go on.
+    let world = World::new(ranks, geometry.channels.max(geometry.own), 2048);
+    for n in SIZES.into_iter().filter(|n| n.is_multiple_of(geometry.rows)) {
+        for way in [Way::Simple, Way::Lines, Way::Store, Way::Host] {
+            runs::<H, T, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
+        }
+        for (way, root) in
+            [Way::Simple, Way::Lines, Way::Host, Way::Lines].into_iter().zip((0..ranks).cycle())
+        {
+            runs::<H, T, _>(&world, way, geometry, n, |_| Broadcast { root }, |_, _| (root, 0));
+            runs::<H, T, _>(&world, way, geometry, n, |_| Scatter { root }, |to, _| (root, to));
+            runs::<H, T, _>(&world, way, geometry, n, |_| Gather { root }, |_, chunk| (chunk, 0));
+        }
+    }
+}
+
+const GEOMETRIES: [(u32, u32, u32); 5] = [(1, 1, 2), (2, 3, 1), (3, 2, 1), (4, 1, 2), (5, 2, 1)];
+
+#[test]
+fn packs_reach_every_rank() {
+    for (ranks, channels, own) in GEOMETRIES {
+        let geometry = Launch { channels, own, rows: 1 };
+        everything::<ByPack<f32>, f32>(ranks, geometry);
+        everything::<ByPack<u8>, u8>(ranks, geometry);
+    }
+}
+
+#[test]
+fn elements_reach_every_rank() {
+    for (ranks, channels, own) in GEOMETRIES {
+        everything::<ByElement<u16>, u16>(ranks, Launch { channels, own, rows: 1 });
+    }
+}
+
+#[test]
+fn tiles_reach_every_rank() {
+    for (ranks, channels, own) in GEOMETRIES {
+        everything::<Tiled<Bf16>, Bf16>(ranks, Launch { channels, own, rows: 8 });
+    }
+}
+
+#[test]
+fn bulk_copies_reach_every_rank() {
+    for (ranks, channels, own) in GEOMETRIES {
+        let world = World::new(ranks, channels.max(own), 2048);
+        for packs in [0usize, 1, 25, 241] {
+            for first in [0, packs as u64 / 3] {
+                let (way, geometry) = (Way::Bulk { first }, Launch { channels, own, rows: 1 });
+                runs::<ByPack<f32>, f32, _>(&world, way, geometry, 4 * packs, |_| AllGather, |_, c| (c, 0));
+            }
+        }
+    }
+}
+
+static PRODUCED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts the elements that it is asked for.
+struct Counted;
+
+impl Hooks for Counted {
+    type Args<'a> = Args<'a, u32, u32>;
+    type Wire = u32;
+    const UNROLL: usize = 4;
+    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u32> {
+        assert_eq!(ctx.peer, ctx.rank);
+        PRODUCED.fetch_add(ctx.valid as u64, Ordering::Relaxed);
+        args.input.pack(ctx)
+    }
+    fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<u32>) {
+        args.output.at(ctx).set_pack(value);
+    }
+}
+
+// SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
+unsafe impl Unpack for Counted {
+    type Raw = Raw;
+    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
+        // SAFETY: as above.
+        unsafe {
+            Args {
+                input: raw.input.of().slice(Lent::<'a>::named()),
+                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
+            }
+        }
+    }
+}
+
+/// Whatever the number of peers.
+#[test]
+fn each_element_is_produced_once() {
+    for (ranks, channels, own) in GEOMETRIES {
+        let (world, geometry) =
+            (World::new(ranks, channels.max(own), 2048), Launch { channels, own, rows: 1 });
+        for n in SIZES {
+            let produced = |by: u64, about: &str| {
+                let found = PRODUCED.swap(0, Ordering::Relaxed);
+                assert_eq!(found, by * n as u64, "{about}, {n} elements, {ranks} ranks");
+            };
+            for way in [Way::Simple, Way::Lines, Way::Store, Way::Host] {
+                runs::<Counted, u32, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
+                produced(u64::from(ranks), "all_gather");
+            }
+            for way in [Way::Simple, Way::Lines, Way::Host] {
+                runs::<Counted, u32, _>(&world, way, geometry, n, |_| Broadcast { root: 0 }, |_, _| (0, 0));
+                produced(1, "broadcast");
+            }
+        }
+    }
+}
