@@ -1,7 +1,6 @@
 //! Launchers: a schedule, a hook set and a transport, ready to launch.
 
-mod all_gather;
-mod all_to_all;
+mod alike;
 pub(crate) mod copy;
 mod custom;
 mod default;
@@ -12,8 +11,7 @@ mod prepared;
 mod rooted;
 mod sendrecv;
 
-pub use all_gather::AllGatherLauncher;
-pub use all_to_all::AllToAllLauncher;
+pub use alike::{Alike, AllGatherLauncher, AllToAllLauncher};
 pub use custom::CustomLauncher;
 pub(crate) use default::Pattern;
 pub use fusewire_device::kernel::Custom;

@@ -1,10 +1,22 @@
-//! Every rank's chunk goes to every rank.
+//! Launchers of schedules that take no argument.
 
 use super::{LaunchOptions, Launcher, Plan};
 use crate::kernel::HookSet;
 use crate::tune::{Key, Space};
 use crate::{Result, Stream, Transport};
-use fusewire_device::schedule::AllGather;
+use fusewire_device::schedule::{AllGather, AllToAll, Schedule};
+
+/// A schedule of which every rank launches the same value: its default.
+pub trait Alike: Schedule + Default {}
+
+impl Alike for AllToAll {}
+impl Alike for AllGather {}
+
+/// An all-to-all with hooks `H` on a transport.
+///
+/// Chunk `p` of a rank's index space goes to rank `p`; what arrives from rank `p` is chunk `p` of the receiver's. The chunk of a rank
+/// to itself goes from `produce` to `consume` without a wire.
+pub type AllToAllLauncher<X, H> = Launcher<AllToAll, X, H>;
 
 /// An all-gather with hooks `H` on a transport.
 ///
@@ -12,44 +24,44 @@ use fusewire_device::schedule::AllGather;
 /// number of ranks; `consume` once for each element of each rank.
 pub type AllGatherLauncher<X, H> = Launcher<AllGather, X, H>;
 
-impl<X: Transport, H: HookSet> AllGatherLauncher<X, H> {
-    /// Queues one all-gather on `stream`. Every rank launches it with the same number of elements.
+impl<S: Alike, X: Transport, H: HookSet> Launcher<S, X, H> {
+    /// Queues one launch on `stream`. Every rank launches it with the same number of elements.
     ///
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn launch(&self, stream: &Stream, args: H::Args<'_>) -> Result<()> {
-        self.launch_with(stream, args, &LaunchOptions::default())
+        self.launch_as(stream, S::default(), args, &LaunchOptions::default())
     }
 
-    /// As [`AllGatherLauncher::launch`], with options, which must be equal on all ranks.
+    /// The same with options, which must be equal on all ranks.
     ///
     /// # Errors
-    /// As for [`AllGatherLauncher::launch`], and options that cannot be.
+    /// As for [`Launcher::launch_as`], and options that cannot be.
     pub fn launch_with(&self, stream: &Stream, args: H::Args<'_>, options: &LaunchOptions) -> Result<()> {
-        self.launch_as(stream, AllGather, args, options)
+        self.launch_as(stream, S::default(), args, options)
     }
 
     /// How a launch with these arguments would be cut.
     ///
     /// # Errors
-    /// As for [`AllGatherLauncher::launch_with`].
+    /// As for [`Launcher::launch_as`].
     pub fn explain(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Plan> {
-        self.explain_as(&AllGather, args, options)
+        self.explain_as(&S::default(), args, options)
     }
 
     /// What a tuning table is asked for such a launch.
     ///
     /// # Errors
-    /// As for [`AllGatherLauncher::launch_with`].
+    /// As for [`Launcher::launch_as`].
     pub fn key(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
-        self.key_as(&AllGather, args, options)
+        self.key_as(&S::default(), args, options)
     }
 
     /// What can be tried for such a launch, the default's own protocol first.
     ///
     /// # Errors
-    /// As for [`AllGatherLauncher::launch_with`].
+    /// As for [`Launcher::launch_as`].
     pub fn spaces(&self, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
-        self.spaces_as(&AllGather, args, options)
+        self.spaces_as(&S::default(), args, options)
     }
 }
