@@ -15,6 +15,9 @@ pub fn every_number_of_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
         // The smaller ones leave channels without work.
         for chunk in [1, 65, 130, rank.scale.pick(3000, 100_001)] {
             let options = LaunchOptions::default().channels(channels);
+            // A part of an eighth of a GPU holds 16 blocks of the widest.
+            let small = rank.size() > 4 && rank.scale.pick(false, true);
+            let options = if small { options.threads(256) } else { options };
             copy_once(&ground, &launcher, rank.data(channels as usize), chunk, &options)?;
         }
     }
