@@ -3,6 +3,9 @@
 use crate::args::Out;
 use crate::ctx::{Consume, Produce};
 use crate::element::Element;
+#[cfg(doc)]
+use crate::fold;
+use crate::fold::Contributions;
 use crate::pack::{Pack, unroll};
 
 /// The two ends of a wire, and how the work between them is cut.
@@ -21,6 +24,17 @@ pub trait Hooks: 'static {
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<Self::Wire>;
     /// Takes the pack that arrived for `ctx` (`ctx.valid` of its elements).
     fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<Self::Wire>);
+
+    /// Whether [`Hooks::fold`] is what takes values, and not [`Hooks::consume`].
+    const FOLDS: bool = false;
+
+    /// Folds what `ranks` ranks contribute to the pack at `ctx`, and takes the result, of as many elements as are valid there. `of` and what is
+    /// returned: see [`fold::each`].
+    #[inline(always)]
+    fn fold(ctx: &Consume, args: &Self::Args<'_>, ranks: u32, of: &impl Contributions<Self::Wire>) -> bool {
+        let _ = (ctx, args, ranks, of);
+        false
+    }
 
     /// What `produce` sends as it is, element `ctx.index()` for each `ctx`, if that is all it does: the host copies it in one piece.
     #[inline(always)]

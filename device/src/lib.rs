@@ -7,6 +7,7 @@
 //! | [`pack`] | 16-byte packs, the unit that crosses the wire |
 //! | [`ctx`] | what a hook knows about the element it handles |
 //! | [`args`] | kernel arguments: slices, exclusive outputs, atomic outputs |
+//! | [`fold`] | how what all ranks contribute to an element becomes one value |
 //! | [`hooks`] | the trait behind `produce` and `consume` |
 //! | [`ops`] | the seam a transport fills in: `put`, `get`, `signal`, `wait` |
 //! | [`mapped`] | that seam for peers whose memory can be stored to (NVLink, host shared memory) |
@@ -36,6 +37,7 @@ pub mod args;
 pub mod atomic;
 pub mod ctx;
 pub mod element;
+pub mod fold;
 pub mod group;
 pub mod hooks;
 pub mod kernel;

@@ -10,11 +10,14 @@ use fusewire_device::{
     args::{Lent, Out, Packs},
     ctx::{Consume, Produce},
     element::{Bf16, Element},
+    fold::{self, Contributions, Fold},
     hooks::Hooks,
     launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
     protocol::{Bulk, Host, Ll128, Simple, Store, exchange},
-    schedule::{AllGather, Broadcast, Gather, Member, NOBODY, Scatter, Schedule},
+    schedule::{
+        AllGather, AllReduce, Broadcast, Gather, Member, NOBODY, Reduce, ReduceScatter, Scatter, Schedule,
+    },
 };
 use hooks::{Aligned, Args, ByElement, ByPack, Raw, Tiled};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,14 +43,16 @@ struct Launch {
 fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u32 {
     let Launch { channels, own, .. } = launch;
     let (sends, receives) = (schedule.sends(me) > 0, schedule.receives(me) > 0);
-    let produces = sends || S::ONCE && schedule.own(me)[0] != NOBODY;
+    let own_chunk = schedule.own(me)[0] != NOBODY;
+    let produces = sends || S::ONCE && own_chunk;
     let ends = (u32::from(produces) + u32::from(receives)) * channels;
     let legs = if S::ONCE && !matches!(way, Way::Bulk { .. }) || sends || receives { channels } else { 0 };
     match way {
         Way::Host => channels,
+        Way::Simple if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
         Way::Simple if S::ONCE => ends,
         Way::Simple => ends + own,
-        Way::Lines if S::MUTUAL && S::ONCE => channels,
+        Way::Lines if S::MUTUAL && (S::ONCE || S::FOLDS) => channels,
         Way::Lines if S::MUTUAL => legs + own,
         Way::Lines if S::ONCE => ends,
         Way::Lines => ends + own,
@@ -88,7 +93,7 @@ where
             input: raw.input.0,
             tiles: 0,
             channels: launch.channels,
-            diagonal: if S::ONCE && !matches!(way, Way::Bulk { .. }) { 0 } else { launch.own },
+            diagonal: if S::FOLDS || S::ONCE && !matches!(way, Way::Bulk { .. }) { 0 } else { launch.own },
             phase: 0,
             allocation: 0,
             cut: 0,
@@ -208,6 +213,123 @@ fn bulk_copies_reach_every_rank() {
             for first in [0, packs as u64 / 3] {
                 let (way, geometry) = (Way::Bulk { first }, Launch { channels, own, rows: 1 });
                 runs::<ByPack<f32>, f32, _>(&world, way, geometry, 4 * packs, |_| AllGather, |_, c| (c, 0));
+            }
+        }
+    }
+}
+
+/// Neither associative nor commutative.
+struct Ordered;
+
+impl Fold<u16> for Ordered {
+    type Acc = u32;
+    fn lift(value: u16) -> u32 {
+        u32::from(value) ^ 0x5bd1_e995
+    }
+    fn fold(left: u32, right: u32) -> u32 {
+        left.wrapping_mul(0x0100_0193).rotate_left(7).wrapping_add(right ^ right >> 15)
+    }
+}
+
+/// What ranks `from..to` contribute, by the tree of its definition.
+fn tree(from: u32, to: u32, of: &impl Fn(u32) -> u16) -> u32 {
+    if to - from == 1 {
+        return Ordered::lift(of(from));
+    }
+    let left = 1 << (to - from - 1).ilog2();
+    Ordered::fold(tree(from, from + left, of), tree(from + left, to, of))
+}
+
+/// Folds, and chains the results of calls.
+struct Folding;
+
+impl Hooks for Folding {
+    type Args<'a> = Args<'a, u16, u32>;
+    type Wire = u16;
+    const UNROLL: usize = 1;
+    const FOLDS: bool = true;
+    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
+        args.input.pack(ctx)
+    }
+    fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u16>) {
+        unreachable!("nothing but the fold takes values");
+    }
+    fn fold(ctx: &Consume, args: &Self::Args<'_>, ranks: u32, of: &impl Contributions<u16>) -> bool {
+        // Senders must wait for a rank that takes its time.
+        if ctx.rank == 0 && ctx.pos == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        fold::each::<Ordered, u16>(ctx, ranks, of, |ctx, value| {
+            args.output.at(ctx).update(|old| old.wrapping_mul(31).wrapping_add(value));
+        })
+    }
+}
+
+// SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
+unsafe impl Unpack for Folding {
+    type Raw = Raw;
+    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
+        // SAFETY: as above.
+        unsafe {
+            Args {
+                input: raw.input.of().slice(Lent::<'a>::named()),
+                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
+            }
+        }
+    }
+}
+
+/// Two launches with fresh values: chunk 0 of each rank's output is the fold of chunk `part(rank)` of all ranks' inputs.
+fn folds<S: Schedule>(
+    world: &World,
+    way: Way,
+    geometry: Launch,
+    n: usize,
+    of: impl Fn(u32) -> S + Sync,
+    part: impl Fn(u32) -> usize,
+) {
+    let ranks = world.layout.world;
+    let mut noise = Noise(u64::from(ranks) << 24 | n as u64);
+    let chunks = |rank: u32| of(rank).chunks(Member { rank, world: ranks }).map(|chunks| chunks as usize);
+    let mut outputs: Vec<Aligned<u32>> =
+        (0..ranks).map(|rank| Aligned::new(chunks(rank)[1] * n, |_| 0)).collect();
+    let mut wanted: Vec<Vec<u32>> = (0..ranks).map(|rank| vec![0; chunks(rank)[1] * n]).collect();
+    for _ in 0..2 {
+        let mut make = |chunks: usize| Aligned::new(chunks * n, |_| noise.next() as u16);
+        let mut inputs: Vec<Aligned<u16>> = (0..ranks).map(|rank| make(chunks(rank)[0])).collect();
+        let raws: Vec<Raw> = inputs
+            .iter_mut()
+            .zip(&mut outputs)
+            .map(|(i, o)| Raw { input: i.raw(), output: o.raw() })
+            .collect();
+        launch::<Folding, S>(world, way, geometry, n, &of, &raws);
+        for (rank, wanted) in wanted.iter_mut().enumerate() {
+            let at = part(rank as u32) * n;
+            for (k, old) in wanted.iter_mut().enumerate() {
+                let folded = tree(0, ranks, &|rank| inputs[rank as usize].all()[at + k]);
+                *old = old.wrapping_mul(31).wrapping_add(folded);
+            }
+        }
+    }
+    for (rank, (got, wanted)) in outputs.iter().zip(&wanted).enumerate() {
+        assert_eq!(got.all(), wanted, "{way:?}, {} of {n}, rank {rank} of {ranks}", S::NAME);
+    }
+}
+
+#[test]
+fn every_contribution_is_folded_in_its_place() {
+    for (ranks, channels, own) in GEOMETRIES.into_iter().chain([(9, 1, 1)]) {
+        let geometry = Launch { channels, own, rows: 1 };
+        let world = World::new(ranks, channels.max(own), 2048);
+        for n in SIZES {
+            folds(&world, Way::Lines, geometry, n, |_| ReduceScatter, |rank| rank as usize);
+            folds(&world, Way::Lines, geometry, n, |_| AllReduce, |_| 0);
+            for way in [Way::Simple, Way::Host] {
+                folds(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
+                folds(&world, way, geometry, n, |_| AllReduce, |_| 0);
+                for root in [0, ranks - 1] {
+                    folds(&world, way, geometry, n, |_| Reduce { root }, |_| 0);
+                }
             }
         }
     }

@@ -21,7 +21,7 @@ const fn hooks(
     produce: &'static str,
     consume: &'static str,
 ) -> Hooks {
-    Hooks { name, types, unroll, transposed: false, produce, consume }
+    Hooks { name, types, unroll, transposed: false, produce, consume, fold: None }
 }
 
 const MODULES: &[Hooks] = &[
@@ -51,24 +51,32 @@ const MODULES: &[Hooks] = &[
             SET,
         )
     },
+    Hooks { fold: Some("Sum<f32>"), ..hooks("sum", ["Bf16"; 3], 4, PACK, "") },
+    Hooks { fold: Some("Sum<f32>"), ..hooks("sum_fp8", ["F8E4M3", "F8E4M3", "f32"], 4, PACK, "") },
 ];
 const SCHEDULES: &[&str] = &["AllToAll", "SendRecv", "AllGather"];
+const FOLDING: &[&str] = &["ReduceScatter", "AllReduce"];
 const PROTOCOLS: &[&str] = &["Simple", "Ll128", "Store", "Bulk", "CopyEngine"];
 
 /// Every entry that the macro would make: module, schedule, protocol.
 fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str)> {
+    let folding = MODULES.iter().filter(|m| m.fold.is_some());
+    let folding =
+        folding.flat_map(|m| FOLDING.iter().flat_map(move |s| ["Simple", "Ll128"].map(|p| (m, *s, p))));
     let all = MODULES
         .iter()
+        .filter(|m| m.fold.is_none())
         .flat_map(|m| SCHEDULES.iter().flat_map(move |s| PROTOCOLS.iter().map(move |p| (m, *s, *p))));
     // Bulk copies and the copy engine call no hooks; stores no `consume`.
     // Of what is produced once for all peers a few.
     let all = all
         .filter(|(module, schedule, _)| *schedule != "AllGather" || matches!(module.name, "copy" | "scale"));
-    all.filter(|(module, _, protocol)| match *protocol {
+    let all = all.filter(|(module, _, protocol)| match *protocol {
         "Bulk" | "CopyEngine" => module.name == "copy",
         "Store" => matches!(module.name, "copy" | "scale" | "transposed"),
         _ => true,
-    })
+    });
+    all.chain(folding)
 }
 
 fn source() -> String {

@@ -37,6 +37,27 @@ unsafe impl Unpack for H {
     }
 }
 
+pub struct F;
+impl Hooks for F {
+    type Args<'a> = Args<'a>;
+    type Wire = f32;
+    const UNROLL: usize = 4;
+    const FOLDS: bool = true;
+    #[inline(always)]
+    fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<f32> { args.input.pack(ctx) }
+    #[inline(always)]
+    fn consume(_: &Consume, _: &Args<'_>, _: Pack<f32>) {}
+    #[inline(always)]
+    fn fold(ctx: &Consume, args: &Args<'_>, ranks: u32, of: &impl fold::Contributions<f32>) -> bool {
+        fold::each::<fold::Sum<f32>, f32>(ctx, ranks, of, |ctx, value| args.output.at(ctx).set(value))
+    }
+}
+unsafe impl Unpack for F {
+    type Raw = Raw;
+    #[inline(always)]
+    unsafe fn unpack<'a>(raw: &Raw) -> Args<'a> { unsafe { H::unpack(raw) } }
+}
+
 #[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Custom, Raw>) {
     let grid = Grid::here();
     let _ = unsafe { custom(grid, p.ops, p.control, p.shape, |kernel| {
@@ -55,6 +76,9 @@ unsafe impl Unpack for H {
 /// Every shipped schedule.
 const SCHEDULES: &[&str] = &["AllToAll", "SendRecv", "AllGather", "Broadcast"];
 
+/// Those that fold.
+const FOLDING: &[&str] = &["ReduceScatter", "AllReduce", "Reduce"];
+
 /// Every protocol, and the rule for it.
 const PROTOCOLS: &[(&str, Protocol)] = &[
     ("Simple", Protocol::Staged),
@@ -66,7 +90,9 @@ const PROTOCOLS: &[(&str, Protocol)] = &[
 
 /// Every schedule by every protocol: its entry, and the rule.
 fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
-    SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule)))
+    let folding = FOLDING.iter().map(|s| (*s, "Simple", Protocol::Staged));
+    let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Lines)));
+    SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule))).chain(folding)
 }
 
 /// As a launcher gives it to the driver of a newer GPU.
@@ -86,10 +112,11 @@ fn roots() -> Roots {
 #[test]
 fn memory_operations_keep_their_order() {
     let kernels = entries().map(|(schedule, protocol, _)| {
+        let hooks = if FOLDING.contains(&schedule) { "F" } else { "H" };
         format!(
             "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn k_{schedule}_{protocol}(p: Params<Peers, {schedule}, Raw>) {{
                 let grid = Grid::here();
-                let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, H>(grid, &p) }};
+                let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, {hooks}>(grid, &p) }};
             }}"
         )
     });

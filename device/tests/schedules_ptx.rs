@@ -16,7 +16,7 @@ fn module(
     produce: &'static str,
     consume: &'static str,
 ) -> String {
-    let hooks = Hooks { name, types, unroll, transposed: false, produce, consume };
+    let hooks = Hooks { name, types, unroll, transposed: false, produce, consume, fold: None };
     let all_to_all = hooks.entry(&format!("{name}_all_to_all"), "AllToAll", "Simple");
     hooks.module() + &all_to_all + &hooks.entry(&format!("{name}_sendrecv"), "SendRecv", "Simple")
 }

@@ -11,7 +11,8 @@ use proc_macro::TokenStream;
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `transports(Nvl, Shm)` | transports to compile for, also by path from a [device crate](device_crate!); others are a compile error where they are asked for | all |
-/// | `schedules(all_to_all, sendrecv)` | schedules to compile: those, `all_gather`, `broadcast`, `scatter`, `gather`, or by path from a device crate | `all_to_all` and `sendrecv` |
+/// | `schedules(all_to_all, sendrecv)` | schedules to compile: those, `all_gather`, `broadcast`, `scatter`, `gather`, with `reduce(..)` `all_reduce`, `reduce_scatter`, `reduce`, or by path from a device crate | `all_to_all` and `sendrecv`; with `reduce(..)` `all_reduce` and `reduce_scatter` |
+/// | `reduce(sum, f32)` | how what all ranks send becomes the one value that `consume` gets, and in which type: `sum`, `product`, `min`, `max`, `and`, `or`, `xor`, `average`, with `order = ranks` or `order = tree` (the default), or a type that implements `Fold` | none |
 /// | `uses(some_crate)` | device crates whose functions, types and constants the hooks use | none |
 /// | `elements(f32, Bf16)` | element types of a module that is generic over one | not generic |
 /// | `archs(sm_80, sm_90)` | PTX targets; PTX runs on its own and all later architectures | `sm_80` |

@@ -90,6 +90,12 @@ fn math_in_hooks() {
 }
 
 #[test]
+fn sums_have_the_bits_of_the_tree() {
+    let said = succeeds(env!("CARGO_BIN_EXE_sums"), &[]);
+    assert!(said.contains("10007 weights have the same bits on 4 ranks"), "{said}");
+}
+
+#[test]
 fn the_sweep_of_device_math_compares_all_functions() {
     let program = env!("CARGO_BIN_EXE_math");
     let said = succeeds(program, &["--device", "host", "--stride", "400009", "--fast-stride", "400009"]);

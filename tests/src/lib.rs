@@ -40,5 +40,6 @@ pub mod windows;
 
 pub use run::{Case, Outcome, Rank, Scale, Stop};
 pub use subject::{
-    AllGatherOf, AllToAllOf, BroadcastOf, CustomOf, GatherOf, Meet, ScatterOf, SendRecvOf, Subject,
+    AllGatherOf, AllReduceOf, AllToAllOf, BroadcastOf, CustomOf, GatherOf, Meet, ReduceOf, ReduceScatterOf,
+    ScatterOf, SendRecvOf, Subject,
 };

@@ -41,6 +41,14 @@ macro_rules! for_each_case {
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
             }
+            folds {
+                of_every_size: 1..=16,
+                many_times_the_staging: 1..=8,
+                of_every_kind: 1..=16,
+                whoever_is_late: 2..=8,
+                refused: 1..=8,
+                a_rank_never_launches: 2..=8,
+            }
             together {
                 several_kernels_on_one_transport: 1..=8,
                 two_transports_at_once: 1..=8,

@@ -47,3 +47,12 @@ pub fn to_bf16(value: f32) -> u16 {
 pub fn link(old: u32, value: u32) -> u32 {
     old.wrapping_mul(0x0100_0193).wrapping_add(value)
 }
+
+/// The fold of what ranks `from..to` contribute, by the tree of its definition: split behind the largest power of two that is less.
+pub fn tree<A>(from: usize, to: usize, of: &impl Fn(usize) -> A, fold: &impl Fn(A, A) -> A) -> A {
+    if to - from == 1 {
+        return of(from);
+    }
+    let left = 1 << (to - from - 1).ilog2();
+    fold(tree(from, from + left, of, fold), tree(from + left, to, of, fold))
+}

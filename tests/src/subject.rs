@@ -1,6 +1,8 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
-use crate::kernels::{collectives::*, copying::*, faulty::*, hooks::*, schedules::*, windows::*, wires::*};
+use crate::kernels::{
+    collectives::*, copying::*, faulty::*, folds::*, hooks::*, schedules::*, windows::*, wires::*,
+};
 use crate::suite::cases;
 use crate::{Case, Scale};
 use fusewire::device::prelude::*;
@@ -189,6 +191,12 @@ launchers! {
     ScatterOf: scatter, Scatter, ScatterLauncher;
     /// `H` runs as a gather on this transport.
     GatherOf: gather, Gather, GatherLauncher;
+    /// `H` runs as a reduce-scatter on this transport.
+    ReduceScatterOf: reduce_scatter, ReduceScatter, ReduceScatterLauncher;
+    /// `H` runs as an all-reduce on this transport.
+    AllReduceOf: all_reduce, AllReduce, AllReduceLauncher;
+    /// `H` runs as a reduce on this transport.
+    ReduceOf: reduce, Reduce, ReduceLauncher;
     /// `H` is a schedule on this transport.
     CustomOf: custom, Custom, CustomLauncher;
 }
@@ -216,6 +224,9 @@ subject! {
     AllToAllOf<histogram::Hooks>, AllToAllOf<chain::Hooks>,
     SendRecvOf<transpose_add::Hooks>, SendRecvOf<tiles::Hooks>, SendRecvOf<chain::Hooks>,
     AllGatherOf<counted::Hooks>, BroadcastOf<counted::Hooks>, ScatterOf<counted::Hooks>, GatherOf<counted::Hooks>,
+    ReduceScatterOf<ordered::Hooks>, AllReduceOf<ordered::Hooks>, ReduceOf<ordered::Hooks>,
+    ReduceScatterOf<summed::Hooks>, AllReduceOf<summed::Hooks>, ReduceOf<summed::Hooks>,
+    AllReduceOf<averaged::Hooks>, ReduceScatterOf<greatest::Hooks>,
     AllGatherOf<scaled::Hooks>, AllGatherOf<gathered::Hooks>,
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,

@@ -13,11 +13,12 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::schedule::{Schedule, has_own};
+use crate::schedule::{Leg, Member, Schedule, has_own};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
+use core::cell::RefCell;
 use core::ops::Range;
-use std::vec::Vec;
+use std::{vec, vec::Vec};
 
 /// The protocol, as a type. Grid: `channels` blocks.
 ///
@@ -53,9 +54,9 @@ unsafe impl<O: Ops> Protocol<O> for Host {
             let to = total.min(from + shape.chunk);
             let (s0, count) = tile::packs(from, to, share.packs);
             let part = Part { first: share.first, packs: s0..s0 + count as usize };
-            // What is sent as it is is produced by nobody.
-            let once = S::ONCE && H::sends_as_is(&args).is_none() && has_own(schedule, me);
-            let mut outs = Vec::new();
+            // What is sent as it is is produced by nobody, if nothing is folded.
+            let once = S::ONCE && (S::FOLDS || H::sends_as_is(&args).is_none()) && has_own(schedule, me);
+            let (mut outs, mut own) = (Vec::new(), Vec::new());
             for leg in (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg)) {
                 // SAFETY: this block alone works this channel's ends; every chunk goes on where the last one left off, since the
                 // position moves with `finish` alone.
@@ -71,20 +72,42 @@ unsafe impl<O: Ops> Protocol<O> for Host {
                     out.finish(&group);
                 }
             }
+            let place = (&site.own(schedule, channel), site.kept(schedule));
+            if S::FOLDS && has_own(schedule, me) {
+                own = part.produced::<O, H>(place.0, &args, &outs);
+            } else if once {
+                part.send_once::<O, H>(place, &args, &outs);
+            } else if has_own(schedule, me) {
+                part.keep::<H>(place, &args);
+            }
             if once {
-                part.send_once::<O, H>((&site.own(schedule, channel), site.kept(schedule)), &args, &outs);
                 for out in outs {
                     out.publish(&group, from, to)?;
                     if to == total {
                         out.finish(&group);
                     }
                 }
-            } else if has_own(schedule, me) {
-                part.keep::<H>((&site.own(schedule, channel), site.kept(schedule)), &args);
             }
-            for leg in (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg)) {
-                // SAFETY: as above.
-                let from_peer = unsafe { Receiving::begin(ops, &watch, leg.peer, channel, call) };
+            // SAFETY: as above.
+            let input = |leg: Leg| unsafe { Receiving::begin(ops, &watch, leg.peer, channel, call) };
+            let legs = || (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
+            if S::FOLDS {
+                let inputs: Vec<_> = legs().map(input).collect();
+                for one in &inputs {
+                    one.await_bytes(&group, from, to)?;
+                }
+                part.fold::<O, H>(place, me, &args, &own, &inputs);
+                for one in &inputs {
+                    one.free(&group, to)?;
+                    if to == total {
+                        one.finish(&group);
+                    }
+                }
+                from = to;
+                continue;
+            }
+            for leg in legs() {
+                let from_peer = input(leg);
                 from_peer.await_bytes(&group, from, to)?;
                 part.receive::<O, H>(&site.at(leg, channel), &args, &from_peer);
                 from_peer.free(&group, to)?;
@@ -238,6 +261,54 @@ impl Part {
             }
             H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
+    }
+
+    /// Produces this rank's own, which a fold takes, and sends it to `outs`.
+    fn produced<O: Ops, H: Hooks>(
+        &self,
+        place: &Ctx,
+        args: &H::Args<'_>,
+        outs: &[Sending<'_, O>],
+    ) -> Vec<Pack<H::Wire>> {
+        let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
+        let own = RefCell::new(vec![Pack::ZERO; count as usize]);
+        let (hooks, team) = (tile::Module::<H>(args), Team::all(&Block));
+        tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, _, pack| {
+            for out in outs {
+                // SAFETY: the ring's place of pack `s`, which is reserved; each pack is produced once.
+                unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
+            }
+            own.borrow_mut()[s as usize] = pack;
+        });
+        own.into_inner()
+    }
+
+    /// Folds this rank's own with what the rank `k` down sent by `inputs[k - 1]`.
+    fn fold<O: Ops, H: Hooks>(
+        &self,
+        (place, kept): (&Ctx, Kept),
+        me: Member,
+        args: &H::Args<'_>,
+        own: &[Pack<H::Wire>],
+        inputs: &[Receiving<'_, O>],
+    ) {
+        let (first, lanes) = (self.first + self.packs.start, Pack::<H::Wire>::LANES);
+        let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
+        for (s, own) in own.iter().enumerate() {
+            let ctx = kept.at::<H>(tile::any(place, lanes, first + s, s < whole));
+            let of = |rank: u32| {
+                if rank == me.rank {
+                    return *own;
+                }
+                let leg = if rank < me.rank { me.rank - rank } else { me.rank + me.world - rank };
+                let at = inputs[leg as usize - 1].at(self.offset() + 16 * s as u64);
+                // SAFETY: the pack has arrived, and is not overwritten before it is freed.
+                Pack::from_words(unsafe { arch::load_16(at) })
+            };
+            H::fold(&ctx, args, me.world, &|first, some| {
+                Some(core::array::from_fn(|k| if (k as u32) < some { of(first + k as u32) } else { *own }))
+            });
+        }
     }
 
     fn keep<H: Hooks>(&self, (place, kept): (&Ctx, Kept), args: &H::Args<'_>) {

@@ -9,6 +9,9 @@
 //! | [`Bulk`] | [`direct::bulk`] | the same, by bulk copies | the same |
 //! | [`CopyEngine`] | [`direct::copy_engine`] | the same, by the copy engine | one block before its work and one behind it |
 //!
+//! Where a schedule [folds](Schedule::FOLDS), blocks that receive take a part from every peer, produce their own, and do what the self copy does;
+//! simple has that, and LL128 where the schedule is mutual.
+//!
 //! Where a schedule produces [once](Schedule::ONCE), blocks that send do the self copy as well, but with bulk copies and the copy engine.
 //!
 //! A protocol is written once, over the legs of any [`Schedule`], the operations of a transport and the hooks of a module; [`exchange`] is
@@ -66,6 +69,9 @@ pub unsafe fn exchange<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(
     grid: Grid,
     params: &Params<O, S, H::Raw>,
 ) -> Flow {
+    const {
+        assert!(S::FOLDS == H::FOLDS, "a schedule that folds is for hooks that name a fold, and no other is");
+    }
     // SAFETY: the caller's contract.
     unsafe { P::exchange::<S, H>(grid, params) }
 }

@@ -37,6 +37,10 @@ pub fn check<S: Schedule>(world: u32, of: impl Fn(u32) -> S) -> Result<(), Strin
         if S::OWN && !S::OWN_MOVES && (none || from != to) {
             return Err(format!("rank {rank}: the self copy is of {from} to {to}, but not `OWN_MOVES`"));
         }
+        let folds = S::FOLDS && schedule.receives(me) > 0;
+        if folds && (none || schedule.receives(me) != world - 1) {
+            return Err(format!("rank {rank}: it is `FOLDS`, but not every rank contributes"));
+        }
         if S::ONCE {
             let odd = (1..=schedule.sends(me)).map(|number| schedule.to(me, number));
             if let Some(leg) = odd.into_iter().find(|leg| [leg.chunk, leg.theirs] != [from, to]) {
@@ -45,7 +49,12 @@ pub fn check<S: Schedule>(world: u32, of: impl Fn(u32) -> S) -> Result<(), Strin
         }
         for number in 1..=schedule.receives(me) {
             let leg = known::<S>(me, number, schedule.from(me, number), outputs)?;
-            if !filled.insert(leg.chunk) {
+            if folds && (leg.peer != me.down(number) || leg.chunk != to) {
+                return Err(format!(
+                    "rank {rank}, leg {number}: {leg:?} is not from {number} ranks down to chunk {to}, but `FOLDS`"
+                ));
+            }
+            if !folds && !filled.insert(leg.chunk) {
                 return Err(format!("rank {rank}, leg {number}: chunk {} is received twice", leg.chunk));
             }
             if !sent.remove(&(leg.peer, leg.theirs, rank, leg.chunk)) {
@@ -81,7 +90,9 @@ fn known<S: Schedule>(me: Member, number: u32, leg: Leg, chunks: u32) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AllGather, AllToAll, Broadcast, Gather, Scatter, SendRecv};
+    use super::super::{
+        AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter, SendRecv,
+    };
     use super::*;
 
     #[test]
@@ -89,10 +100,13 @@ mod tests {
         for world in 1..=64 {
             check(world, |_| AllToAll).unwrap();
             check(world, |_| AllGather).unwrap();
+            check(world, |_| ReduceScatter).unwrap();
+            check(world, |_| AllReduce).unwrap();
             for root in [0, world / 2, world - 1] {
                 check(world, |_| Broadcast { root }).unwrap();
                 check(world, |_| Scatter { root }).unwrap();
                 check(world, |_| Gather { root }).unwrap();
+                check(world, |_| Reduce { root }).unwrap();
             }
             // A ring, and a send alone.
             let me = |rank| Member { rank, world };
@@ -148,8 +162,42 @@ mod tests {
         }
     }
 
+    /// A reduce-scatter with one thing wrong.
+    #[derive(Clone, Copy)]
+    struct Misfolded(u32);
+
+    // SAFETY: it is not; nothing is launched with it.
+    unsafe impl Schedule for Misfolded {
+        const NAME: &'static str = "misfolded";
+        const OWN: bool = true;
+        const OWN_MOVES: bool = true;
+        const FOLDS: bool = true;
+        const MUTUAL: bool = false;
+        fn sends(&self, me: Member) -> u32 {
+            if self.0 == 0 { 1 } else { me.world - 1 }
+        }
+        fn receives(&self, me: Member) -> u32 {
+            self.sends(me)
+        }
+        fn to(&self, me: Member, leg: u32) -> Leg {
+            ReduceScatter.to(me, if self.0 == 1 { me.world - leg } else { leg })
+        }
+        fn from(&self, me: Member, leg: u32) -> Leg {
+            ReduceScatter.from(me, if self.0 == 1 { me.world - leg } else { leg })
+        }
+        fn own(&self, me: Member) -> [u32; 2] {
+            if self.0 == 2 { [NOBODY; 2] } else { [me.rank, self.0 / 3] }
+        }
+        fn chunks(&self, me: Member) -> [u32; 2] {
+            [me.world, 2]
+        }
+    }
+
     #[test]
     fn what_does_not_fit_is_told() {
+        for wrong in 0..=3 {
+            assert!(check(4, |_| Misfolded(wrong)).unwrap_err().contains("FOLDS"), "{wrong}");
+        }
         for wrong in 0..=10 {
             assert!(check(3, |_| Wrong(wrong)).is_err(), "{wrong}");
         }

@@ -11,6 +11,9 @@
 //! | [`Scatter`] | from one rank a chunk to every rank |
 //! | [`Gather`] | each rank's chunk to one rank |
 //! | [`SendRecv`] | one chunk to a peer and one from a peer, or either alone |
+//! | [`ReduceScatter`] | a chunk for every rank, each folded with what the others have for that rank |
+//! | [`AllReduce`] | each rank's chunk, folded, on every rank |
+//! | [`Reduce`] | each rank's chunk, folded, on one rank |
 //!
 //! A function over [`Kernel`](crate::kernel::Kernel) is a schedule too, for what no table of legs can say.
 
@@ -18,6 +21,7 @@ mod all_gather;
 mod all_to_all;
 #[cfg(not(target_arch = "nvptx64"))]
 mod check;
+mod reduce;
 mod rooted;
 mod sendrecv;
 
@@ -25,6 +29,7 @@ pub use all_gather::AllGather;
 pub use all_to_all::AllToAll;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use check::check;
+pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use rooted::{Broadcast, Gather, Scatter};
 pub use sendrecv::SendRecv;
 
@@ -92,6 +97,9 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// Whether `produce` is called once for all legs and the self copy: they are all of the chunks that [`Schedule::own`] names. A rank that
     /// sends has a self copy then.
     const ONCE: bool = false;
+    /// Whether `consume` gets one value for each element, of what all ranks contribute to it (see [`fold`](crate::fold)). A rank that receives
+    /// then receives by leg `k` from the rank `k` down, from each once, and has a self copy; all of these are of one chunk of its output.
+    const FOLDS: bool = false;
     /// Whether each rank, in every launch, sends to and receives from the same ranks, in as many legs each way. Then a rank that has received
     /// knows that its peer is done with the launch before, and LL128 needs no credits.
     const MUTUAL: bool;

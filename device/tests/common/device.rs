@@ -33,7 +33,7 @@ pub fn compile(name: &str, source: &str, arch: Arch) -> String {
     let mut threads = 0;
     for line in text.lines() {
         if line.contains(".entry ") {
-            threads = if line.contains("transposed_") { 256 } else { 512 };
+            threads = if line.contains("transposed_") || line.contains(" sum_") { 256 } else { 512 };
         }
         if threads > 0 && line.starts_with('{') {
             out.push_str(&format!(".maxntid {threads}, 1, 1\n.minnctapersm 1\n"));

@@ -19,12 +19,23 @@ pub struct Hooks {
     /// The bodies of the two.
     pub produce: &'static str,
     pub consume: &'static str,
+    /// A fold, if schedules of it fold: then `consume` is of no use.
+    pub fold: Option<&'static str>,
 }
 
 impl Hooks {
     /// The module `m_name`.
     pub fn module(&self) -> String {
-        let Hooks { name, types: [i, w, o], unroll, transposed, produce, consume } = self;
+        let Hooks { name, types: [i, w, o], unroll, transposed, produce, consume, fold } = self;
+        let fold = fold.map_or(String::new(), |fold| {
+            format!(
+                "const FOLDS: bool = true;
+                    #[inline(always)]
+                    fn fold(ctx: &Consume, args: &Args<'_>, ranks: u32, of: &impl fold::Contributions<{w}>) -> bool {{
+                        fold::each::<fold::{fold}, {w}>(ctx, ranks, of, |ctx, value| args.output.at(ctx).set(fold::Settle::settle(value)))
+                    }}"
+            )
+        });
         format!(
             "pub mod m_{name} {{
                 use super::*;
@@ -40,6 +51,7 @@ impl Hooks {
                     fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<{w}> {{ {produce} }}
                     #[inline(always)]
                     fn consume(ctx: &Consume, args: &Args<'_>, value: Pack<{w}>) {{ {consume} }}
+                    {fold}
                 }}
                 unsafe impl Unpack for H {{
                     type Raw = Raw<{i}, {o}>;

@@ -2,7 +2,7 @@
 
 use crate::configured;
 use crate::errors::Errors;
-use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model, ScheduleFn};
+use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, ScheduleFn};
 use crate::tables::ELEMENTS;
 use quote::ToTokens;
 use syn::{FnArg, GenericParam, PathArguments, ReturnType, Signature, Type};
@@ -22,6 +22,7 @@ pub fn check(model: &Model, errors: &mut Errors) {
             if let Some(span) = model.options.transposed {
                 layout(module, span, errors);
             }
+            folds(model, module, errors);
             if let Some(args) = &module.args {
                 fields(args, Some(module), errors);
             }
@@ -47,6 +48,57 @@ fn layout(module: &HookModule, span: proc_macro2::Span, errors: &mut Errors) {
         span,
         format!("`layout(transposed)` is for a `produce` that gives one element: {form}; {reason}: leave `layout` out"),
     );
+}
+
+/// A fold is for schedules that fold, which need one.
+fn folds(model: &Model, module: &HookModule, errors: &mut Errors) {
+    let options = &model.options;
+    let [mut folding, mut other] =
+        [true, false].map(|folds| options.schedules.iter().filter(move |s| s.folds == folds));
+    let at =
+        options.given.iter().find(|(name, _)| name == "schedules").map_or(options.span, |(_, span)| *span);
+    let Some(reduce) = &options.reduce else {
+        if let (Some(schedule), false) =
+            (folding.next(), options.given.iter().any(|(name, _)| name == "reduce"))
+        {
+            errors.span(
+                at,
+                format!("`{}` folds what all ranks send: say how, `reduce(sum, f32)`", schedule.name),
+            );
+        }
+        return;
+    };
+    if let Some(schedule) = other.next() {
+        let why = match folding.next() {
+            Some(folding) => format!(
+                "`{}` folds; name `{}` in a second module, without `reduce`",
+                folding.name, schedule.name
+            ),
+            None => "leave `reduce` out, or name `reduce_scatter`, `all_reduce` or `reduce`".to_owned(),
+        };
+        errors.span(
+            at,
+            format!("`{}` hands `consume` what each rank sent, and folds nothing: {why}", schedule.name),
+        );
+    }
+    if options.transposed.is_some() {
+        errors.span(reduce.span, "`reduce` and `layout(transposed)` do not go together: leave `layout` out");
+    }
+    let Some((taken, by_pack)) = module.consume.as_ref().and_then(|c| c.wire.as_ref()) else { return };
+    if *by_pack {
+        errors.at(
+            taken,
+            format!("with `reduce`, `consume` takes one value: `{}`", CONSUME.replace("W)", "A)")),
+        );
+    } else if let Fold::Shipped(_, acc, _) = &reduce.fold
+        && text(taken) != text(acc)
+    {
+        let (acc, taken_text) = (text(acc), text(taken));
+        errors.at(
+            taken,
+            format!("`reduce` folds in `{acc}`, but `consume` takes `{taken_text}`: `value: {acc}`"),
+        );
+    }
 }
 
 fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
@@ -103,7 +155,9 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
         Some(args) if args.named => {
             generics(model, module, args, errors);
             if errors.shown() == before {
-                same_wire(module, errors);
+                if model.options.reduce.is_none() {
+                    same_wire(module, errors);
+                }
                 copies(model, module, args, errors);
             }
         }
@@ -269,6 +323,7 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
     let wire = model.wire().map(|w| text(&w.0));
     if module.consume.is_none() {
         match field("output").map(|f| (f, &f.kind)) {
+            Some((_, Kind::Out(_))) if model.options.reduce.is_some() => {}
             Some((f, Kind::Out(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
                 &f.ty,
                 format!("without `consume`, `output` takes what arrives, so it must be `Out<'a, {}>`", wire.unwrap_or_default()),
@@ -409,7 +464,7 @@ fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
             "`elements` is for hook modules; a schedule function names its types",
         );
     }
-    let of_modules = |name: &str| ["schedules", "unroll", "layout"].contains(&name);
+    let of_modules = |name: &str| ["schedules", "unroll", "layout", "reduce"].contains(&name);
     for (name, span) in model.options.given.iter().filter(|(name, _)| of_modules(name)) {
         errors.span(*span, format!("`{name}` is for hook modules; this function is the schedule"));
     }

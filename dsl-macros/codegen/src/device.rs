@@ -51,7 +51,7 @@ pub struct Compiled {
 
 /// Most threads a block of ours has: written into every entry, so that registers are given out for it.
 pub const MAX_THREADS: u32 = 512;
-/// The same of kernels that work by tiles: so many threads have scratch memory.
+/// The same of kernels that work by tiles, since so many threads have scratch memory, and of those that fold, since these have more registers.
 pub const MAX_TILE_THREADS: u32 = 256;
 
 /// The libraries of a kernel, each by the name that the kernel has for it; `None` where one is asked for from the cache and not there.
@@ -229,7 +229,9 @@ fn table(line: &str) -> Option<Vec<u64>> {
 
 /// Writes the largest block size into each entry.
 fn bound_threads(model: &Model, ptx: &str) -> String {
-    let most = if model.options.transposed.is_some() { MAX_TILE_THREADS } else { MAX_THREADS };
+    let options = &model.options;
+    let most =
+        if options.transposed.is_some() || options.reduce.is_some() { MAX_TILE_THREADS } else { MAX_THREADS };
     let mut out = String::with_capacity(ptx.len() + 64);
     let mut in_entry = false;
     for line in ptx.lines() {

@@ -55,6 +55,8 @@ pub struct Options {
     pub unroll: Vec<u32>,
     /// `layout(transposed)`, where it was written: `produce` reads the rows of a column side by side.
     pub transposed: Option<Span>,
+    /// `reduce(..)`: how what ranks contribute becomes one value.
+    pub reduce: Option<Reduce>,
     /// Whether the PTX names lines of the source.
     pub line_info: bool,
     /// Names of the options that were given, where they were.
@@ -67,6 +69,24 @@ pub struct Options {
     pub crates: Vec<DeviceCrate>,
     /// The word `comm_kernel` has no span here; errors about the whole attribute go to its first token.
     pub span: Span,
+}
+
+/// `reduce(sum, f32, order = tree)`, or `reduce(path::of::a::Fold)`.
+#[derive(Clone, Debug)]
+pub struct Reduce {
+    /// The word `reduce`.
+    pub span: Span,
+    /// What folds.
+    pub fold: Fold,
+}
+
+/// What folds.
+#[derive(Clone, Debug)]
+pub enum Fold {
+    /// A type of `fusewire_device::fold`, its accumulator, and whether it goes from rank 0 up instead of by a tree.
+    Shipped(&'static str, Box<Type>, bool),
+    /// A type of the module's, or that it uses.
+    Own(Path),
 }
 
 /// `mod m { pub struct Args; fn produce; fn consume }`.
@@ -242,7 +262,9 @@ impl Model {
     /// The wire type and whether hooks take packs, or `None` where both are left out and there is no `input` either.
     pub fn wire(&self) -> Option<(Type, bool)> {
         let Item::Hooks(m) = &self.item else { return None };
-        let hooks = [&m.produce, &m.consume];
+        // What `consume` takes of a fold does not cross the wire.
+        let taken = if self.options.reduce.is_some() { &None } else { &m.consume };
+        let hooks = [&m.produce, taken];
         hooks.iter().filter_map(|h| h.as_ref()?.wire.clone()).next().or_else(|| {
             let input = self.args()?.fields.iter().find(|f| f.ident == "input")?;
             Some((input.kind.element()?.clone(), true))
@@ -252,11 +274,11 @@ impl Model {
     /// How bytes may travel.
     pub fn protocols(&self, schedule: Option<&Schedule>, transport: &Transport) -> Vec<Protocol> {
         let mut protocols = vec![Protocol::Staged];
-        if schedule.is_none() || !transport.direct {
+        if schedule.is_none_or(|s| s.folds && !s.mutual) || !transport.direct {
             return protocols;
         }
         protocols.push(Protocol::Lines);
-        if schedule.is_some_and(|s| !s.mutual) {
+        if schedule.is_some_and(|s| !s.mutual || s.folds) {
             return protocols;
         }
         if self.stores() {
@@ -284,7 +306,7 @@ impl Model {
     /// Whether `input` is sent as it is, and what arrives stored to `output` as it is.
     pub fn as_is(&self) -> (bool, bool) {
         match &self.item {
-            Item::Hooks(m) => (m.produce.is_none(), m.consume.is_none()),
+            Item::Hooks(m) => (m.produce.is_none(), m.consume.is_none() && self.options.reduce.is_none()),
             Item::Schedule(_) => (false, false),
         }
     }

@@ -100,6 +100,8 @@ pub struct Schedule {
     pub implied: bool,
     /// Whether elements are produced once for all peers.
     pub once: bool,
+    /// Whether `consume` gets one value, folded of what all ranks sent.
+    pub folds: bool,
     /// Whether a rank may both send and receive, so that peers may store into its output.
     pub mutual: bool,
     /// One line for the generated function's documentation.
@@ -170,6 +172,7 @@ pub const SCHEDULES: &[Schedule] = &[
         launcher: "AllToAllLauncher",
         implied: true,
         once: false,
+        folds: false,
         mutual: true,
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
     },
@@ -180,6 +183,7 @@ pub const SCHEDULES: &[Schedule] = &[
         launcher: "SendRecvLauncher",
         implied: true,
         once: false,
+        folds: false,
         mutual: true,
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
     },
@@ -190,6 +194,7 @@ pub const SCHEDULES: &[Schedule] = &[
         launcher: "AllGatherLauncher",
         implied: false,
         once: true,
+        folds: false,
         mutual: true,
         doc: "Each rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
     },
@@ -200,6 +205,7 @@ pub const SCHEDULES: &[Schedule] = &[
         launcher: "BroadcastLauncher",
         implied: false,
         once: true,
+        folds: false,
         mutual: false,
         doc: "One rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
     },
@@ -210,6 +216,7 @@ pub const SCHEDULES: &[Schedule] = &[
         launcher: "ScatterLauncher",
         implied: false,
         once: false,
+        folds: false,
         mutual: false,
         doc: "One rank sends a chunk to every rank. Collective: all ranks call it, in the same order.",
     },
@@ -220,10 +227,59 @@ pub const SCHEDULES: &[Schedule] = &[
         launcher: "GatherLauncher",
         implied: false,
         once: false,
+        folds: false,
         mutual: false,
         doc: "Each rank's chunk goes to one rank. Collective: all ranks call it, in the same order.",
     },
+    Schedule {
+        name: "reduce_scatter",
+        krate: None,
+        marker: "ReduceScatter",
+        launcher: "ReduceScatterLauncher",
+        implied: false,
+        once: false,
+        folds: true,
+        mutual: true,
+        doc: "Every rank gets one chunk, folded of what all ranks have for it. Collective: all ranks call it, in the same order.",
+    },
+    Schedule {
+        name: "all_reduce",
+        krate: None,
+        marker: "AllReduce",
+        launcher: "AllReduceLauncher",
+        implied: false,
+        once: true,
+        folds: true,
+        mutual: true,
+        doc: "Every rank gets the fold of all ranks' chunks. Collective: all ranks call it, in the same order.",
+    },
+    Schedule {
+        name: "reduce",
+        krate: None,
+        marker: "Reduce",
+        launcher: "ReduceLauncher",
+        implied: false,
+        once: false,
+        folds: true,
+        mutual: false,
+        doc: "One rank gets the fold of all ranks' chunks. Collective: all ranks call it, in the same order.",
+    },
 ];
+
+/// Folds by the name that users write, and the type in `fusewire_device::fold`.
+pub const FOLDS: &[(&str, &str)] = &[
+    ("sum", "Sum"),
+    ("product", "Product"),
+    ("min", "Min"),
+    ("max", "Max"),
+    ("and", "And"),
+    ("or", "Or"),
+    ("xor", "Xor"),
+    ("average", "Average"),
+];
+
+/// Orders of a fold.
+pub const ORDERS: &[&str] = &["tree", "ranks"];
 
 /// Element types by the name users write; the path is relative to `fusewire_device`.
 pub const ELEMENTS: &[(&str, &str)] = &[

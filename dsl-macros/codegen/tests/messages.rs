@@ -47,6 +47,18 @@ fn every_message() {
         "layout()",
         "layout = transposed",
         "layout(transposed)",
+        "reduce",
+        "reduce()",
+        "reduce(sum)",
+        "reduce(sum f32)",
+        "reduce(sums, f32)",
+        "reduce(sum, f32, ranks)",
+        "reduce(sum, f32, way = tree)",
+        "reduce(sum, f32, order = any)",
+        "reduce(my::Fold, f32)",
+        "schedules(all_reduce)",
+        "schedules(all_to_all), reduce(sum, f32)",
+        "schedules(all_reduce, all_gather), reduce(sum, f32)",
         "line_inof",
         "crate = 3",
         "transports(Shm) line_info",
@@ -149,9 +161,22 @@ fn every_message() {
         "schedules(gather)".into(),
         hooks("fn produce(ctx: &Produce, args: &Args) -> f32 { gather() } fn gather() -> f32 { 0.0 }"),
     ));
+    cases.push(("reduce(sum, f32)".into(), hooks("fn consume(ctx: &Consume, args: &Args, value: f64) {}")));
+    cases.push((
+        "reduce(sum, f32)".into(),
+        hooks("fn consume(ctx: &Consume, args: &Args, value: Pack<f32>) {}"),
+    ));
+    cases.push((
+        "reduce(sum, f32), layout(transposed)".into(),
+        hooks("fn produce(ctx: &Produce, args: &Args) -> f32 { 0.0 }"),
+    ));
+    cases.push((
+        "schedules(all_reduce), reduce(sum, f32)".into(),
+        hooks("fn produce(ctx: &Produce, args: &Args) -> f32 { args.input[ctx.peer] }"),
+    ));
     cases.extend(functions.map(|f| (String::new(), f.into())));
     cases.extend(
-        ["elements(f32)", "schedules(sendrecv)", "unroll(8)", "layout(transposed)"]
+        ["elements(f32)", "schedules(sendrecv)", "unroll(8)", "layout(transposed)", "reduce(sum, f32)"]
             .map(|a| (a.into(), FUNCTION.into())),
     );
 
@@ -175,6 +200,15 @@ fn what_is_right_is_taken() {
         ("", MODULE),
         ("transports(Nvl,), unroll(8, 4), line_info, archs(sm_80, sm_100), crate = a::b", MODULE),
         ("transports(Shm)", FUNCTION),
+        (
+            "reduce(max, u32, order = tree)",
+            "mod m { pub struct Args<'a> { pub input: &'a [u16], pub output: Out<'a, u32> } }",
+        ),
+        (
+            "schedules(reduce, reduce_scatter), reduce(Farthest)",
+            "mod m { pub struct Farthest; pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }
+              fn consume(ctx: &Consume, args: &Args, value: f32) { args.output.at(ctx).set(ctx.peer as f32) } }",
+        ),
         // A word of the module's own.
         (
             "",

@@ -4,13 +4,15 @@ use super::{LaunchOptions, Launcher, Plan};
 use crate::kernel::HookSet;
 use crate::tune::{Key, Space};
 use crate::{Result, Stream, Transport};
-use fusewire_device::schedule::{AllGather, AllToAll, Schedule};
+use fusewire_device::schedule::{AllGather, AllReduce, AllToAll, ReduceScatter, Schedule};
 
 /// A schedule of which every rank launches the same value: its default.
 pub trait Alike: Schedule + Default {}
 
 impl Alike for AllToAll {}
 impl Alike for AllGather {}
+impl Alike for ReduceScatter {}
+impl Alike for AllReduce {}
 
 /// An all-to-all with hooks `H` on a transport.
 ///
@@ -23,6 +25,18 @@ pub type AllToAllLauncher<X, H> = Launcher<AllToAll, X, H>;
 /// A rank's input is one chunk; chunk `p` of every rank's output is what rank `p` sent. `produce` is called once for each element, whatever the
 /// number of ranks; `consume` once for each element of each rank.
 pub type AllGatherLauncher<X, H> = Launcher<AllGather, X, H>;
+
+/// A reduce-scatter with hooks `H` on a transport.
+///
+/// Chunk `p` of a rank's input is what it contributes to rank `p`, whose output is one chunk: what all ranks contributed, folded. `produce` is
+/// called once for each element of the input, `consume` once for each of the output.
+pub type ReduceScatterLauncher<X, H> = Launcher<ReduceScatter, X, H>;
+
+/// An all-reduce with hooks `H` on a transport.
+///
+/// A rank's input is one chunk, and so is its output: what all ranks contributed, folded, the same bits on every rank. `consume` is called once
+/// for each element. `produce` is called once on CPU threads; on GPUs twice, once for all peers and once for this rank.
+pub type AllReduceLauncher<X, H> = Launcher<AllReduce, X, H>;
 
 impl<S: Alike, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// Queues one launch on `stream`. Every rank launches it with the same number of elements.

@@ -93,6 +93,8 @@ pub(crate) struct Pattern {
     pub(super) mutual: bool,
     /// See [`Schedule::ONCE`].
     pub(super) once: bool,
+    /// See [`Schedule::FOLDS`].
+    pub(super) folds: bool,
     /// So many blocks, whatever they do.
     pub(super) custom: Option<u32>,
 }
@@ -106,14 +108,29 @@ impl Pattern {
             schedule.sends(me).max(schedule.receives(me))
         };
         let peers = if S::MOST_LEGS == 1 { 1 } else { (0..me.world).map(legs).max().unwrap_or(0) };
-        let produces = schedule.sends(me) > 0 || S::ONCE && schedule.own(me)[0] != NOBODY;
-        let ends = u32::from(produces) + u32::from(schedule.receives(me) > 0);
-        Pattern { peers, ends, own: S::OWN, mutual: S::MUTUAL, once: S::ONCE, custom: None }
+        let (own, sends, receives) =
+            (schedule.own(me)[0] != NOBODY, schedule.sends(me) > 0, schedule.receives(me) > 0);
+        // What is folded is received, and be it from nobody else.
+        let ends = match S::FOLDS {
+            true => [sends, own],
+            false => [sends || S::ONCE && own, receives],
+        };
+        let ends = ends.map(u32::from).iter().sum();
+        let (own, mutual, once, folds) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS);
+        Pattern { peers, ends, own, mutual, once, folds, custom: None }
     }
 
     /// That of so many blocks of a schedule function.
     pub(super) fn custom(blocks: u32) -> Self {
-        Pattern { peers: 1, ends: 2, own: false, mutual: false, once: false, custom: Some(blocks) }
+        Pattern {
+            peers: 1,
+            ends: 2,
+            own: false,
+            mutual: false,
+            once: false,
+            folds: false,
+            custom: Some(blocks),
+        }
     }
 
     /// The same on a rank that both sends and receives.
@@ -130,8 +147,8 @@ impl Pattern {
             Protocol::Copy => 1,
             // Without a peer too.
             Protocol::Direct if self.once => channels,
-            Protocol::Lines if self.once && self.mutual => channels,
-            _ if self.once && protocol != Protocol::Bulk => self.ends * channels,
+            Protocol::Lines if (self.once || self.folds) && self.mutual => channels,
+            _ if (self.once || self.folds) && protocol != Protocol::Bulk => self.ends * channels,
             _ if self.peers == 0 => diagonal,
             Protocol::Direct | Protocol::Bulk => channels + diagonal,
             Protocol::Lines if self.mutual => channels + diagonal,
@@ -178,7 +195,7 @@ pub(super) struct Work {
 impl Work {
     /// Whether blocks of their own bring the self copy.
     fn own_blocks(&self, protocol: Protocol) -> bool {
-        self.pattern.own && (!self.pattern.once || protocol == Protocol::Bulk)
+        self.pattern.own && (!(self.pattern.once || self.pattern.folds) || protocol == Protocol::Bulk)
     }
 
     /// Bytes that a rank sends, and its own.
@@ -336,7 +353,7 @@ impl Work {
     /// a fence) takes longer than the bytes do.
     fn most_groups(&self) -> u32 {
         // What is produced once is sent to all by one block.
-        let groups = self.short() && !self.on_host && !self.pattern.once;
+        let groups = self.short() && !self.on_host && !self.pattern.once && !self.pattern.folds;
         if groups { self.pattern.peers.clamp(1, MOST_GROUPS) } else { 1 }
     }
 

@@ -7,6 +7,7 @@ use super::{LaunchOptions, Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
+use fusewire_device::fold::MOST_RANKS;
 use fusewire_device::launch::Shape;
 use fusewire_device::schedule::{Member, NOBODY, Schedule};
 use std::fmt;
@@ -31,7 +32,15 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     where
         H: Supports<S, X>,
     {
-        Ok(Self { prepared: Prepared::new::<S, H>(transport, S::NAME)?, types: PhantomData })
+        let prepared = Prepared::new::<S, H>(transport, S::NAME)?;
+        let ranks = prepared.world();
+        if S::FOLDS && !prepared.on_host() && ranks > MOST_RANKS as usize {
+            return Err(Error::misuse(format!(
+                "`{}` of {ranks} ranks: a GPU folds what at most {MOST_RANKS} ranks contribute; reduce within groups first",
+                S::NAME
+            )));
+        }
+        Ok(Self { prepared, types: PhantomData })
     }
 
     /// Queues one launch, in which this rank does what `schedule` says. Every rank launches it, with the same number of elements and the same

@@ -11,17 +11,18 @@ mod prepared;
 mod rooted;
 mod sendrecv;
 
-pub use alike::{Alike, AllGatherLauncher, AllToAllLauncher};
+pub use alike::{Alike, AllGatherLauncher, AllReduceLauncher, AllToAllLauncher, ReduceScatterLauncher};
 pub use custom::CustomLauncher;
 pub(crate) use default::Pattern;
 pub use fusewire_device::kernel::Custom;
 pub use fusewire_device::schedule::{
-    AllGather, AllToAll, Broadcast, Gather, Leg, Member, Scatter, Schedule, SendRecv, check,
+    AllGather, AllReduce, AllToAll, Broadcast, Gather, Leg, Member, Reduce, ReduceScatter, Scatter, Schedule,
+    SendRecv, check,
 };
 pub use launcher::Launcher;
 pub use plan::{Decided, Plan};
 pub(crate) use prepared::Prepared;
-pub use rooted::{BroadcastLauncher, GatherLauncher, ScatterLauncher};
+pub use rooted::{BroadcastLauncher, GatherLauncher, ReduceLauncher, ScatterLauncher};
 pub use sendrecv::SendRecvLauncher;
 
 use std::time::Duration;
@@ -70,7 +71,7 @@ pub struct LaunchOptions {
     pub channels: Option<u32>,
     /// Blocks that copy the rank's own chunk of an all-to-all; by default chosen from the channels.
     pub diagonal: Option<u32>,
-    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`; on the host always 1. With `Protocol::Bulk`
+    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)` or `reduce(..)`; on the host always 1. With `Protocol::Bulk`
     /// one warp copies; the others of an all-to-all's send what chunks begin with, before the peers say *go*.
     pub threads: Option<u32>,
     /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. What is left for

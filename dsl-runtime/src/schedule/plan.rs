@@ -18,7 +18,7 @@ use std::fmt;
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// The same of kernels of `layout(transposed)`: their warps have shared memory.
+/// The same of kernels of `layout(transposed)`, whose warps have shared memory, and of those that fold, whose threads have many registers.
 pub(crate) const TILE_THREADS: u32 = 32 * tiles::WARPS;
 
 /// Most blocks of a launch on CPU threads.
@@ -26,7 +26,7 @@ pub(crate) const HOST_BLOCKS: u32 = 1024;
 
 /// Most threads of a block of `H`.
 pub(crate) const fn most_threads<H: HookSet>() -> u32 {
-    if H::TRANSPOSED { TILE_THREADS } else { THREADS }
+    if H::TRANSPOSED || H::FOLDS { TILE_THREADS } else { THREADS }
 }
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.

@@ -3,7 +3,7 @@
 use super::{LaunchOptions, Launcher, Plan};
 use crate::kernel::HookSet;
 use crate::{Error, Result, Stream, Transport};
-use fusewire_device::schedule::{Broadcast, Gather, Member, Scatter};
+use fusewire_device::schedule::{Broadcast, Gather, Member, Reduce, Scatter};
 
 /// A broadcast with hooks `H` on a transport.
 ///
@@ -20,6 +20,11 @@ pub type ScatterLauncher<X, H> = Launcher<Scatter, X, H>;
 ///
 /// Every rank's input is one chunk, and chunk `p` of the root's output what rank `p` sent. `consume` is called on the root alone.
 pub type GatherLauncher<X, H> = Launcher<Gather, X, H>;
+
+/// A reduce with hooks `H` on a transport.
+///
+/// Every rank's input is one chunk, and so is the root's output: what all ranks contributed, folded. `consume` is called on the root alone.
+pub type ReduceLauncher<X, H> = Launcher<Reduce, X, H>;
 
 macro_rules! rooted {
     ($($schedule:ident, $launcher:ident, $what:literal;)*) => {$(
@@ -63,6 +68,7 @@ rooted! {
     Broadcast, BroadcastLauncher, "broadcast";
     Scatter, ScatterLauncher, "scatter";
     Gather, GatherLauncher, "gather";
+    Reduce, ReduceLauncher, "reduce";
 }
 
 fn a_rank(me: Member, root: usize) -> Result<u32> {

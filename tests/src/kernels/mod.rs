@@ -3,6 +3,7 @@
 pub mod collectives;
 pub mod copying;
 pub mod faulty;
+pub mod folds;
 pub mod hooks;
 pub mod schedules;
 pub mod windows;

@@ -4,6 +4,7 @@ mod agreement;
 mod collectives;
 mod copying;
 mod faults;
+mod folds;
 mod graphs;
 mod hooks;
 mod lines;

@@ -151,7 +151,7 @@ impl<O: Direct> Line<'_, O> {
 
     /// Offset of the buffer of call `number` in the channel's two.
     #[inline(always)]
-    const fn buffer(number: u64) -> usize {
+    pub(super) const fn buffer(number: u64) -> usize {
         ((number & 1) * BUFFER) as usize
     }
 
@@ -175,7 +175,7 @@ impl<O: Direct> Line<'_, O> {
 
     /// The context of pack `s`, whole or not.
     #[inline(always)]
-    fn any<W: Element>(&self, s: u32) -> Ctx {
+    pub(super) fn any<W: Element>(&self, s: u32) -> Ctx {
         let lanes = Pack::<W>::LANES;
         let whole = s < tile::whole_until(&self.place, lanes, self.load.first, self.load.packs);
         tile::any(&self.place, lanes, self.load.first + s as usize, whole)
@@ -436,6 +436,26 @@ impl<O: Direct> Line<'_, O> {
         row: u32,
         end: u32,
     ) -> Option<[Loaded; U]> {
+        let at = |k: usize| {
+            // Those past the end, which would need a branch, are the last one again.
+            let row = (row + k as u32).min(end - 1) as usize;
+            // SAFETY: the caller's contract.
+            unsafe { input.add(row * row::BYTES) }
+        };
+        // SAFETY: as above.
+        unsafe { self.poll_at::<U>(at, |_| (self.peer(), input)) }
+    }
+
+    /// Waits for `U` rows, of which `k` is at `at(k)`, in the buffer `of(k)` of a peer. All lanes of a warp together.
+    ///
+    /// # Safety
+    /// They lie there.
+    #[inline(always)]
+    pub(super) unsafe fn poll_at<const U: usize>(
+        &self,
+        at: impl Fn(usize) -> *const u8,
+        of: impl Fn(usize) -> (u32, *const u8),
+    ) -> Option<[Loaded; U]> {
         let fresh = flag(self.calls + 1, self.call.kernel, self.call.size());
         let (mut start, mut look, mut turn) = (0, 0, 0u32);
         // Together: lanes that load apart would load a line in parts, its flag after its data.
@@ -443,12 +463,11 @@ impl<O: Direct> Line<'_, O> {
             return None;
         }
         loop {
-            // All are asked for before the first is looked at; those past the end, which would need a branch, are the last one again.
+            // All are asked for before the first is looked at.
             let mut found = [Loaded::NONE; U];
             unroll!(U, |K| {
-                let row = (row + K as u32).min(end - 1) as usize;
                 // SAFETY: the caller's contract.
-                found[K] = unsafe { Loaded::look(input.add(row * row::BYTES)) };
+                found[K] = unsafe { Loaded::look(at(K)) };
             });
             let mut differs = 0;
             unroll!(U, |K| differs |= found[K].differs(fresh));
@@ -467,12 +486,14 @@ impl<O: Direct> Line<'_, O> {
             let mut gives_up = false;
             if differs != 0 && now.wrapping_sub(look) >= LOOK_NS {
                 look = now;
-                let mut odd = fresh;
+                let (mut odd, mut which) = (fresh, 0);
                 unroll!(U, |K| if found[K].differs(fresh) != 0 {
-                    odd = fresh ^ found[K].differs(fresh);
+                    (odd, which) = (fresh ^ found[K].differs(fresh), K);
                 });
+                let (peer, input) = of(which);
                 // SAFETY: the buffer's header.
-                gives_up = unsafe { self.gives_up(input.add(HEADER as usize), odd, now.wrapping_sub(start)) };
+                gives_up =
+                    unsafe { self.gives_up(peer, input.add(HEADER as usize), odd, now.wrapping_sub(start)) };
             }
             if Warp.any(gives_up) {
                 return None;
@@ -485,12 +506,12 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// `header` is the header line of a live buffer.
     #[inline(always)]
-    unsafe fn gives_up(&self, header: *const u8, odd: u64, age: u64) -> bool {
+    unsafe fn gives_up(&self, peer: u32, header: *const u8, odd: u64, age: u64) -> bool {
         if self.watch.aborted() {
             return true;
         }
         let fresh = flag(self.calls + 1, self.call.kernel, self.call.size());
-        let about = About { peer: self.peer(), channel: self.channel, operation: operation::RECEIVE };
+        let about = About { peer, channel: self.channel, operation: operation::RECEIVE };
         if (odd ^ fresh) << 16 == 0 && odd != fresh {
             // SAFETY: the caller's contract.
             unsafe { compare(self.ops, self.watch, header, self.calls + 1, self.call, about) };

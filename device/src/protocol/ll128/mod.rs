@@ -2,6 +2,7 @@
 //! flight.
 
 mod by_tiles;
+mod fold;
 mod line;
 mod once;
 pub(crate) mod row;
@@ -65,7 +66,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     // SAFETY: the caller's contract.
     let args = unsafe { H::unpack(&params.raw) };
     let blocks = if legs == 0 && !S::ONCE { 0 } else { shape.channels };
-    if !S::ONCE && channel >= blocks {
+    if !S::ONCE && !S::FOLDS && channel >= blocks {
         // SAFETY: the caller's contract.
         let watch = unsafe { armed.looked() };
         return site.self_copy::<S, H>(schedule, &watch, channel - blocks, &args);
@@ -114,7 +115,14 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
         return Err(Stopped);
     }
     let mut whole = true;
-    if let Some(team) = receives {
+    if S::FOLDS {
+        if let Some(team) = teams.once(receives) {
+            let place = site.own(schedule, channel);
+            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
+            // SAFETY: each block works its own line channel.
+            whole = unsafe { line.fold::<H>(site.kept(schedule), me, &args) };
+        }
+    } else if let Some(team) = receives {
         teams.each_leg(legs, |leg| {
             let place = site.at(schedule.from(me, leg), channel);
             let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };

@@ -26,7 +26,8 @@ pub(super) struct Fan<'k, 'a, O, S, H: Hooks> {
 }
 
 impl<O: Direct, S: Schedule, H: Hooks> Outlet<H::Wire> for Fan<'_, '_, O, S, H> {
-    const KEEPS: bool = true;
+    // What is folded is kept by those who receive.
+    const KEEPS: bool = !S::FOLDS;
 
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(u64, u64)) {

@@ -17,18 +17,31 @@ const fn flag_at(number: usize) -> usize {
     128 * number + 120
 }
 
-/// Calls `f` once for each lane that this thread stands for, with the pack of a row that the lane carries; [`PACKS`] for the two lanes
-/// that carry none. All lanes of a warp call it together, and `f` may have them exchange what they hold.
+/// The packs of a row that this thread carries, one for each lane that it stands for; [`PACKS`] for the two lanes that carry none.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-pub fn each_lane(mut f: impl FnMut(u32)) {
+pub fn slots() -> impl Iterator<Item = u32> {
     let lane = arch::lane_index() & 31;
     let (line, place) = (lane / 8, lane % 8);
-    f(match (place, line & 1) {
+    core::iter::once(match (place, line & 1) {
         (7, 0) => 28 + line / 2,
         (7, _) => PACKS,
         _ => 7 * line + place,
-    });
+    })
+}
+
+/// As for the other target.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub fn slots() -> impl Iterator<Item = u32> {
+    0..PACKS
+}
+
+/// Calls `f` for each of [`slots`]. All lanes of a warp call it together, and `f` may have them exchange what they hold.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub fn each_lane(mut f: impl FnMut(u32)) {
+    slots().for_each(&mut f);
 }
 
 /// As for the other target.

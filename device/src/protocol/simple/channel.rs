@@ -315,6 +315,19 @@ impl<'k, O: Ops> Receiving<'k, O> {
         Receiving { ops, watch, peer, channel, line: end.line, base, mask, start, call }
     }
 
+    /// As [`Receiving::begin`], where that was called for this call before: the position is read as ordinary memory, again for each pack.
+    ///
+    /// # Safety
+    /// As for [`Receiving::begin`]; nobody finishes on this end while it is used.
+    #[inline(always)]
+    pub(crate) unsafe fn again(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
+        // SAFETY: live state, which nobody writes meanwhile.
+        let start = unsafe { (&raw const (*ops.state(peer, channel)).received).read() };
+        let line = ops.line(peer, Line::Ready(channel));
+        let (base, mask) = (ops.incoming(peer, channel), ops.window() - 1);
+        Receiving { ops, watch, peer, channel, line, base, mask, start, call }
+    }
+
     /// Waits until stream bytes up to `to` have arrived. With the first chunk, compares the header.
     #[inline(always)]
     pub fn await_bytes<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {

@@ -1,6 +1,7 @@
 //! Through rings of staging in the receiver's memory, with credits: any size, any transport.
 
 pub mod channel;
+mod fold;
 mod once;
 
 use super::{Protocol, Share, Site};
@@ -248,7 +249,7 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         let [sends, receives] = [schedule.sends(me), schedule.receives(me)];
         let produces = if S::ONCE { has_own(schedule, me) } else { sends > 0 };
         // Blocks at each end of the channels.
-        let each = match (S::MOST_LEGS == 1 || S::ONCE, produces, receives > 0) {
+        let each = match (S::MOST_LEGS == 1 || S::ONCE || S::FOLDS, produces, receives > 0) {
             (true, ..) => shape.channels,
             (_, false, false) => 0,
             (_, true, true) => (grid.blocks - shape.diagonal) / 2,
@@ -256,7 +257,8 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         };
         let senders = if S::MUTUAL || produces { each } else { 0 };
         let ends = if S::MUTUAL { 2 * each } else { senders + if receives > 0 { each } else { 0 } };
-        if S::ONCE {
+        if S::ONCE || S::FOLDS {
+            let senders = if S::FOLDS && sends == 0 { 0 } else { senders };
             let sends = grid.block < senders;
             let channel = if sends { grid.block } else { grid.block - senders };
             let share = Share::of::<H>(shape.elements, shape.share, channel);
@@ -265,7 +267,11 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
             // SAFETY: each block has its own channel end.
             return unsafe {
                 match sends {
-                    true => once::send::<O, S, H>(&site, schedule, watch, share, &args),
+                    true if S::ONCE => once::send::<O, S, H>(&site, schedule, watch, share, &args),
+                    true => fold::send::<O, S, H>(&site, schedule, watch, share, &args),
+                    false if S::FOLDS => {
+                        fold::receive::<O, S, H>(&site, schedule, watch, (channel, share), &args)
+                    }
                     false => once::receive::<O, S, H>(&site, schedule, watch, (channel, share), &args),
                 }
             };

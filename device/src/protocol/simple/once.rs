@@ -73,7 +73,10 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, H: Unpack>(
                     unsafe { arch::store_16(to(leg).at(payload + 16 * u64::from(s)), pack.words()) };
                     leg += 1;
                 }
-                H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
+                // Else it is the receiving block's.
+                if !S::FOLDS {
+                    H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
+                }
             },
         );
         Block.sync();

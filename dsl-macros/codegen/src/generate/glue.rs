@@ -1,6 +1,6 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
-use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model};
+use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, Reduce};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -140,6 +140,8 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         |name| quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value))),
         |name| quote!(#name(ctx, args, value)),
     );
+    let fold = model.options.reduce.as_ref().map(|reduce| fold(reduce, module, &wire, &args_elided, d));
+    let consume = if fold.is_some() { quote!(let _ = (ctx, args, value);) } else { consume };
     let as_is = [
         module.produce.is_none().then(|| {
             quote! {
@@ -149,7 +151,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
                 }
             }
         }),
-        module.consume.is_none().then(|| {
+        (module.consume.is_none() && fold.is_none()).then(|| {
             quote! {
                 #[inline(always)]
                 fn keeps_as_is<'x>(
@@ -194,6 +196,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             fn consume(ctx: &#d::ctx::Consume, args: &#args_elided, value: #d::pack::Pack<Self::Wire>) {
                 #consume
             }
+            #fold
             #(#as_is)*
         }
         // SAFETY: the launch made each raw slice from a checked buffer that outlives it, exclusive where it is an output.
@@ -206,6 +209,49 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
                 // SAFETY: the caller's contract.
                 unsafe { Args { #(#unpack,)* } }
             }
+        }
+    }
+}
+
+/// What a fold does with each element: the user's `consume`, or what settles in `output`.
+fn fold(
+    reduce: &Reduce,
+    module: &HookModule,
+    wire: &syn::Type,
+    args: &TokenStream,
+    d: &TokenStream,
+) -> TokenStream {
+    // An error of the fold, and not of the glue, stands at the word.
+    let fold = fold_type(reduce, d);
+    let take = match &module.consume {
+        Some(hook) => {
+            let name = &hook.sig.ident;
+            quote!(#name(ctx, args, value))
+        }
+        None => quote!(args.output.at(ctx).set(#d::fold::Settle::settle(value))),
+    };
+    quote! {
+        const FOLDS: ::core::primitive::bool = true;
+        #[inline(always)]
+        fn fold(
+            ctx: &#d::ctx::Consume,
+            args: &#args,
+            ranks: ::core::primitive::u32,
+            of: &impl #d::fold::Contributions<#wire>,
+        ) -> ::core::primitive::bool {
+            #d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #take)
+        }
+    }
+}
+
+/// The fold's type.
+pub fn fold_type(reduce: &Reduce, d: &TokenStream) -> TokenStream {
+    match &reduce.fold {
+        Fold::Own(path) => quote!(#path),
+        Fold::Shipped(name, acc, ranks) => {
+            let name = format_ident!("{name}", span = reduce.span);
+            let fold = quote_spanned!(reduce.span=> #d::fold::#name<#acc>);
+            if *ranks { quote!(#d::fold::FromRankZero<#fold>) } else { fold }
         }
     }
 }

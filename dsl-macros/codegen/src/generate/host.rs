@@ -156,6 +156,11 @@ fn kernels(model: &Model) -> TokenStream {
             const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
+    let folds = model.options.reduce.as_ref().map(|_| {
+        quote!(
+            const FOLDS: ::core::primitive::bool = true;
+        )
+    });
     let (sends, keeps) = model.as_is();
     for element in &elements(model) {
         let path = element.as_ref().map(|e| &e.path);
@@ -172,6 +177,7 @@ fn kernels(model: &Model) -> TokenStream {
                 const ELEMENT: &'static ::core::primitive::str = #element_name;
                 const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
                 #transposed
+                #folds
                 const SENDS_AS_IS: ::core::primitive::bool = #sends;
                 const KEEPS_AS_IS: ::core::primitive::bool = #keeps;
             }
@@ -430,6 +436,9 @@ fn fingerprint(model: &Model) -> u64 {
     hash.update(&text);
     if text.contains("cfg") {
         hash.update(crate::host::told().cfgs.join("\n"));
+    }
+    if let Some(reduce) = &model.options.reduce {
+        hash.update(plain(&glue::fold_type(reduce, &quote!(fusewire))));
     }
     hash.update(model.options.unroll.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     u64::from_le_bytes(hash.finalize()[..8].try_into().unwrap_or_default())

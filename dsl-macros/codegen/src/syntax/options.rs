@@ -1,9 +1,11 @@
-//! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `line_info`, `crate = path`.
+//! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `reduce(..)`, `line_info`, `crate = path`.
 
 use crate::crates::{DeviceCrate, interned};
 use crate::errors::Errors;
-use crate::model::Options;
-use crate::tables::{ARCHS, ELEMENTS, SCHEDULES, Schedule, TRANSPORTS, Transport, list, nearest};
+use crate::model::{Fold, Options, Reduce};
+use crate::tables::{
+    ARCHS, ELEMENTS, FOLDS, ORDERS, SCHEDULES, Schedule, TRANSPORTS, Transport, list, nearest,
+};
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
@@ -11,8 +13,18 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{LitInt, Path, Token};
 
-const KEYS: &[&str] =
-    &["transports", "schedules", "uses", "elements", "archs", "unroll", "layout", "line_info", "crate"];
+const KEYS: &[&str] = &[
+    "transports",
+    "schedules",
+    "uses",
+    "elements",
+    "archs",
+    "unroll",
+    "layout",
+    "reduce",
+    "line_info",
+    "crate",
+];
 
 /// Reads the attribute; whatever is wrong falls back to its default. `crates` are the device crates that it names.
 pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors) -> Options {
@@ -24,6 +36,7 @@ pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors)
         elements: Vec::new(),
         unroll: Vec::new(),
         transposed: None,
+        reduce: None,
         line_info: false,
         given: Vec::new(),
         krate: syn::parse_quote!(::fusewire),
@@ -51,7 +64,9 @@ pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors)
         options.transports = TRANSPORTS.iter().filter(|t| t.implied).map(|t| (*t, span)).collect();
     }
     if !schedules {
-        options.schedules = SCHEDULES.iter().filter(|s| s.implied).copied().collect();
+        let folds = given("reduce");
+        let implied = |s: &&Schedule| if folds { s.folds && s.mutual } else { s.implied };
+        options.schedules = SCHEDULES.iter().filter(implied).copied().collect();
     }
     if options.archs.is_empty() {
         options.archs = vec!["sm_80".into()];
@@ -166,6 +181,7 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
                 _ => errors.at(&named, form),
             }
         }
+        "reduce" => options.reduce = reduce(input, &key, errors)?,
         "line_info" => options.line_info = true,
         "crate" => {
             let path = |input: ParseStream<'_>| {
@@ -189,6 +205,66 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
         }
     }
     Ok(())
+}
+
+/// `(sum, f32, order = tree)` or `(path::of::a::Fold)`.
+fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Result<Option<Reduce>> {
+    let form = "`reduce` names a fold and what it adds up in: `reduce(sum, f32)`, `reduce(sum, f32, order = ranks)`, \
+                or a type that implements `Fold`: `reduce(Farthest)`";
+    if !input.peek(syn::token::Paren) {
+        errors.at(key, form);
+        skip_value(input)?;
+        return Ok(None);
+    }
+    let content;
+    syn::parenthesized!(content in input);
+    if content.is_empty() {
+        errors.at(key, form);
+        return Ok(None);
+    }
+    let path = content.call(Path::parse_mod_style)?;
+    if content.is_empty() {
+        if let Some(word) = path.get_ident()
+            && let Some((name, _)) = FOLDS.iter().find(|(name, _)| word == name)
+        {
+            errors.at(
+                word,
+                format!("`reduce({name})` does not say in what: `reduce({name}, f32)` names the accumulator"),
+            );
+            return Ok(None);
+        }
+        return Ok(Some(Reduce { span: key.span(), fold: Fold::Own(path) }));
+    }
+    content.parse::<Token![,]>().map_err(|e| syn::Error::new(e.span(), form))?;
+    let acc: syn::Type = content.parse().map_err(|e| syn::Error::new(e.span(), form))?;
+    let mut ranks = false;
+    if content.parse::<Option<Token![,]>>()?.is_some() && !content.is_empty() {
+        let order = |input: ParseStream<'_>| {
+            let word: Ident = input.parse()?;
+            input.parse::<Token![=]>()?;
+            Ok((word, input.parse::<Ident>()?))
+        };
+        let (word, order) = order(&content).map_err(|e: syn::Error| syn::Error::new(e.span(), form))?;
+        match order.to_string().as_str() {
+            _ if word != "order" => errors.at(&word, form),
+            "tree" => {}
+            "ranks" => ranks = true,
+            other => errors.at(
+                &order,
+                format!("there is no order `{other}` of a fold. There are {}", list(ORDERS.iter().copied())),
+            ),
+        }
+    }
+    if !content.is_empty() {
+        return Err(syn::Error::new(content.span(), form));
+    }
+    let Some(word) = path.get_ident() else {
+        errors.at(&path, "a fold of your own says itself in what it folds, and in which order: `reduce(path::of::the::Fold)`");
+        return Ok(None);
+    };
+    let shipped = known(word, "fold", FOLDS, |f| f.0, errors);
+    let fold = shipped.map(|(_, name)| Fold::Shipped(name, Box::new(acc), ranks));
+    Ok(fold.map(|fold| Reduce { span: key.span(), fold }))
 }
 
 /// Whatever follows an option's name belongs to it.
@@ -294,6 +370,7 @@ fn foreign_schedule(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) ->
         launcher: "Launcher",
         implied: false,
         once: false,
+        folds: false,
         mutual: true,
         doc: interned(&format!("Prepares [`{text}`]. Collective: all ranks call it, in the same order.")),
     })

@@ -28,6 +28,15 @@ pub mod copied {
     }
 }
 
+/// What is farthest from zero among all ranks, by a fold of another crate.
+#[comm_kernel(transports(pipe::Tube, Shm), schedules(all_reduce), uses(pipe), reduce(pipe::curve::Farthest))]
+pub mod farthest {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+}
+
 /// A schedule of one's own that works on any transport.
 #[comm_kernel(transports(pipe::Tube))]
 pub fn pass_on<O: Ops>(kernel: &Kernel<O>, chunk: &[u32], output: Out<'_, u32>) -> Flow {

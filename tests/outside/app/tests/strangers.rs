@@ -1,6 +1,6 @@
 //! Kernels on a transport, by a schedule and with a handle that are another crate's.
 
-use app::{copied, pass_on, scaled};
+use app::{copied, farthest, pass_on, scaled};
 use fusewire::device::schedule::check;
 use fusewire::prelude::*;
 use fusewire::{Error, Result};
@@ -91,6 +91,24 @@ fn copies_of_element_types() {
         )?;
         let expected: Vec<u64> = (0..3000).map(|i| i << (8 * (1 - world.rank()))).collect();
         assert_eq!(output.read(&stream)?, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_fold_of_another_crate() {
+    ranks(3, |world| {
+        let tube = Tube::rendezvous(&world, Options::per_peer(2048).channels(2))?;
+        let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
+        let value = |rank: usize, i: usize| ((i * 31 + rank * 17) % 101) as f32 - 50.0;
+        let input: Vec<f32> = (0..3001).map(|i| value(world.rank(), i)).collect();
+        let (input, mut output) = (device.buffer_from(&input)?, device.buffer::<f32>(3001)?);
+        let args = farthest::Launch { input: input.view(), output: output.view_mut() };
+        farthest::all_reduce(&tube)?.launch(&stream, args)?;
+        for (i, got) in output.read(&stream)?.into_iter().enumerate() {
+            let farther = |a: f32, b: f32| if b.abs() > a.abs() { b } else { a };
+            assert_eq!(got, (0..3).map(|rank| value(rank, i)).reduce(farther).unwrap(), "element {i}");
+        }
         Ok(())
     });
 }

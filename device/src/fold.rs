@@ -1,0 +1,571 @@
+//! Folds: what all ranks contribute to an element becomes one value.
+//!
+//! `#[comm_kernel(reduce(sum, f32))]` names one. Each contribution is lifted from its wire type to the accumulator's, the accumulators are folded in
+//! the order that the fold declares, and `consume` gets the result, once. The order follows the numbers of the ranks, so the bits of the result
+//! depend on the contributions and on nothing else: not on the size, the protocol, the number of blocks, the transport, nor on who arrives first.
+
+use crate::ctx::Consume;
+use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
+use crate::pack::{Pack, unroll};
+use core::marker::PhantomData;
+
+/// In which order contributions are folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// A tree over the numbers of the ranks. The ranks `a..b` are split behind the largest power of two that is less than their number:
+    /// `fold(fold(0, 1), fold(2, 3))`, and `fold(fold(fold(0, 1), fold(2, 3)), 4)` of five.
+    Tree,
+    /// From rank 0 up: `fold(fold(fold(0, 1), 2), 3)`.
+    Ranks,
+}
+
+/// How contributions become one value. `W` is the wire type.
+///
+/// A module may have one of its own, and name it in the attribute:
+///
+/// ```
+/// use fusewire_device::fold::Fold;
+///
+/// /// The value that is farthest from zero.
+/// pub struct Farthest;
+///
+/// impl Fold<f32> for Farthest {
+///     type Acc = f32;
+///     fn lift(value: f32) -> f32 {
+///         value
+///     }
+///     fn fold(left: f32, right: f32) -> f32 {
+///         if right.abs() > left.abs() { right } else { left }
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not fold values of `{W}`",
+    label = "no fold of `{W}`",
+    note = "a fold of your own has an `impl Fold<{W}> for` it: what `lift` makes of a value, and `fold` of two"
+)]
+pub trait Fold<W>: 'static {
+    /// What is folded, and what `consume` gets.
+    type Acc: Element;
+    /// In which order.
+    const ORDER: Order = Order::Tree;
+
+    /// A contribution as it arrived.
+    fn lift(value: W) -> Self::Acc;
+    /// Two accumulators, of which the contributions of `left` are of lower ranks.
+    fn fold(left: Self::Acc, right: Self::Acc) -> Self::Acc;
+    /// What `consume` gets, of the accumulator of `ranks` contributions.
+    #[inline(always)]
+    fn finish(folded: Self::Acc, ranks: u32) -> Self::Acc {
+        let _ = ranks;
+        folded
+    }
+}
+
+/// A wire type that the accumulator `A` holds exactly.
+#[diagnostic::on_unimplemented(
+    message = "an accumulator `{A}` does not hold every `{Self}`",
+    label = "`{Self}` cannot be lifted to `{A}`",
+    note = "name an accumulator that does: f32 for F16, Bf16, F8E4M3, F8E5M2; f64 for f32; a wider integer of the same sign; or the wire type itself"
+)]
+pub trait Lift<A>: Element {
+    /// The same value.
+    fn lift(self) -> A;
+}
+
+/// An accumulator that becomes an output's element where a module has no `consume`.
+#[diagnostic::on_unimplemented(
+    message = "an accumulator `{A}` does not become an element `{Self}`",
+    label = "the output cannot take `{A}`",
+    note = "make the output one of `{A}`, or write `consume`, which converts as you say"
+)]
+pub trait Settle<A>: Element {
+    /// The nearest value.
+    fn settle(folded: A) -> Self;
+}
+
+macro_rules! same {
+    ($($t:ty)*) => {$(
+        impl Lift<$t> for $t {
+            #[inline(always)]
+            fn lift(self) -> $t {
+                self
+            }
+        }
+        impl Settle<$t> for $t {
+            #[inline(always)]
+            fn settle(folded: $t) -> $t {
+                folded
+            }
+        }
+    )*};
+}
+same! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 }
+
+macro_rules! wider {
+    ($($from:ty => $($to:ty)*;)*) => {$($(
+        impl Lift<$to> for $from {
+            #[inline(always)]
+            fn lift(self) -> $to {
+                self.into()
+            }
+        }
+    )*)*};
+}
+wider! {
+    u8 => u16 u32 u64;
+    u16 => u32 u64;
+    u32 => u64;
+    i8 => i16 i32 i64;
+    i16 => i32 i64;
+    i32 => i64;
+    f32 => f64;
+}
+
+macro_rules! narrow {
+    ($($t:ty)*) => {$(
+        impl Lift<f32> for $t {
+            #[inline(always)]
+            fn lift(self) -> f32 {
+                self.to_f32()
+            }
+        }
+        impl Settle<f32> for $t {
+            #[inline(always)]
+            fn settle(folded: f32) -> $t {
+                <$t>::from_f32(folded)
+            }
+        }
+    )*};
+}
+narrow! { F16 Bf16 F8E4M3 F8E5M2 }
+
+impl Settle<f64> for f32 {
+    #[inline(always)]
+    fn settle(folded: f64) -> f32 {
+        folded.to_f32()
+    }
+}
+
+/// An accumulator that can be added, multiplied and compared.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no accumulator of `sum`, `product`, `min`, `max` or `average`",
+    label = "name f32, f64 or an integer type",
+    note = "narrow floats are added up in f32: `reduce(sum, f32)`"
+)]
+pub trait Number: Element {
+    /// The sum; of integers modulo their range.
+    fn plus(self, other: Self) -> Self;
+    /// The product; of integers modulo their range.
+    fn times(self, other: Self) -> Self;
+    /// The lesser; NaN if either is, and -0 is less than +0.
+    fn lesser(self, other: Self) -> Self;
+    /// The greater; NaN if either is, and -0 is less than +0.
+    fn greater(self, other: Self) -> Self;
+}
+
+/// An accumulator of bits.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no accumulator of `and`, `or` or `xor`",
+    label = "name an integer type"
+)]
+pub trait Bits: Element {
+    /// Bits of both.
+    fn and(self, other: Self) -> Self;
+    /// Bits of either.
+    fn or(self, other: Self) -> Self;
+    /// Bits of one.
+    fn xor(self, other: Self) -> Self;
+}
+
+/// An accumulator that can be divided by the number of ranks.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no accumulator of `average`",
+    label = "name f32 or f64",
+    note = "of integers take the `sum`, and divide it in `consume`"
+)]
+pub trait Mean: Number {
+    /// Divided by `ranks`, rounded to nearest.
+    fn over(self, ranks: u32) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty)*) => {$(
+        impl Number for $t {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn lesser(self, other: Self) -> Self {
+                self.min(other)
+            }
+            #[inline(always)]
+            fn greater(self, other: Self) -> Self {
+                self.max(other)
+            }
+        }
+        impl Bits for $t {
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+        }
+    )*};
+}
+integers! { u8 u16 u32 u64 i8 i16 i32 i64 }
+
+macro_rules! floats {
+    ($($t:ty)*) => {$(
+        impl Number for $t {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
+            fn lesser(self, other: Self) -> Self {
+                let below = self < other || self == other && self.is_sign_negative();
+                if self.is_nan() || !other.is_nan() && below { self } else { other }
+            }
+            #[inline(always)]
+            fn greater(self, other: Self) -> Self {
+                let above = self > other || self == other && self.is_sign_positive();
+                if self.is_nan() || !other.is_nan() && above { self } else { other }
+            }
+        }
+        impl Mean for $t {
+            #[inline(always)]
+            fn over(self, ranks: u32) -> Self {
+                self / ranks as $t
+            }
+        }
+    )*};
+}
+floats! { f32 f64 }
+
+macro_rules! folds {
+    ($($(#[$doc:meta])* $name:ident: $bound:ident, $fold:ident $(, $finish:ident)?;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<A>(PhantomData<A>);
+
+        impl<A: $bound, W: Lift<A>> Fold<W> for $name<A> {
+            type Acc = A;
+            #[inline(always)]
+            fn lift(value: W) -> A {
+                value.lift()
+            }
+            #[inline(always)]
+            fn fold(left: A, right: A) -> A {
+                left.$fold(right)
+            }
+            $(
+                #[inline(always)]
+                fn finish(folded: A, ranks: u32) -> A {
+                    folded.$finish(ranks)
+                }
+            )?
+        }
+    )*};
+}
+folds! {
+    /// `reduce(sum, A)`.
+    Sum: Number, plus;
+    /// `reduce(product, A)`.
+    Product: Number, times;
+    /// `reduce(min, A)`: NaN if any is, and -0 is less than +0.
+    Min: Number, lesser;
+    /// `reduce(max, A)`: NaN if any is, and -0 is less than +0.
+    Max: Number, greater;
+    /// `reduce(and, A)`.
+    And: Bits, and;
+    /// `reduce(or, A)`.
+    Or: Bits, or;
+    /// `reduce(xor, A)`.
+    Xor: Bits, xor;
+    /// `reduce(average, A)`: the sum, divided by the number of ranks.
+    Average: Mean, plus, over;
+}
+
+/// `F` from rank 0 up: `order = ranks`.
+#[derive(Debug)]
+pub struct FromRankZero<F>(PhantomData<F>);
+
+impl<W, F: Fold<W>> Fold<W> for FromRankZero<F> {
+    type Acc = F::Acc;
+    const ORDER: Order = Order::Ranks;
+    #[inline(always)]
+    fn lift(value: W) -> F::Acc {
+        F::lift(value)
+    }
+    #[inline(always)]
+    fn fold(left: F::Acc, right: F::Acc) -> F::Acc {
+        F::fold(left, right)
+    }
+    #[inline(always)]
+    fn finish(folded: F::Acc, ranks: u32) -> F::Acc {
+        F::finish(folded, ranks)
+    }
+}
+
+/// Levels of a tree above those of [`AHEAD`] contributions: on GPUs they stay in registers.
+const LEVELS: usize = if cfg!(target_arch = "nvptx64") { 5 } else { 14 };
+
+/// Ranks whose contributions a GPU folds at most: a thread keeps an accumulator for each level of the tree.
+pub const MOST_RANKS: u32 = ((AHEAD as u32) << 5) - 1;
+
+/// Elements that are folded together.
+const TOGETHER: usize = 8;
+
+/// Contributions that are asked for together.
+pub const AHEAD: usize = 4;
+
+/// What ranks contribute to one pack. A trait and not a closure, since only a method can be made to be inlined however long it is.
+pub trait Contributions<W> {
+    /// The packs of the `some` ranks from `first` on, at most [`AHEAD`]; behind these anything. Nothing if they do not come. May be asked for again.
+    fn of(&self, first: u32, some: u32) -> Option<[Pack<W>; AHEAD]>;
+}
+
+impl<W, F: Fn(u32, u32) -> Option<[Pack<W>; AHEAD]>> Contributions<W> for F {
+    #[inline(always)]
+    fn of(&self, first: u32, some: u32) -> Option<[Pack<W>; AHEAD]> {
+        self(first, some)
+    }
+}
+
+/// Folds what `ranks` ranks contribute, at least one, and hands each element of `ctx` to `take`, with what was folded; whether all came. If not,
+/// nothing is taken. Threads that call this together ask for contributions together.
+#[inline(always)]
+pub fn each<F: Fold<W>, W: Element>(
+    ctx: &Consume,
+    ranks: u32,
+    of: &impl Contributions<W>,
+    take: impl Fn(&Consume, F::Acc),
+) -> bool {
+    let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
+    unroll!(TOGETHER, |K| if K < Pack::<W>::LANES && K < ctx.valid {
+        take(&Consume(ctx.at(ctx.pos + K, 1, false)), F::finish(low[K], ranks));
+    });
+    if Pack::<W>::LANES > TOGETHER {
+        let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
+        unroll!(TOGETHER, |K| if TOGETHER + K < ctx.valid {
+            take(&Consume(ctx.at(ctx.pos + TOGETHER + K, 1, false)), F::finish(high[K], ranks));
+        });
+    }
+    true
+}
+
+/// Those of the elements from `FROM` on.
+#[inline(always)]
+fn some<F: Fold<W>, W: Element, const FROM: usize>(
+    ranks: u32,
+    of: &impl Contributions<W>,
+) -> Option<[F::Acc; TOGETHER]> {
+    let mut tree = Tree::<F, W>::new();
+    let mut last = [F::Acc::default(); TOGETHER];
+    let mut rank = 0;
+    while rank < ranks {
+        let left = ranks - rank;
+        let packs = of.of(rank, left.min(AHEAD as u32))?;
+        let lifted = |k: usize| lift::<F, W, FROM>(packs[k]);
+        if matches!(F::ORDER, Order::Ranks) {
+            unroll!(AHEAD, |K| if (K as u32) < left {
+                let next = lifted(K);
+                last = if rank + K as u32 == 0 { next } else { both::<F, W>(last, next) };
+            });
+        } else {
+            last = lifted(0);
+            if left > 1 {
+                last = both::<F, W>(last, lifted(1));
+            }
+            if left > 2 {
+                let right = if left > 3 { both::<F, W>(lifted(2), lifted(3)) } else { lifted(2) };
+                last = both::<F, W>(last, right);
+            }
+            if left >= AHEAD as u32 {
+                tree.add(rank / AHEAD as u32, last);
+            }
+        }
+        rank += AHEAD as u32;
+    }
+    let bundle = AHEAD as u32;
+    Some(match F::ORDER {
+        Order::Ranks => last,
+        Order::Tree => tree.whole(ranks / bundle, (!ranks.is_multiple_of(bundle)).then_some(last)),
+    })
+}
+
+#[inline(always)]
+fn lift<F: Fold<W>, W: Element, const FROM: usize>(pack: Pack<W>) -> [F::Acc; TOGETHER] {
+    let mut out = [F::Acc::default(); TOGETHER];
+    unroll!(TOGETHER, |K| if FROM + K < Pack::<W>::LANES {
+        out[K] = F::lift(pack.get(FROM + K));
+    });
+    out
+}
+
+/// A tree that grows from the left, of whole bundles of [`AHEAD`] contributions. Level `l` holds `2^l` of them where bit `l` of their number is
+/// set, the lower ranks above.
+struct Tree<F: Fold<W>, W> {
+    levels: [[F::Acc; TOGETHER]; LEVELS],
+    wire: PhantomData<W>,
+}
+
+impl<F: Fold<W>, W: Element> Tree<F, W> {
+    #[inline(always)]
+    fn new() -> Self {
+        Tree { levels: [[F::Acc::default(); TOGETHER]; LEVELS], wire: PhantomData }
+    }
+
+    /// Adds the fold of one bundle behind `before` others.
+    #[inline(always)]
+    #[allow(unused_assignments)] // by the last of the levels
+    fn add(&mut self, before: u32, mut carry: [F::Acc; TOGETHER]) {
+        // Indices are constants, so that the levels stay in registers.
+        let mut placed = false;
+        unroll!(LEVELS, |L| if !placed {
+            if before >> L & 1 == 1 {
+                carry = both::<F, W>(self.levels[L], carry);
+            } else {
+                self.levels[L] = carry;
+                placed = true;
+            }
+        });
+    }
+
+    /// The fold of all `bundles`, and of what comes behind them.
+    #[inline(always)]
+    #[allow(unused_assignments)] // as above
+    fn whole(self, bundles: u32, behind: Option<[F::Acc; TOGETHER]>) -> [F::Acc; TOGETHER] {
+        let (mut right, mut some) = (behind.unwrap_or_default(), behind.is_some());
+        unroll!(LEVELS, |L| if bundles >> L & 1 == 1 {
+            right = if some { both::<F, W>(self.levels[L], right) } else { self.levels[L] };
+            some = true;
+        });
+        right
+    }
+}
+
+#[inline(always)]
+fn both<F: Fold<W>, W>(left: [F::Acc; TOGETHER], right: [F::Acc; TOGETHER]) -> [F::Acc; TOGETHER] {
+    let mut out = left;
+    unroll!(TOGETHER, |K| out[K] = F::fold(left[K], right[K]));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctx::Ctx;
+    use core::cell::RefCell;
+    use std::format;
+    use std::string::{String, ToString};
+    use std::vec::Vec;
+
+    /// Numbers of folds: each is told what it was made of.
+    fn told() -> &'static std::sync::Mutex<Vec<String>> {
+        static TOLD: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+        &TOLD
+    }
+
+    fn name(text: String) -> u64 {
+        let mut told = told().lock().unwrap();
+        told.push(text);
+        told.len() as u64 - 1
+    }
+
+    fn text(number: u64) -> String {
+        told().lock().unwrap()[number as usize].clone()
+    }
+
+    struct Written;
+
+    impl Fold<u64> for Written {
+        type Acc = u64;
+        fn lift(value: u64) -> u64 {
+            name(value.to_string())
+        }
+        fn fold(left: u64, right: u64) -> u64 {
+            let (left, right) = (text(left), text(right));
+            name(format!("({left} {right})"))
+        }
+    }
+
+    /// The tree, by its definition.
+    fn reference(from: u32, to: u32) -> String {
+        if to - from == 1 {
+            return from.to_string();
+        }
+        let left = 1 << (to - from - 1).ilog2();
+        format!("({} {})", reference(from, from + left), reference(from + left, to))
+    }
+
+    fn folded<F: Fold<u64, Acc = u64>>(ranks: u32) -> Vec<u64> {
+        let taken = RefCell::new(Vec::new());
+        let ctx = Consume(Ctx::of_chunk(0, 2, 1, 2).at(0, 2, true));
+        let of = |first: u32, some: u32| {
+            assert!(some >= 1 && some <= AHEAD as u32 && first + some <= ranks);
+            Some(std::array::from_fn(|k| Pack::from_fn(|_| u64::from(first) + k as u64)))
+        };
+        assert!(each::<F, u64>(&ctx, ranks, &of, |_, value| taken.borrow_mut().push(value)));
+        taken.into_inner()
+    }
+
+    #[test]
+    fn a_tree_is_the_one_of_its_definition() {
+        for ranks in (1..=70).chain([MOST_RANKS, 128, 1000]) {
+            for value in folded::<Written>(ranks) {
+                assert_eq!(text(value), reference(0, ranks), "{ranks} ranks");
+            }
+        }
+        assert_eq!(text(folded::<FromRankZero<Written>>(4)[0]), "(((0 1) 2) 3)");
+    }
+
+    #[test]
+    fn the_shipped_folds_are_what_their_names_say() {
+        fn of<F: Fold<u64, Acc = u64>>() -> u64 {
+            folded::<F>(6)[1]
+        }
+        assert_eq!([of::<Sum<u64>>(), of::<Product<u64>>()], [15, 0]);
+        assert_eq!([of::<Min<u64>>(), of::<Max<u64>>()], [0, 5]);
+        assert_eq!([of::<And<u64>>(), of::<Or<u64>>(), of::<Xor<u64>>()], [0, 7, 1]);
+        assert_eq!(<Average<f32> as Fold<Bf16>>::finish(9.0, 4), 2.25);
+        let nan = |x: f32| x.is_nan();
+        assert!(nan(f32::NAN.lesser(1.0)) && nan(1f32.lesser(f32::NAN)));
+        assert!(nan(f32::NAN.greater(1.0)) && nan(1f32.greater(f32::NAN)));
+        for [a, b] in [[-0.0f32, 0.0], [0.0, -0.0]] {
+            assert!(a.lesser(b).is_sign_negative() && a.greater(b).is_sign_positive());
+        }
+    }
+
+    #[test]
+    fn bytes_are_folded_eight_at_a_time() {
+        let taken = RefCell::new(Vec::new());
+        let ctx = Consume(Ctx::of_chunk(0, 13, 1, 13).at(0, 13, false));
+        let pack = |rank: usize| Pack::<u8>::from_fn(|k| (10 * rank + k) as u8);
+        let of = |_, _| Some(std::array::from_fn(pack));
+        let take = |ctx: &Consume, value| taken.borrow_mut().push((ctx.index(), value));
+        assert!(each::<Sum<u32>, u8>(&ctx, 3, &of, take));
+        let expected: Vec<_> = (0..13).map(|k| (k, 30 + 3 * k as u32)).collect();
+        assert_eq!(*taken.borrow(), expected);
+        // Of what does not come nothing is taken.
+        assert!(!each::<Sum<u32>, u8>(&ctx, 3, &|_, _| None, take));
+        assert_eq!(taken.into_inner(), expected);
+    }
+}

@@ -1,0 +1,13 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm), schedules(all_reduce), reduce(Mine))]
+mod sums {
+    pub struct Mine;
+
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+}
+
+fn main() {}
