@@ -1,5 +1,6 @@
 //! Schedules in which ranks send or receive the same chunk, over a world in plain memory, against a reference of a line.
 
+#[macro_use]
 #[path = "schedules/hooks.rs"]
 #[allow(dead_code)]
 mod hooks;
@@ -265,19 +266,7 @@ impl Hooks for Folding {
     }
 }
 
-// SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
-unsafe impl Unpack for Folding {
-    type Raw = Raw;
-    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
-        // SAFETY: as above.
-        unsafe {
-            Args {
-                input: raw.input.of().slice(Lent::<'a>::named()),
-                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
-            }
-        }
-    }
-}
+unpack! { Folding }
 
 /// Two launches with fresh values: chunk 0 of each rank's output is the fold of chunk `part(rank)` of all ranks' inputs.
 fn folds<S: Schedule>(
@@ -354,19 +343,7 @@ impl Hooks for Counted {
     }
 }
 
-// SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
-unsafe impl Unpack for Counted {
-    type Raw = Raw;
-    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
-        // SAFETY: as above.
-        unsafe {
-            Args {
-                input: raw.input.of().slice(Lent::<'a>::named()),
-                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
-            }
-        }
-    }
-}
+unpack! { Counted }
 
 /// Whatever the number of peers.
 #[test]

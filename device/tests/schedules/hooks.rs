@@ -33,6 +33,25 @@ pub struct Args<'a, I, O> {
     pub output: Out<'a, O>,
 }
 
+/// [`Args`] of the slices that a launch was made with.
+macro_rules! unpack {
+    ($name:ident $(<$t:ident $(: $bound:ident)?>)?) => {
+        // SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
+        unsafe impl $(<$t: Element $(+ $bound)?>)? Unpack for $name $(<$t>)? {
+            type Raw = Raw;
+            unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
+                // SAFETY: as above.
+                unsafe {
+                    Args {
+                        input: raw.input.of().slice(Lent::<'a>::named()),
+                        output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
+                    }
+                }
+            }
+        }
+    };
+}
+
 macro_rules! hooks {
     ($name:ident<$t:ident $(: $bound:ident)?>, $input:ty, $wire:ty, $unroll:literal, $produce:expr, $consume:expr) => {
         pub struct $name<$t>(PhantomData<$t>);
@@ -49,14 +68,7 @@ macro_rules! hooks {
                 consume(ctx, args, value);
             }
         }
-        // SAFETY: the tests make `Raw` from vectors that outlive the launch and are lent to it alone.
-        unsafe impl<$t: Element $(+ $bound)?> Unpack for $name<$t> {
-            type Raw = Raw;
-            unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
-                // SAFETY: as above.
-                unsafe { Args { input: raw.input.of().slice(Lent::<'a>::named()), output: Out::from_raw(raw.output.of(), Lent::<'a>::named()) } }
-            }
-        }
+        unpack! { $name<$t $(: $bound)?> }
     };
 }
 hooks!(ByPack<T>, T, T, 4, |ctx, args| args.input.pack(ctx), |ctx, args, v| args.output.at(ctx).set_pack(v));
@@ -94,19 +106,7 @@ impl Hooks for Halved {
     }
 }
 
-// SAFETY: as for the hooks above.
-unsafe impl Unpack for Halved {
-    type Raw = Raw;
-    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
-        // SAFETY: as above.
-        unsafe {
-            Args {
-                input: raw.input.of().slice(Lent::<'a>::named()),
-                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
-            }
-        }
-    }
-}
+unpack! { Halved }
 
 /// Transposed on the way, by tiles.
 pub struct Tiled<T>(PhantomData<T>);
@@ -128,19 +128,7 @@ impl<T: Element> Hooks for Tiled<T> {
     }
 }
 
-// SAFETY: as for the hooks above.
-unsafe impl<T: Element> Unpack for Tiled<T> {
-    type Raw = Raw;
-    unsafe fn unpack<'a>(raw: &Raw) -> Self::Args<'a> {
-        // SAFETY: as above.
-        unsafe {
-            Args {
-                input: raw.input.of().slice(Lent::<'a>::named()),
-                output: Out::from_raw(raw.output.of(), Lent::<'a>::named()),
-            }
-        }
-    }
-}
+unpack! { Tiled<T> }
 
 /// A vector whose first element is 16-byte aligned, as launches demand.
 pub struct Aligned<T> {

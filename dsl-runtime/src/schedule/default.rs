@@ -138,6 +138,11 @@ impl Pattern {
         Pattern { ends: 2, ..self }
     }
 
+    /// Whether the blocks that send, or those that receive, do the self copy as well, each for all of its channel's peers.
+    fn keeps_within(self) -> bool {
+        self.once || self.folds
+    }
+
     /// Blocks of a grid: see `fusewire_device::protocol`.
     pub(super) fn blocks(self, protocol: Protocol, cut: Cut, on_host: bool) -> u32 {
         let Cut { channels, diagonal, groups } = cut;
@@ -147,8 +152,8 @@ impl Pattern {
             Protocol::Copy => 1,
             // Without a peer too.
             Protocol::Direct if self.once => channels,
-            Protocol::Lines if (self.once || self.folds) && self.mutual => channels,
-            _ if (self.once || self.folds) && protocol != Protocol::Bulk => self.ends * channels,
+            Protocol::Lines if self.keeps_within() && self.mutual => channels,
+            _ if self.keeps_within() && protocol != Protocol::Bulk => self.ends * channels,
             _ if self.peers == 0 => diagonal,
             Protocol::Direct | Protocol::Bulk => channels + diagonal,
             Protocol::Lines if self.mutual => channels + diagonal,
@@ -195,7 +200,7 @@ pub(super) struct Work {
 impl Work {
     /// Whether blocks of their own bring the self copy.
     fn own_blocks(&self, protocol: Protocol) -> bool {
-        self.pattern.own && (!(self.pattern.once || self.pattern.folds) || protocol == Protocol::Bulk)
+        self.pattern.own && (!self.pattern.keeps_within() || protocol == Protocol::Bulk)
     }
 
     /// Bytes that a rank sends, and its own.
@@ -352,8 +357,8 @@ impl Work {
     /// Blocks that share the peers of a staged channel at most: where calls are short, what a block does for one peer after another (a wait,
     /// a fence) takes longer than the bytes do.
     fn most_groups(&self) -> u32 {
-        // What is produced once is sent to all by one block.
-        let groups = self.short() && !self.on_host && !self.pattern.once && !self.pattern.folds;
+        // One block then sends to all, or takes from all.
+        let groups = self.short() && !self.on_host && !self.pattern.keeps_within();
         if groups { self.pattern.peers.clamp(1, MOST_GROUPS) } else { 1 }
     }
 
