@@ -442,6 +442,27 @@ impl<T: Element> Place<'_, T> {
         });
     }
 
+    /// Sets the elements of this call, the first of `values`: by 16 bytes where they are as many.
+    #[inline(always)]
+    pub(crate) fn set_first(&self, values: [T; 8]) {
+        let (valid, lanes) = (self.ctx.valid, Pack::<T>::LANES);
+        if !self.ctx.whole || !valid.is_multiple_of(lanes) {
+            unroll!(8, |K| if K < valid {
+                // SAFETY: in bounds (checked by `Out::at`), and only this call reaches them.
+                unsafe { self.at.add(K).write(values[K]) };
+            });
+            return;
+        }
+        unroll!(4, |K| if K * lanes < valid {
+            let mut pack = Pack::ZERO;
+            unroll!(8, |J| if J < lanes && K * lanes + J < 8 {
+                pack = pack.with::<J>(values[K * lanes + J]);
+            });
+            // SAFETY: as above; aligned since `whole`, and by whole packs from there.
+            unsafe { arch::store_16(self.at.add(K * lanes).cast(), pack.words()) };
+        });
+    }
+
     /// Replaces the pack by `f` of it.
     ///
     /// # Panics

@@ -4,6 +4,7 @@
 //! the order that the fold declares, and `consume` gets the result, once. The order follows the numbers of the ranks, so the bits of the result
 //! depend on the contributions and on nothing else: not on the size, the protocol, the number of blocks, the transport, nor on who arrives first.
 
+use crate::args::Out;
 use crate::ctx::Consume;
 use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
 use crate::pack::{Pack, unroll};
@@ -350,7 +351,7 @@ impl<W, F: Fn(u32, u32) -> Option<[Pack<W>; AHEAD]>> Contributions<W> for F {
 }
 
 /// Folds what `ranks` ranks contribute, at least one, and hands each element of `ctx` to `take`, with what was folded; whether all came. If not,
-/// nothing is taken. Threads that call this together ask for contributions together.
+/// what was taken before is the first eight elements of more, or nothing. Threads that call this together ask for contributions together.
 #[inline(always)]
 pub fn each<F: Fold<W>, W: Element>(
     ctx: &Consume,
@@ -358,15 +359,42 @@ pub fn each<F: Fold<W>, W: Element>(
     of: &impl Contributions<W>,
     take: impl Fn(&Consume, F::Acc),
 ) -> bool {
-    let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
-    unroll!(TOGETHER, |K| if K < Pack::<W>::LANES && K < ctx.valid {
-        take(&Consume(ctx.at(ctx.pos + K, 1, false)), F::finish(low[K], ranks));
-    });
-    if Pack::<W>::LANES > TOGETHER {
-        let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
-        unroll!(TOGETHER, |K| if TOGETHER + K < ctx.valid {
-            take(&Consume(ctx.at(ctx.pos + TOGETHER + K, 1, false)), F::finish(high[K], ranks));
+    parts::<F, W>(ctx, ranks, of, |part, values| {
+        unroll!(TOGETHER, |K| if K < part.valid {
+            take(&Consume(part.at(part.pos + K, 1, false)), values[K]);
         });
+    })
+}
+
+/// As [`each`], for what settles in `out` at the element's own place.
+#[inline(always)]
+pub fn settle<F: Fold<W>, W: Element, T: Settle<F::Acc>>(
+    ctx: &Consume,
+    ranks: u32,
+    of: &impl Contributions<W>,
+    out: Out<'_, T>,
+) -> bool {
+    parts::<F, W>(ctx, ranks, of, |part, values| out.at(part).set_first(values.map(T::settle)))
+}
+
+/// As [`each`], by up to eight elements.
+#[inline(always)]
+fn parts<F: Fold<W>, W: Element>(
+    ctx: &Consume,
+    ranks: u32,
+    of: &impl Contributions<W>,
+    take: impl Fn(&Consume, [F::Acc; TOGETHER]),
+) -> bool {
+    let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
+    let finish = |folded: [F::Acc; TOGETHER]| folded.map(|value| F::finish(value, ranks));
+    if Pack::<W>::LANES <= TOGETHER {
+        take(ctx, finish(low));
+        return true;
+    }
+    take(&Consume(ctx.at(ctx.pos, ctx.valid.min(TOGETHER), ctx.whole)), finish(low));
+    let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
+    if ctx.valid > TOGETHER {
+        take(&Consume(ctx.at(ctx.pos + TOGETHER, ctx.valid - TOGETHER, ctx.whole)), finish(high));
     }
     true
 }

@@ -215,7 +215,12 @@ impl Work {
 
     /// Those of a launch at most.
     fn multiprocessors(&self, protocol: Protocol) -> u32 {
-        multiprocessors(protocol, self.total(), self.hooks, self.several()).min(self.limit)
+        // Blocks that fold have half as many threads: what is a row for each warp of others' is one for each of twice as many blocks.
+        let most = match protocol {
+            Protocol::Lines if self.pattern.folds && self.total() < 256 << 10 => 32,
+            _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
+        };
+        most.min(self.limit)
     }
 
     /// Whether waits at both ends take about as long as the bytes between.
@@ -546,6 +551,16 @@ mod tests {
         ] {
             let cut = among(world, hooks, false, bytes).cut(Protocol::Lines);
             assert_eq!((cut.channels, cut.diagonal), (channels, diagonal), "{world} ranks");
+        }
+    }
+
+    #[test]
+    fn short_folds_in_lines_have_a_warp_for_each_row() {
+        use fusewire_device::schedule::AllReduce;
+        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world: 2 });
+        for (bytes, channels) in [(1 << 10, 1), (16 << 10, 16), (64 << 10, 32)] {
+            let cut = Work { pattern, ..work(Hooks::Slow, false, bytes) }.cut(Protocol::Lines);
+            assert_eq!((cut.channels, cut.diagonal), (channels, 0), "{bytes} bytes");
         }
     }
 

@@ -295,6 +295,7 @@ impl<X: Transport> Prepared<X> {
                 match warps(1) {
                     _ if tiles > 0 => all,
                     each if each <= all => each.max(64),
+                    _ if H::FOLDS => all,
                     _ => warps(4).clamp(64, all),
                 }
             }

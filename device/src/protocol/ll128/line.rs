@@ -167,7 +167,7 @@ impl<O: Direct> Line<'_, O> {
 
     /// The context of the pack in `slot` of the `k`th row from `row` on, which is whole.
     #[inline(always)]
-    fn whole<W: Element>(&self, row: u32, k: usize, slot: u32) -> Ctx {
+    pub(super) fn whole<W: Element>(&self, row: u32, k: usize, slot: u32) -> Ctx {
         // Widened before `k` is added, so that a thread's packs keep constant distances.
         let pack = self.load.first + (row * row::PACKS + slot) as usize + k * row::PACKS as usize;
         tile::whole(&self.place, Pack::<W>::LANES, pack)
@@ -436,6 +436,21 @@ impl<O: Direct> Line<'_, O> {
         row: u32,
         end: u32,
     ) -> Option<[Loaded; U]> {
+        // SAFETY: the caller's contract.
+        unsafe { self.poll_from((self.peer(), input), row, end) }
+    }
+
+    /// As [`Line::poll`], of the buffer `input` of `peer`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn poll_from<const U: usize>(
+        &self,
+        (peer, input): (u32, *const u8),
+        row: u32,
+        end: u32,
+    ) -> Option<[Loaded; U]> {
         let at = |k: usize| {
             // Those past the end, which would need a branch, are the last one again.
             let row = (row + k as u32).min(end - 1) as usize;
@@ -443,7 +458,7 @@ impl<O: Direct> Line<'_, O> {
             unsafe { input.add(row * row::BYTES) }
         };
         // SAFETY: as above.
-        unsafe { self.poll_at::<U>(at, |_| (self.peer(), input)) }
+        unsafe { self.poll_at::<U>(at, |_| (peer, input)) }
     }
 
     /// Waits for `U` rows, of which `k` is at `at(k)`, in the buffer `of(k)` of a peer. All lanes of a warp together.

@@ -171,6 +171,19 @@ impl<'k, O: Ops> Sending<'k, O> {
         }
     }
 
+    /// As [`Sending::begin`]; the position is read as ordinary memory, which costs little to do again.
+    ///
+    /// # Safety
+    /// As for [`Sending::begin`]; nobody finishes on this end while it is used.
+    #[inline(always)]
+    pub(crate) unsafe fn again(ops: &'k O, watch: &'k Watch, peer: u32, channel: u32, call: Call) -> Self {
+        // SAFETY: live state, which nobody writes meanwhile.
+        let start = unsafe { (&raw const (*ops.state(peer, channel)).sent).read() };
+        let line = ops.line(peer, Line::Free(channel));
+        let (base, mask) = (ops.outgoing(peer, channel), ops.window() - 1);
+        Sending { ops, watch, peer, channel, line, base, mask, start, call }
+    }
+
     /// Waits until stream bytes up to `to` (relative to this call) fit in the ring. Writes the header with the first chunk.
     #[inline(always)]
     pub fn reserve<G: Group>(&self, group: &G, from: u64, to: u64) -> Flow {
@@ -315,7 +328,7 @@ impl<'k, O: Ops> Receiving<'k, O> {
         Receiving { ops, watch, peer, channel, line: end.line, base, mask, start, call }
     }
 
-    /// As [`Receiving::begin`], where that was called for this call before: the position is read as ordinary memory, again for each pack.
+    /// As [`Receiving::begin`]; the position is read as ordinary memory, which costs little to do again.
     ///
     /// # Safety
     /// As for [`Receiving::begin`]; nobody finishes on this end while it is used.

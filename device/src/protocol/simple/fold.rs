@@ -1,20 +1,21 @@
 //! What is folded as it is received.
-//!
-//! A receiver needs a chunk of its stream from every peer before it takes the first pack of it, so senders bring a chunk to each peer in turn: one
-//! that first sent all of one leg would keep its other peers from folding anything, and ranks would wait in a circle.
 
-use super::channel::{HEADER, Receiving, Sending, stream_bytes};
+use super::turns::{self, Ends, Turn, Turns, Work};
 use crate::arch;
 use crate::ctx::Produce;
-use crate::fold::AHEAD;
-use crate::group::{Block, Group};
+use crate::element::Element;
+use crate::fold::{AHEAD, Contributions};
+use crate::group::Block;
 use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
-use crate::protocol::{Share, Site};
+use crate::protocol::{Kept, Share, Site};
 use crate::schedule::Schedule;
-use crate::tile::{self, Team};
+use crate::tile::{self, Team, WARP};
 use crate::wait::{Flow, Watch};
+
+/// Packs that a thread has in flight, where no more than [`AHEAD`] ranks contribute.
+const BUNDLE: usize = if cfg!(target_arch = "nvptx64") { 4 } else { 1 };
 
 /// Sends `share`, a block's of each leg's chunk, to every peer on the block's channel.
 ///
@@ -28,42 +29,43 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, H: Unpack>(
     share: Share,
     args: &H::Args<'_>,
 ) -> Flow {
-    if share.packs == 0 {
+    let sends = schedule.sends(site.me);
+    if share.packs == 0 || sends == 0 {
         return Ok(());
     }
-    let (ops, me, channel) = (site.ops, site.me, site.grid.block);
-    let (sends, call) = (schedule.sends(me), share.call(site.shape));
-    let (total, mut from) = (stream_bytes(call.payload), 0);
-    while from < total {
-        let end = total.min(from.max(HEADER) + site.shape.chunk);
-        let (first, count) = tile::packs(from, end, share.packs);
-        let payload = HEADER + 16 * first as u64;
-        let mut leg = 1;
-        while leg < sends + 1 {
-            let at = schedule.to(me, leg);
-            // SAFETY: the caller's contract; the position moves with `finish` alone.
-            let out = unsafe { Sending::begin(ops, watch, at.peer, channel, call) };
-            out.reserve(&Block, from, end)?;
-            tile::produce::<tile::By<H>, H::Wire, _>(
-                Team::all(&Block),
-                &site.at(at, channel),
-                share.first + first,
-                count,
-                &tile::Module::<H>(args),
-                |s, _, pack| {
-                    // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                    unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
-                },
-            );
-            out.publish(&Block, from, end)?;
-            if end == total {
-                out.finish(&Block);
-            }
-            leg += 1;
-        }
-        from = end;
+    let ends = Ends { site, schedule, watch, channel: site.grid.block, call: share.call(site.shape) };
+    let turns = Turns::of(site, share, sends, true);
+    // SAFETY: the caller's contract.
+    unsafe { turns::send(turns, &ends, &Sends::<O, S, H> { ends: &ends, turns, share, args }) }
+}
+
+struct Sends<'k, 'a, O, S, H: Unpack> {
+    ends: &'k Ends<'k, O, S>,
+    turns: Turns,
+    share: Share,
+    args: &'k H::Args<'a>,
+}
+
+impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
+    #[inline(always)]
+    fn turn(&self, turn: Turn, team: Team) {
+        let Sends { ends, turns, share, args } = self;
+        let (first, count, payload) = turns.packs(turn);
+        let leg = ends.schedule.to(ends.site.me, turn.leg);
+        // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
+        let out = unsafe { ends.to(turn.leg) };
+        tile::produce::<tile::By<H>, H::Wire, _>(
+            team,
+            &ends.site.at(leg, ends.channel),
+            share.first + first,
+            count,
+            &tile::Module::<H>(args),
+            |s, _, pack| {
+                // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
+                unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
+            },
+        );
     }
-    Ok(())
 }
 
 /// Takes `share`, a block's of each chunk, from every peer, and folds it with this rank's own.
@@ -83,36 +85,73 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, H: Unpack>(
     if share.packs == 0 {
         return Ok(());
     }
-    let (ops, me, receives, call) = (site.ops, site.me, schedule.receives(site.me), share.call(site.shape));
-    let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
-    let lanes = Pack::<H::Wire>::LANES;
-    let (total, mut from) = (stream_bytes(call.payload), 0);
-    // SAFETY: the caller's contract; the position moves with `finish` alone.
-    let of = |leg| unsafe { Receiving::begin(ops, watch, schedule.from(me, leg).peer, channel, call) };
-    while from < total {
-        let end = total.min(from.max(HEADER) + site.shape.chunk);
-        let (first, count) = tile::packs(from, end, share.packs);
-        let payload = HEADER + 16 * first as u64;
-        let mut leg = 1;
-        while leg < receives + 1 {
-            of(leg).await_bytes(&Block, from, end)?;
-            leg += 1;
-        }
-        let whole = tile::whole_until(&place, lanes, share.first + first, count);
-        let team = Team::all(&Block);
+    let ends = Ends { site, schedule, watch, channel, call: share.call(site.shape) };
+    let turns = Turns::of(site, share, schedule.receives(site.me), false);
+    let kept = site.kept(schedule);
+    // SAFETY: the caller's contract.
+    unsafe { turns::receive(turns, &ends, &Folds::<O, S, H> { ends: &ends, turns, share, kept, args }) }
+}
+
+struct Folds<'k, 'a, O, S, H: Unpack> {
+    ends: &'k Ends<'k, O, S>,
+    turns: Turns,
+    share: Share,
+    kept: Kept,
+    args: &'k H::Args<'a>,
+}
+
+impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
+    #[inline(always)]
+    fn turn(&self, turn: Turn, team: Team) {
+        let Folds { ends, turns, share, kept, args } = self;
+        let (first, count, payload) = turns.packs(turn);
+        let (place, me) = (ends.site.own(ends.schedule, ends.channel), ends.site.me);
+        let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
+        let whole = tile::whole_until(&place, lanes, first, count);
+        let few = me.world <= AHEAD as u32;
         let mut s = team.lane;
+        if BUNDLE > 1 && few {
+            let end =
+                tile::bundled::<BUNDLE>(team, count, whole) / (BUNDLE as u32 * WARP) * (BUNDLE as u32 * WARP);
+            let mut b = team.bundle::<BUNDLE>();
+            while b < end {
+                let at = |k: usize| tile::whole(&place, lanes, first + b as usize + k * WARP as usize);
+                let last = at(BUNDLE - 1).index();
+                let mut got = [[Pack::<H::Wire>::ZERO; AHEAD]; BUNDLE];
+                let mut own = [Pack::<H::Wire>::ZERO; BUNDLE];
+                unroll!(BUNDLE, |K| own[BUNDLE - 1 - K] =
+                    H::produce(&Produce(at(BUNDLE - 1 - K).before(last)), args));
+                unroll!(AHEAD, |R| if (R as u32) < me.world && R as u32 != me.rank {
+                    // SAFETY: as below.
+                    let input = unsafe { ends.from(R as u32) };
+                    unroll!(BUNDLE, |K| {
+                        let at = input.at(payload + 16 * u64::from(tile::nth(b, K)));
+                        // SAFETY: as below.
+                        got[K][R] = Pack::from_words(unsafe { arch::load_16_once(at) });
+                    });
+                });
+                unroll!(BUNDLE, |K| {
+                    let mut all = got[K];
+                    unroll!(AHEAD, |R| if R as u32 == me.rank {
+                        all[R] = own[K];
+                    });
+                    H::fold(&kept.at::<H>(at(K)), args, me.world.min(AHEAD as u32), &Here(all));
+                });
+                b += team.stride::<BUNDLE>();
+            }
+            s += end;
+        }
         while s < count {
-            let ctx = || tile::any(&place, lanes, share.first + first + s as usize, s < whole);
+            let ctx = || tile::any(&place, lanes, first + s as usize, s < whole);
             let own = H::produce(&Produce(ctx()), args);
             H::fold(&kept.at::<H>(ctx()), args, me.world, &|first, some| {
                 let mut packs = [own; AHEAD];
                 unroll!(AHEAD, |K| {
                     let rank = first + K as u32;
                     if (K as u32) < some && rank != me.rank {
-                        // SAFETY: as above; the pack has arrived, and is not overwritten before it is given back.
+                        // SAFETY: the turn's packs have arrived, and are not given back before it is over.
                         packs[K] = Pack::from_words(unsafe {
-                            let input = Receiving::again(ops, watch, rank, channel, call);
-                            arch::load_16_once(input.at(payload + 16 * u64::from(s)))
+                            arch::load_16_once(ends.from(rank).at(payload + 16 * u64::from(s)))
                         });
                     }
                 });
@@ -120,18 +159,15 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, H: Unpack>(
             });
             s += team.lanes;
         }
-        Block.sync();
-        watch.check_panic(ops)?;
-        let mut leg = 1;
-        while leg < receives + 1 {
-            let input = of(leg);
-            input.give_back(&Block, end);
-            if end == total {
-                input.finish(&Block);
-            }
-            leg += 1;
-        }
-        from = end;
     }
-    Ok(())
+}
+
+/// What all ranks contribute to a pack, where they are few.
+struct Here<W>([Pack<W>; AHEAD]);
+
+impl<W: Element> Contributions<W> for Here<W> {
+    #[inline(always)]
+    fn of(&self, _first: u32, _some: u32) -> Option<[Pack<W>; AHEAD]> {
+        Some(self.0)
+    }
 }

@@ -3,6 +3,7 @@
 pub mod channel;
 mod fold;
 mod once;
+mod turns;
 
 use super::{Protocol, Share, Site};
 use crate::arch;

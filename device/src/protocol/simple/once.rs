@@ -1,21 +1,24 @@
-//! What is produced once for every peer.
-//!
-//! A sender stores each chunk of its stream for all peers, and so waits for the slowest of them. So receivers take a chunk from each peer in
-//! turn: one that first took all of one peer's would keep another from sending to anybody, and ranks would wait in a circle.
+//! What is produced once for every peer: each pack is stored for all of them.
 
-use super::channel::{HEADER, Receiving, Sending, stream_bytes};
+use super::turns::{self, Ends, Turn, Turns, Work};
 use crate::arch;
-use crate::group::{Block, Group};
+use crate::group::Block;
 use crate::launch::Unpack;
 use crate::ops::Ops;
-use crate::protocol::{Share, Site};
+use crate::protocol::{Kept, Share, Site};
 use crate::schedule::Schedule;
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 
+/// A share of the chunk that this rank sends, or of those that it receives.
+struct Part<'k, 'a, O, S, H: Unpack> {
+    ends: Ends<'k, O, S>,
+    turns: Turns,
+    share: Share,
+    args: &'k H::Args<'a>,
+}
+
 /// Sends `share`, a block's of the chunk of the self copy, to every peer on the block's channel, and does the self copy.
-///
-/// All peers' rings are given room before a chunk of the stream is produced, and each pack is stored into all of them.
 ///
 /// # Safety
 /// This block alone works the sending ends of the channel of its index; all its threads call. The schedule is [`Schedule::ONCE`], and this
@@ -32,67 +35,46 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, H: Unpack>(
     if share.packs == 0 {
         return Ok(());
     }
-    let (ops, me, channel, chunk) = (site.ops, site.me, site.grid.block, site.shape.chunk);
-    let (sends, call) = (schedule.sends(me), share.call(site.shape));
-    // SAFETY: the caller's contract; the position moves with `finish` alone.
-    let to = |leg| unsafe { Sending::begin(ops, watch, schedule.to(me, leg).peer, channel, call) };
-    let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
-    let (total, mut from) = (stream_bytes(call.payload), 0);
-    while from < total {
-        let end = total.min(from.max(HEADER) + chunk);
-        let (mut leg, mut found) = (1, 0);
-        if Block.leads() {
-            while leg < sends + 1 {
-                let out = to(leg);
-                found = out.await_room(end);
-                if found != 0 {
-                    break;
-                }
-                if from == 0 {
-                    out.open();
-                }
-                leg += 1;
-            }
-        }
-        if sends > 0 {
-            // Of a thread that found nothing any leg.
-            to(if found != 0 { leg } else { 1 }).settle(&Block, found, end)?;
-        }
-        let (first, count) = tile::packs(from, end, share.packs);
-        let (payload, hooks) = (HEADER + 16 * first as u64, tile::Module::<H>(args));
+    let (channel, call) = (site.grid.block, share.call(site.shape));
+    let turns = Turns::of(site, share, schedule.sends(site.me), false);
+    let part = Part::<O, S, H> { ends: Ends { site, schedule, watch, channel, call }, turns, share, args };
+    let kept = site.kept(schedule);
+    // SAFETY: the caller's contract.
+    unsafe { turns::send(turns, &part.ends, &Sends { part: &part, kept }) }
+}
+
+struct Sends<'k, 'a, O, S, H: Unpack> {
+    part: &'k Part<'k, 'a, O, S, H>,
+    kept: Kept,
+}
+
+impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
+    #[inline(always)]
+    fn turn(&self, turn: Turn, team: Team) {
+        let Part { ends, turns, share, args } = self.part;
+        let (first, count, payload) = turns.packs(turn);
+        let place = ends.site.own(ends.schedule, ends.channel);
+        let sends = ends.schedule.sends(ends.site.me);
         tile::produce::<tile::By<H>, H::Wire, _>(
-            Team::all(&Block),
+            team,
             &place,
             share.first + first,
             count,
-            &hooks,
+            &tile::Module::<H>(args),
             |s, ctx, pack| {
                 let mut leg = 1;
                 while leg < sends + 1 {
                     // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                    unsafe { arch::store_16(to(leg).at(payload + 16 * u64::from(s)), pack.words()) };
+                    unsafe { arch::store_16(ends.to(leg).at(payload + 16 * u64::from(s)), pack.words()) };
                     leg += 1;
                 }
                 // Else it is the receiving block's.
                 if !S::FOLDS {
-                    H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
+                    H::consume(&self.kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
                 }
             },
         );
-        Block.sync();
-        watch.check_panic(ops)?;
-        let mut leg = 1;
-        while leg < sends + 1 {
-            let out = to(leg);
-            out.hand_over(&Block, from, end);
-            if end == total {
-                out.finish(&Block);
-            }
-            leg += 1;
-        }
-        from = end;
     }
-    Ok(())
 }
 
 /// Takes `share`, a block's of each chunk, from every peer that sends to this rank.
@@ -107,36 +89,36 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, H: Unpack>(
     (channel, share): (u32, Share),
     args: &H::Args<'_>,
 ) -> Flow {
-    if share.packs == 0 {
+    let receives = schedule.receives(site.me);
+    if share.packs == 0 || receives == 0 {
         return Ok(());
     }
-    let (ops, me, receives, call) = (site.ops, site.me, schedule.receives(site.me), share.call(site.shape));
-    let (total, mut from) = (stream_bytes(call.payload), 0);
-    while from < total {
-        let end = total.min(from.max(HEADER) + site.shape.chunk);
-        let (first, count) = tile::packs(from, end, share.packs);
-        let payload = HEADER + 16 * first as u64;
-        let mut leg = 1;
-        while leg < receives + 1 {
-            let at = schedule.from(me, leg);
-            // SAFETY: the caller's contract; the position moves with `finish` alone.
-            let input = unsafe { Receiving::begin(ops, watch, at.peer, channel, call) };
-            input.await_bytes(&Block, from, end)?;
-            tile::consume::<tile::By<H>, H::Wire>(
-                Team::all(&Block),
-                &site.at(at, channel),
-                share.first + first,
-                count,
-                &tile::Module::<H>(args),
-                |s| input.at(payload + 16 * u64::from(s)),
-            );
-            input.free(&Block, end)?;
-            if end == total {
-                input.finish(&Block);
-            }
-            leg += 1;
-        }
-        from = end;
+    let call = share.call(site.shape);
+    let turns = Turns::of(site, share, receives, true);
+    let part = Part::<O, S, H> { ends: Ends { site, schedule, watch, channel, call }, turns, share, args };
+    // SAFETY: the caller's contract.
+    unsafe { turns::receive(turns, &part.ends, &Receives { part: &part }) }
+}
+
+struct Receives<'k, 'a, O, S, H: Unpack> {
+    part: &'k Part<'k, 'a, O, S, H>,
+}
+
+impl<O: Ops, S: Schedule, H: Unpack> Work for Receives<'_, '_, O, S, H> {
+    #[inline(always)]
+    fn turn(&self, turn: Turn, team: Team) {
+        let Part { ends, turns, share, args } = self.part;
+        let (first, count, payload) = turns.packs(turn);
+        let leg = ends.schedule.from(ends.site.me, turn.leg);
+        // SAFETY: the turn's packs have arrived, and are not given back before it is over.
+        let input = unsafe { ends.from(leg.peer) };
+        tile::consume::<tile::By<H>, H::Wire>(
+            team,
+            &ends.site.at(leg, ends.channel),
+            share.first + first,
+            count,
+            &tile::Module::<H>(args),
+            |s| input.at(payload + 16 * u64::from(s)),
+        );
     }
-    Ok(())
 }

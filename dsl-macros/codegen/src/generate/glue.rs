@@ -223,12 +223,12 @@ fn fold(
 ) -> TokenStream {
     // An error of the fold, and not of the glue, stands at the word.
     let fold = fold_type(reduce, d);
-    let take = match &module.consume {
+    let folded = match &module.consume {
         Some(hook) => {
             let name = &hook.sig.ident;
-            quote!(#name(ctx, args, value))
+            quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, value)))
         }
-        None => quote!(args.output.at(ctx).set(#d::fold::Settle::settle(value))),
+        None => quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, args.output)),
     };
     quote! {
         const FOLDS: ::core::primitive::bool = true;
@@ -239,7 +239,7 @@ fn fold(
             ranks: ::core::primitive::u32,
             of: &impl #d::fold::Contributions<#wire>,
         ) -> ::core::primitive::bool {
-            #d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #take)
+            #folded
         }
     }
 }

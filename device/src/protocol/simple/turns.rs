@@ -1,0 +1,252 @@
+//! What a block does with several peers on its channel: a chunk of its stream for all of them, or of one after the other.
+//!
+//! As with one peer, the leader hands over what was stored in the turn before, and waits for room or bytes of the next one, while the other
+//! warps are at the present one; one barrier a turn keeps them together.
+//!
+//! A rank waits for the slowest of its peers, so no end may take all of one peer's stream first: another could not go on meanwhile, and ranks
+//! would wait in a circle. With rings of four turns there is none. A sender that waits for room in turn `k` has handed over turn `k - 1` to
+//! everybody, and needs turn `k - 3` freed; a receiver that waits in turn `j` has freed turn `j - 1` of everybody, and needs turn `j + 1`. Whoever is
+//! behind all others can therefore go on.
+
+use super::AHEAD;
+use super::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use crate::group::{Block, Group};
+use crate::ops::Ops;
+use crate::protocol::{Share, Site};
+use crate::schedule::Schedule;
+use crate::tile::{self, Team};
+use crate::wait::{Flow, Watch};
+
+/// The stream of one call, with so many peers.
+#[derive(Clone, Copy)]
+pub(super) struct Turns {
+    total: u64,
+    chunk: u64,
+    legs: u32,
+    /// A turn is of one leg; else of all.
+    one: bool,
+    packs: u32,
+}
+
+/// Bytes `from..to` of the streams of one leg, or of all.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    from: u64,
+    to: u64,
+    /// The first leg.
+    pub leg: u32,
+    /// The one behind the last.
+    behind: u32,
+}
+
+impl Turns {
+    #[inline(always)]
+    pub fn of<O: Ops>(site: &Site<'_, O>, share: Share, legs: u32, one: bool) -> Self {
+        let call = share.call(site.shape);
+        Turns { total: stream_bytes(call.payload), chunk: site.shape.chunk, legs, one, packs: share.packs }
+    }
+
+    #[inline(always)]
+    fn at(&self, from: u64, leg: u32) -> Turn {
+        let to = self.total.min(from.max(HEADER) + self.chunk);
+        Turn { from, to, leg, behind: if self.one { leg + 1 } else { self.legs + 1 } }
+    }
+
+    #[inline(always)]
+    fn first(&self) -> Turn {
+        self.at(0, 1)
+    }
+
+    #[inline(always)]
+    fn after(&self, turn: Turn) -> Turn {
+        if turn.behind < self.legs + 1 { self.at(turn.from, turn.behind) } else { self.at(turn.to, 1) }
+    }
+
+    /// Whether there is no such turn.
+    #[inline(always)]
+    fn is_over(&self, turn: Turn) -> bool {
+        turn.from == self.total
+    }
+
+    /// Packs of a turn: the first of the share, and how many; and where the first one's bytes are.
+    #[inline(always)]
+    pub fn packs(&self, turn: Turn) -> (usize, u32, u64) {
+        let (first, count) = tile::packs(turn.from, turn.to, self.packs);
+        (first, count, HEADER + 16 * first as u64)
+    }
+}
+
+/// One end of a channel to each peer. Traits and not closures, since only methods can be made to be inlined however long they are.
+pub(super) struct Ends<'k, O, S> {
+    pub site: &'k Site<'k, O>,
+    pub schedule: &'k S,
+    pub watch: &'k Watch,
+    pub channel: u32,
+    pub call: Call,
+}
+
+impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
+    /// The sending end of a leg. Asked for again wherever it is needed, since there may be many.
+    ///
+    /// # Safety
+    /// As for [`Sending::again`].
+    #[inline(always)]
+    pub unsafe fn to(&self, leg: u32) -> Sending<'k, O> {
+        let peer = self.schedule.to(self.site.me, leg).peer;
+        // SAFETY: the caller's contract.
+        unsafe { Sending::again(self.site.ops, self.watch, peer, self.channel, self.call) }
+    }
+
+    /// The receiving end of the channel from `peer`, in the same way.
+    ///
+    /// # Safety
+    /// As for [`Receiving::again`].
+    #[inline(always)]
+    pub unsafe fn from(&self, peer: u32) -> Receiving<'k, O> {
+        // SAFETY: the caller's contract.
+        unsafe { Receiving::again(self.site.ops, self.watch, peer, self.channel, self.call) }
+    }
+}
+
+/// What the threads of `team` do with the packs of a turn.
+pub(super) trait Work {
+    /// Produces and stores them, or loads and consumes them.
+    fn turn(&self, turn: Turn, team: Team);
+}
+
+/// The leader's wait for what turn `turn` needs of each of its peers: 0 or a kind of fault, and the leg of it.
+#[inline(always)]
+fn each(turn: Turn, wait: impl Fn(u32) -> u32) -> (u32, u32) {
+    let mut leg = turn.leg;
+    while leg < turn.behind {
+        let found = wait(leg);
+        if found != 0 {
+            return (found, leg);
+        }
+        leg += 1;
+    }
+    // Of a thread that found nothing any leg.
+    (0, turn.leg)
+}
+
+/// Sends what `work` stores, turn by turn.
+///
+/// # Safety
+/// This block alone works the sending ends of the channel; all its threads call; `work` stores the packs of a turn into what its peers have freed.
+#[inline(always)]
+pub(super) unsafe fn send<O: Ops, S: Schedule>(
+    turns: Turns,
+    ends: &Ends<'_, O, S>,
+    work: &impl Work,
+) -> Flow {
+    // SAFETY: the caller's contract; the position moves with `finish` alone.
+    let to = |leg| unsafe { ends.to(leg) };
+    let room = |turn: Turn, first: bool| {
+        each(turn, |leg| {
+            let out = to(leg);
+            let found = out.await_room(turn.to);
+            if first && found == 0 {
+                out.open();
+            }
+            found
+        })
+    };
+    let settle = |(found, leg): (u32, u32), turn: Turn| match turns.legs {
+        0 => {
+            Block.sync();
+            Ok(())
+        }
+        _ => to(leg).settle(&Block, found, turn.to),
+    };
+    let hand_over = |turn: Turn| {
+        let mut leg = turn.leg;
+        while leg < turn.behind {
+            let out = to(leg);
+            out.hand_over(&Block, turn.from, turn.to);
+            if turn.to == turns.total {
+                out.finish(&Block);
+            }
+            leg += 1;
+        }
+    };
+    let mut now = turns.first();
+    let found = if Block.leads() { room(now, true) } else { (0, now.leg) };
+    settle(found, now)?;
+    loop {
+        let next = turns.after(now);
+        let over = turns.is_over(next);
+        let found = if !over && Block.leads() { room(next, next.from == 0) } else { (0, next.leg) };
+        if let Some(team) = Team::behind(&Block) {
+            work.turn(now, team);
+        }
+        if over {
+            Block.sync();
+        } else {
+            settle(found, next)?;
+        }
+        ends.watch.check_panic(ends.site.ops)?;
+        hand_over(now);
+        if over {
+            return Ok(());
+        }
+        now = next;
+    }
+}
+
+/// Has `work` take what arrives, turn by turn.
+///
+/// # Safety
+/// This block alone works the receiving ends of the channel; all its threads call; `work` reads the packs of a turn alone, and keeps none that is not
+/// loaded when it returns.
+#[inline(always)]
+pub(super) unsafe fn receive<O: Ops, S: Schedule>(
+    turns: Turns,
+    ends: &Ends<'_, O, S>,
+    work: &impl Work,
+) -> Flow {
+    // SAFETY: the caller's contract; the position moves with `finish` alone.
+    let from = |leg| unsafe { ends.from(ends.schedule.from(ends.site.me, leg).peer) };
+    let give_back = |turn: Turn| {
+        let mut leg = turn.leg;
+        while leg < turn.behind {
+            let input = from(leg);
+            input.give_back(&Block, turn.to);
+            if turn.to == turns.total {
+                input.finish(&Block);
+            }
+            leg += 1;
+        }
+    };
+    let (mut now, mut awaited) = (turns.first(), false);
+    loop {
+        if !awaited {
+            let mut leg = now.leg;
+            while leg < now.behind {
+                from(leg).await_bytes(&Block, now.from, now.to)?;
+                leg += 1;
+            }
+        }
+        let next = turns.after(now);
+        let over = turns.is_over(next);
+        // A stream's first bytes are looked at before they are taken.
+        awaited = !over && next.from > 0 && turns.legs > 0;
+        let wait = || each(next, |leg| from(leg).await_more(next.to));
+        let looks = awaited && Block.leads();
+        let ahead = if AHEAD && looks { wait() } else { (0, next.leg) };
+        if let Some(team) = Team::behind(&Block) {
+            work.turn(now, team);
+        }
+        let (found, leg) = if !AHEAD && looks { wait() } else { ahead };
+        if awaited {
+            from(leg).settle(&Block, found, next.to)?;
+        } else {
+            Block.sync();
+        }
+        ends.watch.check_panic(ends.site.ops)?;
+        give_back(now);
+        if over {
+            return Ok(());
+        }
+        now = next;
+    }
+}
