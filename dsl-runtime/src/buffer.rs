@@ -1,5 +1,6 @@
 //! Buffers: memory of a device, and views of it that launches take.
 
+use crate::foreign::{Owner, drop_later};
 use crate::kernel::Place;
 use crate::machine::{bytes_of, bytes_of_mut};
 use crate::stream::Kind;
@@ -33,6 +34,8 @@ enum Store {
     Symmetric(Arc<Symmetric>),
     /// That peers can map, one by one.
     Shared(Arc<Sharable>),
+    /// Somebody else's: its address, and what is dropped when it is not used any more.
+    Foreign(u64, Option<Owner>),
 }
 
 /// Where the bytes of a store are.
@@ -75,6 +78,11 @@ impl Memory {
     pub(crate) fn shared(device: &Device, bytes: usize) -> Result<Self> {
         let store = Store::Shared(Arc::new(Sharable::create(&device.0, bytes)?));
         Ok(Memory { store, device: device.clone(), uses: Uses::default() })
+    }
+
+    /// Somebody else's memory.
+    pub(crate) fn foreign(device: &Device, address: u64, owner: Owner) -> Self {
+        Memory { store: Store::Foreign(address, Some(owner)), device: device.clone(), uses: Uses::default() }
     }
 
     /// The memory, if peers can map it.
@@ -138,6 +146,9 @@ impl Memory {
             (Store::Symmetric(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.own())),
             (Store::Shared(memory), Machine::Host) => At::Host(memory.address() as *mut u8),
             (Store::Shared(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.address())),
+            (Store::Foreign(0, _), _) => At::Nowhere,
+            (Store::Foreign(address, _), Machine::Host) => At::Host(*address as *mut u8),
+            (Store::Foreign(address, _), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(*address)),
         }
     }
 
@@ -169,6 +180,11 @@ impl Drop for Memory {
             Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
             // As above; and the last of them may be dropping it here, on the stream's own thread, which is not to wait for itself.
             _ if matches!(self.device.0, Machine::Host) => {}
+            Store::Foreign(_, ref mut owner) => {
+                if let Some(owner) = owner.take() {
+                    drop_later(self.uses.users(), owner);
+                }
+            }
             Store::Cuda(_) | Store::Symmetric(_) | Store::Shared(_) => {
                 // Launches do not hold the memory: wait for them. If that is refused they may be running, so the memory stays.
                 if self.wait_idle().is_err_and(|error| error.is_misuse()) {
@@ -192,14 +208,18 @@ impl<T: Element> Buffer<T> {
         let bytes = len
             .checked_mul(T::SIZE)
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
-        Ok(Buffer { memory: Arc::new(Memory::new(device, bytes)?), len, element: PhantomData })
+        Ok(Self::over(Memory::new(device, bytes)?, len))
     }
 
     pub(crate) fn shared(device: &Device, len: usize) -> Result<Self> {
         let bytes = len
             .checked_mul(T::SIZE)
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
-        Ok(Buffer { memory: Arc::new(Memory::shared(device, bytes)?), len, element: PhantomData })
+        Ok(Self::over(Memory::shared(device, bytes)?, len))
+    }
+
+    pub(crate) fn over(memory: Memory, len: usize) -> Self {
+        Buffer { memory: Arc::new(memory), len, element: PhantomData }
     }
 
     pub(crate) fn memory(&self) -> &Arc<Memory> {
@@ -219,8 +239,7 @@ impl<T: Element> Buffer<T> {
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
         let device = Device::of(transport);
         let store = Store::Symmetric(transport.link().symmetric(bytes)?);
-        let memory = Arc::new(Memory { store, device, uses: Uses::default() });
-        Ok(Buffer { memory, len, element: PhantomData })
+        Ok(Self::over(Memory { store, device, uses: Uses::default() }, len))
     }
 
     /// Elements.

@@ -61,13 +61,21 @@ impl Event {
     }
 
     /// Waits until it has happened.
-    pub(crate) fn wait(&self) -> Result<()> {
+    pub(crate) fn wait(&self) -> cuda::Result<()> {
         match &self.0 {
             Point::Host(when) => {
                 when.wait();
                 Ok(())
             }
-            Point::Cuda(event) => Ok(event.synchronize()?),
+            Point::Cuda(event) => event.synchronize(),
+        }
+    }
+
+    /// Whether it has happened.
+    pub(crate) fn has_happened(&self) -> Result<bool> {
+        match &self.0 {
+            Point::Host(when) => Ok(when.get().is_some()),
+            Point::Cuda(event) => Ok(event.query()?),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Graphs: what a stream captured, replayed as often as one likes. On a GPU it is a CUDA graph, on the host a list of operations.
 
 use crate::buffer::Memory;
+use crate::capture::Captured;
 use crate::kernel::Held;
 use crate::machine::Op;
 use crate::order::Used;
 use crate::residency::{Demand, Ledger};
-use crate::stream::{Captured, Kind, Queue};
+use crate::stream::{Kind, Queue};
 use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;

@@ -47,8 +47,10 @@
 extern crate self as fusewire;
 
 mod buffer;
+mod capture;
 mod error;
 mod event;
+pub mod foreign;
 mod graph;
 pub mod kernel;
 mod machine;

@@ -85,6 +85,23 @@ impl Queue {
         }
     }
 
+    /// Waits by an event for what was queued, where the stream itself may be gone.
+    pub(crate) fn wait_mark(&self) -> fusewire_transports::host::Result<()> {
+        let _ = self.reached(self.last_use());
+        let event = self.marks.lock().as_ref().map(|mark| mark.event.clone());
+        event.map_or(Ok(()), |event| Ok(event.wait()?))
+    }
+
+    /// Whether the device has got behind the use of memory with this number, by an event that is recorded if there is none.
+    pub(crate) fn reached(&self, number: u64) -> Result<bool> {
+        let mut mark = self.marks.lock();
+        if mark.as_ref().is_none_or(|mark| mark.number < number) {
+            drop(mark);
+            mark = self.mark("stream")?;
+        }
+        mark.as_ref().map_or(Ok(true), |mark| mark.event.has_happened())
+    }
+
     fn refuse_capture(&self, what: &str) -> Result<()> {
         match self.is_capturing() {
             true => Err(Error::misuse(format!(

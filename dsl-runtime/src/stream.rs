@@ -1,13 +1,12 @@
 //! Streams: work in order, on the host as on a GPU.
 
-use crate::buffer::Memory;
-use crate::kernel::Held;
+use crate::capture::{Captured, Recording};
+use crate::foreign::{self, Foreign};
 use crate::machine::{Op, Waited, Worker};
-use crate::order::{Marks, Used};
+use crate::order::Marks;
 use crate::pending::Pending;
-use crate::residency::Demand;
 use crate::schedule::copy::Aside;
-use crate::uses::{Access, Capture};
+use crate::uses::Capture;
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Link, Machine};
@@ -27,10 +26,12 @@ pub(crate) struct Handle(Arc<Queue>);
 pub(crate) struct Queue {
     device: Device,
     pub(crate) kind: Kind,
+    /// If somebody else made it.
+    pub(crate) foreign: Option<Foreign>,
     pub(crate) links: Mutex<Vec<Due>>,
-    capture: Mutex<Option<Captured>>,
+    pub(crate) capture: Mutex<Option<Captured>>,
     /// Whether there is one: most launches need no more than that.
-    capturing: AtomicBool,
+    pub(crate) capturing: AtomicBool,
     /// Shared by whoever queues, for as long as it matters whether the stream is capturing; alone for who begins or ends a capture.
     mode: RwLock<()>,
     pub(crate) marks: Marks,
@@ -66,19 +67,6 @@ pub(crate) enum Kind {
     Cuda(cuda::Stream),
 }
 
-/// What a capture has collected: operations (host), and what must outlive the graph.
-#[derive(Default)]
-pub(crate) struct Captured {
-    pub(crate) ops: Vec<Op>,
-    pub(crate) links: Vec<Used>,
-    pub(crate) memory: Vec<(Arc<Memory>, Access)>,
-    pub(crate) held: Vec<Held>,
-    pub(crate) modules: Vec<cuda::Function>,
-    pub(crate) demand: Demand,
-    aside: Option<Arc<Aside>>,
-    under_way: Arc<Capture>,
-}
-
 impl Stream {
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let kind = match &device.0 {
@@ -91,9 +79,18 @@ impl Stream {
                 Kind::Cuda(cuda::Stream::new(context)?)
             }
         };
+        let stream = Self::over(device, kind, None);
+        if let (Machine::Cuda(context), Kind::Cuda(_)) = (&device.0, &stream.0.kind) {
+            foreign::register(context, stream.as_raw(), &stream.0);
+        }
+        Ok(stream)
+    }
+
+    pub(crate) fn over(device: &Device, kind: Kind, foreign: Option<Foreign>) -> Self {
         let queue = Queue {
             device: device.clone(),
             kind,
+            foreign,
             links: Mutex::default(),
             capture: Mutex::default(),
             capturing: AtomicBool::new(false),
@@ -106,7 +103,7 @@ impl Stream {
             graphs: Mutex::default(),
             pending: Pending::default(),
         };
-        Ok(Stream(Arc::new(Handle(Arc::new(queue)))))
+        Stream(Arc::new(Handle(Arc::new(queue))))
     }
 
     /// Where the stream's work runs.
@@ -120,8 +117,10 @@ impl Stream {
     /// [`Error::Fault`] if a kernel was aborted, [`Error::Lost`] if a rank died, [`Error::Device`] if the GPU failed;
     /// [`Error::Misuse`] while the stream is capturing.
     pub fn synchronize(&self) -> Result<()> {
+        self.queue().notice()?;
         self.not_capturing("synchronize")?;
         self.0.wait()?;
+        foreign::settle();
         self.check_links()
     }
 
@@ -132,6 +131,7 @@ impl Stream {
     /// # Errors
     /// As for [`Stream::synchronize`], and [`Error::Misuse`] when `limit` has passed.
     pub fn synchronize_within(&self, limit: Duration) -> Result<()> {
+        self.queue().notice()?;
         self.not_capturing("synchronize")?;
         let used = self.0.used.load(Ordering::Acquire);
         match &self.0.kind {
@@ -162,7 +162,7 @@ impl Stream {
     /// # Errors
     /// [`Error::Misuse`] while capturing.
     pub fn record(&self) -> Result<Event> {
-        let _mode = self.0.mode();
+        let _mode = self.queue().mode()?;
         self.not_capturing("Stream::record")?;
         Event::record(self)
     }
@@ -172,7 +172,7 @@ impl Stream {
     /// # Errors
     /// Those of `body`; the stream is usable again in any case, also behind a panic of `body`.
     pub fn capture(&self, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        let recording = Recording::begin(&self.0)?;
+        let recording = Recording::begin(self.queue())?;
         body()?;
         let (graph, captured) = recording.end()?;
         let graph = Graph::new(self.device(), graph, captured)?;
@@ -202,6 +202,7 @@ impl Stream {
             }
             first = first.and(verdict);
         }
+        first = self.0.recorded().iter().fold(first, |first, link| first.and(link.check()));
         // What another thread has queued meanwhile is still to be reported.
         let done = |due: &mut Due| told.contains(&(due.link.id(), due.last));
         asked.extend(lock(&self.0.links).extract_if(.., done));
@@ -234,6 +235,7 @@ impl Stream {
             && let Some(captured) = &mut *lock(&self.0.capture)
         {
             keep(captured);
+            self.0.hand_over(captured);
         }
     }
 
@@ -250,53 +252,6 @@ impl Stream {
     }
 }
 
-/// A capture that is under way; it ends with this, also in a panic.
-struct Recording<'q> {
-    queue: &'q Queue,
-    driver: Option<cuda::Capture>,
-}
-
-impl<'q> Recording<'q> {
-    fn begin(queue: &'q Queue) -> Result<Self> {
-        let _mode = queue.mode.write().unwrap_or_else(PoisonError::into_inner);
-        let _marks = queue.marks.lock();
-        if queue.is_capturing() {
-            return Err(Error::misuse("the stream is capturing already"));
-        }
-        let driver = match &queue.kind {
-            Kind::Host(_) => None,
-            // Relaxed: what is queued inside on other streams may wait.
-            Kind::Cuda(stream) => Some(stream.begin_capture(cuda::CaptureMode::Relaxed)?),
-        };
-        *lock(&queue.capture) = Some(Captured::default());
-        queue.capturing.store(true, Ordering::Release);
-        Ok(Recording { queue, driver })
-    }
-
-    fn end(mut self) -> Result<(Option<cuda::Graph>, Captured)> {
-        let (graph, captured) = self.stop();
-        std::mem::forget(self);
-        Ok((graph?, captured))
-    }
-
-    /// Ends what the driver records and what is kept for it in one: nobody queues between.
-    fn stop(&mut self) -> (Result<Option<cuda::Graph>>, Captured) {
-        let _mode = self.queue.mode.write().unwrap_or_else(PoisonError::into_inner);
-        let _marks = self.queue.marks.lock();
-        let graph = self.driver.take().map(cuda::Capture::end).transpose();
-        let captured = lock(&self.queue.capture).take().unwrap_or_default();
-        self.queue.capturing.store(false, Ordering::Release);
-        (graph.map_err(Error::from), captured)
-    }
-}
-
-impl Drop for Recording<'_> {
-    fn drop(&mut self) {
-        // What it kept may wait for the stream: dropped behind the lock.
-        let _stopped = self.stop();
-    }
-}
-
 impl Queue {
     /// Waits without looking for faults; not for a stream that somebody has given up.
     pub(crate) fn wait_idle(&self) -> Result<()> {
@@ -310,6 +265,7 @@ impl Queue {
         match &self.kind {
             Kind::Host(worker) if worker.wait(None) != Waited::Done => return Err(gone()),
             Kind::Host(_) => {}
+            Kind::Cuda(_) if self.is_retired() => self.wait_mark()?,
             Kind::Cuda(stream) => stream.synchronize()?,
         }
         self.over(used);
@@ -358,7 +314,7 @@ impl Queue {
         self.given_up.load(Ordering::Acquire)
             && match &self.kind {
                 Kind::Host(worker) => !worker.is_idle(),
-                Kind::Cuda(stream) => !stream.query().unwrap_or(true),
+                Kind::Cuda(_) => !self.is_idle(),
             }
     }
 
@@ -400,14 +356,23 @@ impl Queue {
     /// Whether all that was queued is done; `false` where that cannot be told now.
     pub(crate) fn is_idle(&self) -> bool {
         match &self.kind {
-            Kind::Cuda(stream) => !self.is_capturing() && stream.query().unwrap_or(false),
+            Kind::Cuda(_) if self.is_capturing() => false,
+            Kind::Cuda(_) if self.is_retired() => self.reached(self.last_use()).unwrap_or(false),
+            Kind::Cuda(stream) => stream.query().unwrap_or(false),
             Kind::Host(worker) => worker.is_idle(),
         }
     }
 
     /// Keeps captures of the stream from beginning and from ending.
-    pub(crate) fn mode(&self) -> RwLockReadGuard<'_, ()> {
-        self.mode.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn mode(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
+        foreign::notice_all();
+        self.notice()?;
+        Ok(self.mode.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// For who begins or ends a capture.
+    pub(crate) fn alone(&self) -> impl Sized + '_ {
+        (self.mode.write().unwrap_or_else(PoisonError::into_inner), self.marks.lock())
     }
 
     /// The capture that is under way.
@@ -477,6 +442,9 @@ impl Drop for Handle {
         // A panic is news that peers wait for: what runs is left to itself, with what it uses.
         if std::thread::panicking() || self.0.is_given_up() {
             return std::mem::forget(Arc::clone(&self.0));
+        }
+        if self.0.foreign.is_some() {
+            return self.0.retire();
         }
         let _ = self.wait_idle();
         // Results may outlive the stream: whoever uses them is told of a fault. No link goes under the lock: its last end waits for peers.

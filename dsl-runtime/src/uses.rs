@@ -82,7 +82,7 @@ impl<'m> Claims<'m> {
         stream: &'m Stream,
         memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
     ) -> Result<Self> {
-        let mode = stream.queue().mode();
+        let mode = stream.queue().mode()?;
         let Some(capture) = stream.queue().capture() else { return Self::enter(stream, mode, memory) };
         let all = in_order(memory.into_iter().collect(), |memory| Arc::as_ptr(memory));
         // All or none: who is refused has recorded nothing.
@@ -107,7 +107,7 @@ impl<'m> Claims<'m> {
         what: &str,
         memory: impl IntoIterator<Item = (&'m Arc<Memory>, Access)>,
     ) -> Result<Self> {
-        let mode = stream.queue().mode();
+        let mode = stream.queue().mode()?;
         stream.not_capturing(what)?;
         Self::enter(stream, mode, memory)
     }
@@ -218,13 +218,18 @@ impl Uses {
         state
     }
 
+    /// The streams that use the memory, and the last use of each.
+    pub(crate) fn users(&self) -> Vec<(Arc<Queue>, u64)> {
+        self.state().others(std::ptr::null())
+    }
+
     /// Waits for all streams that use the memory, whatever comes of one.
     ///
     /// # Errors
     /// [`Error::Misuse`] if one is capturing; the driver's.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         let mut claims = Claims::alone(self);
-        let all = self.state().others(std::ptr::null());
+        let all = self.users();
         let waited = wait(&all);
         claims.known.extend(all);
         waited

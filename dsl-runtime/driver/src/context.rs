@@ -119,6 +119,11 @@ impl Context {
         Ok(Self { inner: Arc::clone(&self.inner), part: Some(part) })
     }
 
+    /// The same context with all multiprocessors of the device.
+    pub fn whole(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), part: None }
+    }
+
     /// Which part of how many, if it is one.
     pub fn place(&self) -> Option<(u32, u32)> {
         self.part.as_ref().map(|part| part.place())

@@ -26,6 +26,7 @@
 //! - After an error whose [`Error::is_sticky`] is true the context is lost for the whole process.
 
 pub mod copy;
+pub mod foreign;
 pub mod memory;
 pub mod ptx;
 

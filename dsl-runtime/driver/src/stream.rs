@@ -29,6 +29,8 @@ pub struct Stream {
 struct Inner {
     raw: Handle<sys::CUstream>,
     context: Context,
+    /// Somebody else's, who destroys it.
+    foreign: bool,
     _counted: Option<Counted>,
 }
 
@@ -67,7 +69,13 @@ impl Stream {
         let result = context.within(make)?;
         check(result, "cuStreamCreateWithPriority", || format!("making a stream on {}", context.device()))?;
         let _counted = context.count_stream();
-        Ok(Self { inner: Arc::new(Inner { raw: Handle(raw), context: context.clone(), _counted }) })
+        let inner = Inner { raw: Handle(raw), context: context.clone(), foreign: false, _counted };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn of_others(context: &Context, raw: sys::CUstream) -> Self {
+        let inner = Inner { raw: Handle(raw), context: context.clone(), foreign: true, _counted: None };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The context.
@@ -255,6 +263,9 @@ impl Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.foreign {
+            return;
+        }
         // SAFETY: the last owner is going. The driver finishes what is queued before it frees the stream.
         release(Some(&self.context), || unsafe { sys::cuStreamDestroy_v2(self.raw.0) });
     }

@@ -47,6 +47,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "cuGraphGetNodes",
     "cuGraphInstantiateWithFlags",
     "cuGraphLaunch",
+    "cuGraphRetainUserObject",
     "cuGraphUpload",
     "cuGreenCtxCreate",
     "cuInit",
@@ -83,10 +84,14 @@ pub(crate) const REQUIRED: &[&str] = &[
     "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuPointerGetAttribute",
     "cuStreamBeginCapture_v2",
     "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
     "cuStreamEndCapture",
+    "cuStreamGetCaptureInfo_v3",
+    "cuStreamGetCtx",
+    "cuStreamGetGreenCtx",
     "cuStreamIsCapturing",
     "cuStreamQuery",
     "cuStreamSynchronize",
@@ -94,6 +99,8 @@ pub(crate) const REQUIRED: &[&str] = &[
     "cuStreamWaitValue64_v2",
     "cuStreamWriteValue64_v2",
     "cuThreadExchangeStreamCaptureMode",
+    "cuUserObjectCreate",
+    "cuUserObjectRelease",
 ];
 
 /// `cuEventElapsedTime` and its second version, which have one signature.

@@ -1,0 +1,428 @@
+//! What other libraries of the process bring: their memory, their streams, and captures that they have begun.
+//!
+//! | of others | here | until when it must be valid |
+//! |---|---|---|
+//! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`] | until its `owner` is dropped: behind the work that uses it |
+//! | a stream | [`Stream::from_raw`] | while there is a handle of it |
+//! | a capture | noticed by whatever is queued on the stream | - |
+//!
+//! Order holds across libraries: work here and work of others on one stream run in the order in which they were queued. Between streams,
+//! this library orders its own uses of a buffer or a transport; [`Buffer::hand_to`] has it order theirs as well.
+//!
+//! # Captures that others have begun
+//! Launches, copies and fills on a stream that somebody else captures become nodes of their graph. The graph keeps what these use (buffers,
+//! transports, kernels) until it is destroyed, with all that were instantiated or cloned from it; then it is dropped by the next call that
+//! queues or waits. Replays of such a graph are not seen here. Whoever replays it sees to it that no other work on its transports and buffers
+//! runs at the same time, as by replaying it on the one stream that all of it is queued on. Faults of its kernels are reported by
+//! [`Stream::synchronize`] of the stream that was captured.
+
+use crate::buffer::Memory;
+use crate::capture::Captured;
+use crate::order::Used;
+use crate::stream::{Handle, Kind, Queue, lock};
+use crate::uses::{Access, Claims};
+use crate::{Buffer, Device, Error, Result, Stream};
+use fusewire_device::element::Element;
+use fusewire_driver::{self as cuda, DevicePtr, foreign};
+use fusewire_transports::host::{Link, Machine};
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Something that is to be dropped when memory or a stream is not used any more.
+pub(crate) type Owner = Box<dyn Any + Send + Sync>;
+
+/// What a queue has more if somebody else made its stream.
+pub(crate) struct Foreign {
+    /// The capture that was noticed; 0 if there is none.
+    capture: AtomicU64,
+    /// No handle is left, and the stream may be gone: events tell how far it has got.
+    retired: AtomicBool,
+    /// What graphs of others run on, of which nobody here waits for a replay.
+    recorded: Mutex<Vec<Weak<Link>>>,
+    _owner: Owner,
+}
+
+/// What a graph of somebody else keeps.
+#[derive(Default)]
+pub(crate) struct Kept(Mutex<Vec<Owner>>);
+
+/// Streams of the process by context and handle, ours too: another library may hand one back.
+static STREAMS: Mutex<Vec<([usize; 2], Weak<Handle>)>> = Mutex::new(Vec::new());
+
+/// Streams that others capture.
+static CAPTURED: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
+/// What stays until a stream has got behind a use of memory, or until several have.
+static LATER: Mutex<Vec<Later>> = Mutex::new(Vec::new());
+
+struct Later {
+    uses: Vec<(Arc<Queue>, u64)>,
+    _owner: Option<Owner>,
+}
+
+fn key(context: &cuda::Context, raw: *mut c_void) -> [usize; 2] {
+    [context.as_raw().addr(), raw.addr()]
+}
+
+/// Lets a stream be found by its handle.
+pub(crate) fn register(context: &cuda::Context, raw: *mut c_void, handle: &Arc<Handle>) {
+    enter(&mut lock(&STREAMS), key(context, raw), handle);
+}
+
+fn enter(streams: &mut Vec<([usize; 2], Weak<Handle>)>, key: [usize; 2], handle: &Arc<Handle>) {
+    streams.retain(|(_, handle)| handle.strong_count() > 0);
+    streams.push((key, Arc::downgrade(handle)));
+}
+
+/// Drops what no stream and no graph uses any more.
+pub(crate) fn settle() {
+    // Without the lock: what is dropped may come here again.
+    let mut waiting = std::mem::take(&mut *lock(&LATER));
+    let passed = |later: &mut Later| later.uses.iter().all(|(queue, number)| queue.has_passed(*number));
+    let over: Vec<_> = waiting.extract_if(.., passed).collect();
+    lock(&LATER).append(&mut waiting);
+    drop((over, foreign::let_go()));
+}
+
+/// Notices which captures of others have ended: until then, what they use is refused to other streams.
+pub(crate) fn notice_all() {
+    if CAPTURES.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let queues: Vec<_> = lock(&CAPTURED).iter().filter_map(Weak::upgrade).collect();
+    for queue in &queues {
+        let _ = queue.notice();
+    }
+    let mut captured = lock(&CAPTURED);
+    captured.retain(|queue| queue.upgrade().is_some_and(|queue| queue.is_capturing()));
+    CAPTURES.store(captured.len(), Ordering::Release);
+}
+
+impl Queue {
+    /// Notices whether somebody else has begun to capture the stream, or has ended that.
+    pub(crate) fn notice(self: &Arc<Self>) -> Result<()> {
+        let (Some(foreign), Kind::Cuda(stream)) = (&self.foreign, &self.kind) else { return Ok(()) };
+        if self.is_retired() && !self.is_capturing() {
+            return Ok(());
+        }
+        let now = stream.recording()?;
+        let id = now.as_ref().map_or(0, |recording| recording.id());
+        if id == foreign.capture.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // What it kept may wait for the stream: dropped behind the locks.
+        let _ended;
+        let alone = self.alone();
+        _ended = lock(&self.capture).take();
+        self.capturing.store(false, Ordering::Release);
+        foreign.capture.store(0, Ordering::Release);
+        if let Some(recording) = now {
+            let kept = Arc::new(Kept::default());
+            recording.keep(Arc::clone(&kept) as _)?;
+            *lock(&self.capture) = Some(Captured { kept: Some(kept), ..Captured::default() });
+            self.capturing.store(true, Ordering::Release);
+            foreign.capture.store(id, Ordering::Release);
+            let mut captured = lock(&CAPTURED);
+            captured.push(Arc::downgrade(self));
+            CAPTURES.store(captured.len(), Ordering::Release);
+        }
+        drop(alone);
+        Ok(())
+    }
+
+    /// This library has begun a capture of somebody else's stream, or has ended it.
+    pub(crate) fn own_capture(&self, begun: bool) -> Result<()> {
+        let (Some(foreign), Kind::Cuda(stream)) = (&self.foreign, &self.kind) else { return Ok(()) };
+        let id = if begun { stream.recording()?.map_or(0, |recording| recording.id()) } else { 0 };
+        foreign.capture.store(id, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether no handle of somebody else's stream is left.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.foreign.as_ref().is_some_and(|foreign| foreign.retired.load(Ordering::Acquire))
+    }
+
+    /// Whether the stream has got behind this use of memory; `false` while that cannot be told.
+    fn has_passed(self: &Arc<Self>, number: u64) -> bool {
+        if self.is_past(number) {
+            return true;
+        }
+        if self.notice().is_err() || self.is_capturing() {
+            return false;
+        }
+        self.reached(number).unwrap_or(true)
+    }
+
+    /// The links of graphs that others replay.
+    pub(crate) fn recorded(&self) -> Vec<Arc<Link>> {
+        let recorded = |foreign: &Foreign| lock(&foreign.recorded).iter().filter_map(Weak::upgrade).collect();
+        self.foreign.as_ref().map_or(Vec::new(), recorded)
+    }
+
+    /// Has the graph under capture keep what was recorded in it.
+    pub(crate) fn hand_over(&self, captured: &mut Captured) {
+        let (Some(foreign), Some(kept)) = (&self.foreign, &captured.kept) else { return };
+        let mut recorded = lock(&foreign.recorded);
+        for Used { link, .. } in captured.links.iter().filter(|used| used.told) {
+            recorded.retain(|known| known.strong_count() > 0);
+            if !recorded.iter().any(|known| known.as_ptr() == Arc::as_ptr(link)) {
+                recorded.push(Arc::downgrade(link));
+            }
+        }
+        let mut kept = lock(&kept.0);
+        kept.push(Box::new(std::mem::take(&mut captured.links)));
+        kept.push(Box::new(std::mem::take(&mut captured.memory)));
+        kept.push(Box::new(std::mem::take(&mut captured.held)));
+        kept.push(Box::new(std::mem::take(&mut captured.modules)));
+    }
+
+    /// The last handle is going: nobody waits, and from here on the stream may be destroyed.
+    pub(crate) fn retire(self: &Arc<Self>) {
+        let Some(foreign) = &self.foreign else { return };
+        let last = self.last_use();
+        // While somebody captures it no event can be recorded: then later.
+        let passed = self.has_passed(last);
+        foreign.retired.store(true, Ordering::Release);
+        if !passed {
+            lock(&LATER).push(Later { uses: vec![(Arc::clone(self), last)], _owner: None });
+        }
+    }
+}
+
+/// Drops an owner of memory behind its uses.
+pub(crate) fn drop_later(uses: Vec<(Arc<Queue>, u64)>, owner: Owner) {
+    lock(&LATER).push(Later { uses, _owner: Some(owner) });
+    settle();
+}
+
+impl Stream {
+    /// A stream of CUDA that somebody else made, as `cudaStream_t` or `CUstream`; null is the legacy default stream. Launches, copies, fills
+    /// and events keep their order with whatever else is queued on it. All handles of one stream are clones of each other; made from one of
+    /// this library's, they are of that. Dropping the last waits for nothing. `owner` is dropped when nothing here needs the stream.
+    ///
+    /// Ranks that share a GPU have parts of it, and kernels of their transports are refused on streams of the whole GPU: there, make the
+    /// stream here and give the others [`Stream::as_raw`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on CPU threads; for the default stream of a thread, which has no handle; for a stream of another GPU, of another
+    /// context than the primary one or of a green context. The driver's.
+    ///
+    /// # Safety
+    /// The stream is valid while a handle made from it exists. If the last one is dropped while the stream captures, it stays valid for as long
+    /// as the program uses this library: keep a handle over a capture. Whatever else is queued on it is no threat to the memory of this library.
+    pub unsafe fn from_raw(
+        device: &Device,
+        raw: *mut c_void,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Stream> {
+        settle();
+        let Machine::Cuda(context) = &device.0 else {
+            return Err(Error::misuse("CPU threads have no streams of CUDA: make one by `Device::stream`"));
+        };
+        let context = context.whole();
+        let key = key(&context, raw);
+        // Over both, so that two threads do not make two of one stream.
+        let mut streams = lock(&STREAMS);
+        let known =
+            streams.iter().filter(|(known, _)| *known == key).find_map(|(_, handle)| handle.upgrade());
+        if let Some(handle) = known {
+            return Ok(Stream(handle));
+        }
+        // SAFETY: the caller's contract.
+        let stream = unsafe { cuda::Stream::borrowed(&context, raw.cast())? };
+        let foreign = Foreign {
+            capture: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
+            recorded: Mutex::default(),
+            _owner: Box::new(owner),
+        };
+        let device = Device(Machine::Cuda(context));
+        let stream = Stream::over(&device, Kind::Cuda(stream), Some(foreign));
+        enter(&mut streams, key, &stream.0);
+        Ok(stream)
+    }
+
+    /// The handle of CUDA, for other libraries: `CUstream`. Null on CPU threads. Valid while there is a handle of the stream here.
+    pub fn as_raw(&self) -> *mut c_void {
+        match &self.0.kind {
+            Kind::Cuda(stream) => stream.as_raw().cast(),
+            Kind::Host(_) => std::ptr::null_mut(),
+        }
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    /// `len` elements at `address`, in memory that somebody else has allocated on `device`: of a GPU an address of CUDA, of CPU threads an
+    /// ordinary one. It is a buffer in every respect, but peers cannot map it. `owner` is dropped behind all work that was queued with the
+    /// buffer, and behind graphs that use it; dropping the buffer waits for nothing.
+    ///
+    /// A launch asks for addresses that are multiples of 16.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the address is null, is not aligned to an element, or is not in the memory of `device`.
+    ///
+    /// # Safety
+    /// The elements can be read and written until `owner` is dropped. Nobody else uses them at the same time as what is queued with this
+    /// buffer, unless both only read ([`Buffer::hand_to`] orders uses by others), and no other buffer is made of them meanwhile.
+    pub unsafe fn from_raw(
+        device: &Device,
+        address: u64,
+        len: usize,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Self> {
+        settle();
+        let bytes = len.checked_mul(T::SIZE).filter(|bytes| *bytes as u64 <= u64::MAX - address);
+        if bytes.is_none() {
+            return Err(Error::misuse(format!(
+                "{len} elements from {address:#x} on: there are no such addresses"
+            )));
+        }
+        if len > 0 && (address == 0 || !address.is_multiple_of(T::SIZE as u64)) {
+            return Err(Error::misuse(format!(
+                "a buffer at {address:#x}: the address of elements of {} bytes is a multiple of that, and not null",
+                T::SIZE
+            )));
+        }
+        if let (Machine::Cuda(context), true) = (&device.0, len > 0) {
+            let (own, found) = (context.device(), foreign::device_of(context, DevicePtr::new(address))?);
+            if found != Some(own.ordinal()) {
+                let found =
+                    found.map_or("memory of the host".into(), |other| format!("memory of GPU {other}"));
+                return Err(Error::misuse(format!(
+                    "a buffer at {address:#x} is to be on GPU {} ({own}), but that address is {found}: copy it there first",
+                    own.ordinal()
+                )));
+            }
+        }
+        Ok(Self::over(Memory::foreign(device, if len > 0 { address } else { 0 }, Box::new(owner)), len))
+    }
+
+    /// The elements of `values` as a buffer of CPU threads, where they are.
+    pub fn from_vec(values: Vec<T>) -> Self {
+        /// Elements that are reached by their address alone.
+        struct Owned<T>(*mut [T]);
+        // SAFETY: elements are plain numbers, and nothing is reached through this but by `Drop`.
+        unsafe impl<T> Send for Owned<T> {}
+        // SAFETY: as above.
+        unsafe impl<T> Sync for Owned<T> {}
+        impl<T> Drop for Owned<T> {
+            fn drop(&mut self) {
+                // SAFETY: from `Box::into_raw`, and dropped once.
+                drop(unsafe { Box::from_raw(self.0) });
+            }
+        }
+        let (len, owned) = (values.len(), Owned(Box::into_raw(values.into_boxed_slice())));
+        let address = if len > 0 { owned.0.cast::<T>().addr() as u64 } else { 0 };
+        Self::over(Memory::foreign(&Device::host(), address, Box::new(owned)), len)
+    }
+
+    /// The address of the first element, for other libraries; 0 if there is none. Valid as long as the buffer. [`Buffer::hand_to`] says when
+    /// others may use it.
+    pub fn address(&self) -> u64 {
+        self.memory().address()
+    }
+
+    /// Makes `stream` the next that uses the buffer: what is queued on it from here on, by whomever, runs behind all work that uses the
+    /// buffer now; and whatever uses the buffer on another stream later runs behind what is queued on `stream` until then. Waits for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the stream is of another device, or a capture on another stream uses the buffer.
+    pub fn hand_to(&mut self, stream: &Stream) -> Result<()> {
+        stream.device().check_same(self.memory().machine(), "a buffer")?;
+        Claims::of(stream, [(self.memory(), Access::Write)]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_vector_is_a_buffer_where_it_is() {
+        let values: Vec<u32> = (0..1000).collect();
+        let at = values.as_ptr().addr() as u64;
+        let mut buffer = Buffer::from_vec(values);
+        assert_eq!((buffer.address(), buffer.len()), (at, 1000));
+        let stream = Device::host().stream().unwrap();
+        assert_eq!(buffer.read(&stream).unwrap()[999], 999);
+        buffer.fill_bytes(&stream, 0).unwrap();
+        assert_eq!(buffer.read(&stream).unwrap(), vec![0; 1000]);
+        assert_eq!(Buffer::<u32>::from_vec(Vec::new()).address(), 0);
+    }
+
+    #[test]
+    fn an_owner_outlives_what_is_queued() {
+        struct Told(Arc<AtomicBool>, Vec<u32>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let (dropped, go) = (Arc::new(AtomicBool::new(false)), Arc::new(std::sync::Barrier::new(2)));
+        let owner = Told(Arc::clone(&dropped), vec![7; 64]);
+        let address = owner.1.as_ptr().addr() as u64;
+        let (device, stream) = (Device::host(), Device::host().stream().unwrap());
+        // SAFETY: the vector is the owner's, and nobody else uses it.
+        let mut buffer = unsafe { Buffer::<u32>::from_raw(&device, address, 64, owner).unwrap() };
+        let waits = Arc::clone(&go);
+        stream.push(Arc::new(move |_| {
+            waits.wait();
+        }));
+        buffer.fill_bytes(&stream, 1).unwrap();
+        drop(buffer);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(!dropped.load(Ordering::Acquire));
+        go.wait();
+        stream.synchronize().unwrap();
+        assert!(dropped.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_are_refused() {
+        let device = Device::host();
+        let refusal = |address, len| {
+            // SAFETY: refused, so never used.
+            unsafe { Buffer::<u32>::from_raw(&device, address, len, ()) }.unwrap_err().to_string()
+        };
+        for (address, len) in [(0, 1), (2, 1), (u64::MAX - 3, 2), (4, usize::MAX)] {
+            assert!(refusal(address, len).contains("address"), "{}", refusal(address, len));
+        }
+        // SAFETY: as above.
+        let text = unsafe { Stream::from_raw(&device, std::ptr::null_mut(), ()) }.unwrap_err().to_string();
+        assert!(text.contains("Device::stream"), "{text}");
+    }
+
+    #[test]
+    fn a_buffer_is_handed_to_a_stream_and_back() {
+        let (device, go) = (Device::host(), Arc::new(std::sync::Barrier::new(2)));
+        let [ours, theirs] = [(); 2].map(|()| device.stream().unwrap());
+        let mut buffer = Buffer::from_vec(vec![1u8; 16]);
+        let address = buffer.address() as usize;
+        let waits = Arc::clone(&go);
+        ours.push(Arc::new(move |_| {
+            waits.wait();
+        }));
+        buffer.fill_bytes(&ours, 2).unwrap();
+        buffer.hand_to(&theirs).unwrap();
+        let seen = Arc::new(Mutex::new(0));
+        let see = Arc::clone(&seen);
+        theirs.push(Arc::new(move |_| {
+            let at = address as *mut u8;
+            // SAFETY: behind the fill, and in front of what uses the buffer later.
+            unsafe {
+                *lock(&see) = at.read();
+                at.write(9);
+            }
+        }));
+        let mut copy = device.buffer::<u8>(16).unwrap();
+        copy.copy_from(&ours, &buffer).unwrap();
+        go.wait();
+        assert_eq!(copy.read(&ours).unwrap()[0], 9);
+        assert_eq!(*lock(&seen), 2);
+    }
+}
