@@ -6,6 +6,7 @@
 #               On one GPU: with 2 and 4 ranks that share it; beside NCCL from 2.30 on
 # run.sh compare OLD_PACKAGE  this package beside an older one on one GPU, in turn, ROUNDS=5, RANKS="2 4"; fails if a row is slower.
 #               DEVICE=host: on CPU threads
+# run.sh collectives  all-gather, broadcast, reduce, reduce-scatter and all-reduce against NCCL's and torch's, in one run; written to collectives-*.jsonl
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
 # run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
 #               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
@@ -102,6 +103,7 @@ test_on_one() {
     step "example ring over a window, $ranks ranks" 60 "$here/window_ring" --device cuda --ranks "$ranks"
     step "example halo over a window, $ranks ranks" 60 "$here/window_halo" --device cuda --ranks "$ranks" --rows 200 --cols 1000
   done
+  step "beside another CUDA library, 1 rank" 60 "$here/beside_cudarc" --ranks 1
   step "device math" 120 "$here/math"
   step "example all-to-all, 4 ranks" 120 "$here/all_to_all" --device cuda --ranks 4 --size 64K,1M,16M
   left_out+=("driver layer: it is tried between two GPUs")
@@ -178,6 +180,7 @@ case $command in
     if [ "$gpus" -ge 4 ]; then step "suite in domains of two GPUs, ranks as processes" 400 "$here/gpu-suite" --ranks "$gpus" --mode processes --over mesh "$@"; fi
     step "example ring over a window" 60 "$here/window_ring" --device cuda --ranks "$gpus"
     step "example halo over a window" 60 "$here/window_halo" --device cuda --ranks "$gpus" --rows 200 --cols 1000
+    step "beside another CUDA library" 60 "$here/beside_cudarc" --ranks "$gpus"
     step "device math" 120 "$here/math"
     step "example all-to-all" 120 "$here/all_to_all" --device cuda --ranks "$gpus"
     fi
@@ -197,6 +200,16 @@ case $command in
   compare)
     if [ $# != 1 ]; then echo "usage: [ROUNDS=n] [RANKS='2 4'] run.sh compare OLD_PACKAGE"; exit 2; fi
     compare "$1"
+    ;;
+  collectives)
+    : > "$out/collectives-nccl.jsonl"
+    # A process group for each: one that hangs is not waited for by the others.
+    for op in all_gather broadcast reduce reduce_scatter all_reduce; do
+      timeout -k 10 60 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/collectives.py" $op >> "$out/collectives-nccl.jsonl" 2> "$out/collectives-nccl.log" \
+        || { echo "NCCL's $op did not run; see $out/collectives-nccl.log"; failed=1; }
+    done
+    timeout -k 10 200 "$here/bench_collectives" --device cuda --ranks "$gpus" --json "$@" > "$out/collectives-fusewire.jsonl" || { echo "FAILED: bench_collectives"; failed=1; }
+    "$here/bench" --compare "$out/collectives-nccl.jsonl" "$out/collectives-fusewire.jsonl" || failed=1
     ;;
   fused)
     # Neither side beside the other: each has the GPUs to itself.
@@ -230,7 +243,7 @@ case $command in
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh fused | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh collectives | run.sh fused | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
 esac
 without=; [ ${#left_out[@]} -gt 0 ] && without=", ${#left_out[@]} left out"
 if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs$without"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi

@@ -10,6 +10,12 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("gpu-suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"], "gpu-suite"),
     ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
     ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
+    (
+        "bench_collectives",
+        &["-p", "fusewire-examples", "--bin", "bench_collectives"],
+        "bench_collectives",
+    ),
+    ("beside_cudarc", &["-p", "fusewire-examples", "--bin", "beside_cudarc"], "beside_cudarc"),
     ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
     ("bench_shared", &["-p", "fusewire-examples", "--bin", "bench_shared"], "bench_shared"),
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
@@ -23,6 +29,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
 
 const RUN: &str = include_str!("../assets/run.sh");
 const NCCL: &str = include_str!("../assets/nccl.py");
+const COLLECTIVES: &str = include_str!("../assets/collectives.py");
 const FUSED: &str = include_str!("../assets/fused.py");
 const TIMING: &str = include_str!("../assets/timing.py");
 const TWINS: [(&str, &str); 3] = [
@@ -48,7 +55,14 @@ pub fn package(folder: &Path) -> Outcome {
         // Debug information stays here: the folder travels.
         let _ = Command::new("strip").arg("--strip-debug").arg(&to).status();
     }
-    for (name, content) in [("run.sh", RUN), ("nccl.py", NCCL), ("fused.py", FUSED), ("timing.py", TIMING)] {
+    let scripts = [
+        ("run.sh", RUN),
+        ("nccl.py", NCCL),
+        ("collectives.py", COLLECTIVES),
+        ("fused.py", FUSED),
+        ("timing.py", TIMING),
+    ];
+    for (name, content) in scripts {
         fs::write(folder.join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
     }
     fs::create_dir_all(folder.join("twins")).map_err(text)?;

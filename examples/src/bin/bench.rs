@@ -47,7 +47,7 @@ struct Options {
     chunk: Option<usize>,
     /// Threads of a block; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
-    threads: Vec<u32>,
+    block_threads: Vec<u32>,
     /// Replayed graphs alone.
     #[arg(long)]
     no_eager: bool,
@@ -144,7 +144,7 @@ where
             for &bytes in &sizes {
                 for &protocol in &protocols {
                     for channels in one(&options.channels) {
-                        for threads in one(&options.threads) {
+                        for threads in one(&options.block_threads) {
                             let (diagonal, chunk) = (options.diagonal, options.chunk);
                             let launch = LaunchOptions {
                                 protocol,
@@ -318,7 +318,10 @@ fn compare(first: &PathBuf, second: Option<&PathBuf>) -> Result<(), String> {
         return Ok(());
     };
     let b = read(second)?;
-    let by_key: BTreeMap<_, _> = a.iter().map(|r| ((r.op.as_str(), r.world, r.bytes), r)).collect();
+    // Of several programs in the first file, the first one's.
+    let name = a.first().map(|row| row.name.as_str());
+    let first = a.iter().filter(|row| Some(row.name.as_str()) == name);
+    let by_key: BTreeMap<_, _> = first.map(|r| ((r.op.as_str(), r.world, r.bytes), r)).collect();
     let names = (a.first().map_or("?", |r| r.name.as_str()), b.first().map_or("?", |r| r.name.as_str()));
     println!(
         "time of one in us (graph replay | eager launches); {} / {}: above 1 the second is faster",
