@@ -10,11 +10,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("gpu-suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"], "gpu-suite"),
     ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
     ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
-    (
-        "bench_collectives",
-        &["-p", "fusewire-examples", "--bin", "bench_collectives"],
-        "bench_collectives",
-    ),
+    ("bench_collectives", &["-p", "fusewire-examples", "--bin", "bench_collectives"], "bench_collectives"),
     ("beside_cudarc", &["-p", "fusewire-examples", "--bin", "beside_cudarc"], "beside_cudarc"),
     ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
     ("bench_shared", &["-p", "fusewire-examples", "--bin", "bench_shared"], "bench_shared"),
