@@ -40,7 +40,7 @@ struct Options {
     diagonal: Vec<u32>,
     /// Threads of a block; by default as the library decides.
     #[arg(long)]
-    threads: Option<u32>,
+    block_threads: Option<u32>,
     /// Channels with line buffers; by default as many as a transport has.
     #[arg(long)]
     line_channels: Option<u32>,
@@ -127,7 +127,7 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
                                     protocol,
                                     channels,
                                     diagonal,
-                                    threads: options.threads,
+                                    threads: options.block_threads,
                                     chunk,
                                     ..Default::default()
                                 };
