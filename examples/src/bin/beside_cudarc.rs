@@ -62,7 +62,10 @@ fn rank(world: &World, kernels: &fusewire::schedule::AllToAllLauncher<Nvl, excha
     let sent: Vec<f32> = (0..CHUNK * ranks).map(|i| (me * 1000 + i / CHUNK) as f32).collect();
     let input = buffer(&device, &theirs, theirs.clone_htod(&sent)?)?;
     let mut output = buffer(&device, &theirs, theirs.alloc_zeros::<f32>(CHUNK * ranks)?)?;
-    kernels.launch(&stream, exchange::Launch { input: input.view(), output: output.view_mut() })?;
+    let launch = |input: &Buffer<f32>, output: &mut Buffer<f32>| {
+        kernels.launch(&stream, exchange::Launch { input: input.view(), output: output.view_mut() })
+    };
+    launch(&input, &mut output)?;
     let once = |i: usize| (i / CHUNK * 1000 + me) as f32;
     let expect = |output: &Buffer<f32>, times: usize| -> Outcome<()> {
         // SAFETY: the buffer's memory; the copy is queued behind what writes it, and the view is forgotten, not freed.
@@ -81,7 +84,7 @@ fn rank(world: &World, kernels: &fusewire::schedule::AllToAllLauncher<Nvl, excha
     // Into a graph that cudarc captures, which keeps the input: it is dropped here.
     theirs.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
     for _ in 0..2 {
-        kernels.launch(&stream, exchange::Launch { input: input.view(), output: output.view_mut() })?;
+        launch(&input, &mut output)?;
     }
     drop(input);
     let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -90,13 +93,7 @@ fn rank(world: &World, kernels: &fusewire::schedule::AllToAllLauncher<Nvl, excha
     for _ in 0..REPLAYS {
         graph.launch()?;
     }
-    kernels.launch(
-        &stream,
-        exchange::Launch {
-            input: buffer(&device, &theirs, theirs.clone_htod(&sent)?)?.view(),
-            output: output.view_mut(),
-        },
-    )?;
+    launch(&buffer(&device, &theirs, theirs.clone_htod(&sent)?)?, &mut output)?;
     stream.synchronize()?;
     expect(&output, 2 + 2 * REPLAYS)?;
 
@@ -104,13 +101,7 @@ fn rank(world: &World, kernels: &fusewire::schedule::AllToAllLauncher<Nvl, excha
     // SAFETY: as above.
     let same = unsafe { Stream::from_raw(&device, theirs.cu_stream().cast(), Arc::clone(&theirs))? };
     output.fill_bytes(&same, 0)?;
-    kernels.launch(
-        &stream,
-        exchange::Launch {
-            input: buffer(&device, &theirs, theirs.clone_htod(&sent)?)?.view(),
-            output: output.view_mut(),
-        },
-    )?;
+    launch(&buffer(&device, &theirs, theirs.clone_htod(&sent)?)?, &mut output)?;
     drop(same);
     expect(&output, 1)?;
 
