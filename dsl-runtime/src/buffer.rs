@@ -81,8 +81,8 @@ impl Memory {
     }
 
     /// Somebody else's memory.
-    pub(crate) fn foreign(device: &Device, address: u64, owner: Owner) -> Self {
-        Memory { store: Store::Foreign(address, Some(owner)), device: device.clone(), uses: Uses::default() }
+    pub(crate) fn foreign(device: &Device, address: u64, owner: Option<Owner>) -> Self {
+        Memory { store: Store::Foreign(address, owner), device: device.clone(), uses: Uses::default() }
     }
 
     /// The memory, if peers can map it.
@@ -426,6 +426,10 @@ macro_rules! view {
                     return Err(Error::misuse(format!("elements {start}..{end} of a view of {}", self.len)));
                 }
                 Ok(Self { start: self.start + start, len: end - start, ..self })
+            }
+
+            pub(crate) fn over(memory: &'a Arc<Memory>, start: usize, len: usize) -> Self {
+                Self { memory, start, len, life: PhantomData }
             }
 
             pub(crate) fn address(&self) -> u64 {

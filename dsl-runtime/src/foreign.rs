@@ -199,6 +199,20 @@ pub(crate) fn drop_later(uses: Vec<(Arc<Queue>, u64)>, owner: Owner) {
     settle();
 }
 
+/// Refuses an address that is not in the memory of `device`.
+pub(crate) fn is_on(device: &Device, address: u64) -> Result<()> {
+    let Machine::Cuda(context) = &device.0 else { return Ok(()) };
+    let (own, found) = (context.device(), foreign::device_of(context, DevicePtr::new(address))?);
+    if found == Some(own.ordinal()) {
+        return Ok(());
+    }
+    let found = found.map_or("memory of the host".into(), |other| format!("memory of GPU {other}"));
+    Err(Error::misuse(format!(
+        "a buffer at {address:#x} is to be on GPU {} ({own}), but that address is {found}: copy it there first",
+        own.ordinal()
+    )))
+}
+
 impl Stream {
     /// A stream of CUDA that somebody else made, as `cudaStream_t` or `CUstream`; null is the legacy default stream. Launches, copies, fills
     /// and events keep their order with whatever else is queued on it. All handles of one stream are clones of each other; made from one of
@@ -287,18 +301,11 @@ impl<T: Element> Buffer<T> {
                 T::SIZE
             )));
         }
-        if let (Machine::Cuda(context), true) = (&device.0, len > 0) {
-            let (own, found) = (context.device(), foreign::device_of(context, DevicePtr::new(address))?);
-            if found != Some(own.ordinal()) {
-                let found =
-                    found.map_or("memory of the host".into(), |other| format!("memory of GPU {other}"));
-                return Err(Error::misuse(format!(
-                    "a buffer at {address:#x} is to be on GPU {} ({own}), but that address is {found}: copy it there first",
-                    own.ordinal()
-                )));
-            }
+        if len > 0 {
+            is_on(device, address)?;
         }
-        Ok(Self::over(Memory::foreign(device, if len > 0 { address } else { 0 }, Box::new(owner)), len))
+        let owner: Owner = Box::new(owner);
+        Ok(Self::over(Memory::foreign(device, if len > 0 { address } else { 0 }, Some(owner)), len))
     }
 
     /// The elements of `values` as a buffer of CPU threads, where they are.
@@ -317,7 +324,7 @@ impl<T: Element> Buffer<T> {
         }
         let (len, owned) = (values.len(), Owned(Box::into_raw(values.into_boxed_slice())));
         let address = if len > 0 { owned.0.cast::<T>().addr() as u64 } else { 0 };
-        Self::over(Memory::foreign(&Device::host(), address, Box::new(owned)), len)
+        Self::over(Memory::foreign(&Device::host(), address, Some(Box::new(owned))), len)
     }
 
     /// The address of the first element, for other libraries; 0 if there is none. Valid as long as the buffer. [`Buffer::hand_to`] says when

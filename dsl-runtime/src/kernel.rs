@@ -47,7 +47,7 @@ pub struct Entry {
 /// # Safety
 /// What is said of the hooks is so of the entries that [`Supports`] names: they take [`Arguments::Raw`] of `Args`, send and receive
 /// `Wire`, and are left out where the constants say so. Launches check lengths, and copy whole chunks, by nothing else.
-pub unsafe trait HookSet: Sized + 'static {
+pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     /// Arguments of a launch.
     type Args<'a>: Arguments;
     /// What crosses the wire.

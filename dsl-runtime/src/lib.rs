@@ -48,6 +48,7 @@ extern crate self as fusewire;
 
 mod buffer;
 mod capture;
+pub mod dynamic;
 mod error;
 mod event;
 pub mod foreign;

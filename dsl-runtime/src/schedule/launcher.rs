@@ -139,7 +139,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         self.prepared.spaces::<H>(elements, options, pattern, self.symmetric(schedule, args, elements))
     }
 
-    pub(super) fn member(&self) -> Member {
+    pub(crate) fn member(&self) -> Member {
         Member { rank: self.prepared.rank() as u32, world: self.prepared.world() as u32 }
     }
 

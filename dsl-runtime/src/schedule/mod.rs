@@ -22,8 +22,10 @@ pub use fusewire_device::schedule::{
 pub use launcher::Launcher;
 pub use plan::{Decided, Plan};
 pub(crate) use prepared::Prepared;
+pub(crate) use rooted::a_rank;
 pub use rooted::{BroadcastLauncher, GatherLauncher, ReduceLauncher, ScatterLauncher};
 pub use sendrecv::SendRecvLauncher;
+pub(crate) use sendrecv::same_length;
 
 use std::time::Duration;
 

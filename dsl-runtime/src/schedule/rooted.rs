@@ -71,7 +71,7 @@ rooted! {
     Reduce, ReduceLauncher, "reduce";
 }
 
-fn a_rank(me: Member, root: usize) -> Result<u32> {
+pub(crate) fn a_rank(me: Member, root: usize) -> Result<u32> {
     match u32::try_from(root).ok().filter(|root| *root < me.world) {
         Some(root) => Ok(root),
         None => Err(Error::misuse(format!("root {root} in a world of {} ranks", me.world))),

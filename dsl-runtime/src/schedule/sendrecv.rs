@@ -104,7 +104,11 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
 }
 
 /// What is sent and what is received by one launch are of one length.
-fn same_length<H: HookSet>(schedule: &SendRecv, args: &H::Args<'_>, options: &LaunchOptions) -> Result<()> {
+pub(crate) fn same_length<H: HookSet>(
+    schedule: &SendRecv,
+    args: &H::Args<'_>,
+    options: &LaunchOptions,
+) -> Result<()> {
     let both = schedule.to != NOBODY && schedule.from != NOBODY && options.elements.is_none();
     match (args.input().map(|p| p.len), args.output().map(|p| p.len)) {
         (Some(i), Some(o)) if both && i != o => Err(Error::misuse(format!(

@@ -1,13 +1,14 @@
 //! The host twin: the user's item, the shared glue, typed launch arguments and one function for each schedule.
 
-use super::launch::{has_buffers, launch};
+use super::launch::{from_values, has_buffers, launch};
 use super::{glue, path, schedule_type};
 use crate::device::Image;
-use crate::model::{Entry, Item, Model};
+use crate::model::{Entry, Item, Kind, Model};
 use crate::tables::Transport;
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use sha2::{Digest, Sha256};
+use syn::ext::IdentExt;
 
 /// The expansion on the host.
 pub fn host(model: &Model, images: &[Image]) -> TokenStream {
@@ -19,6 +20,7 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
             let shared = glue::module_glue(model, module, &d);
             let assertions = glue::assertions(model, &d);
             let (own, supports) = (kernels(model), all_supports(model, images));
+            let by_name = by_name(model);
             quote! {
                 #(#attrs)*
                 #[allow(dead_code)]
@@ -29,6 +31,7 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
                     #shared
                     #assertions
                     #own
+                    #by_name
                     #supports
                 }
             }
@@ -37,7 +40,7 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
             let (vis, ident, item) = (&function.vis, &function.sig.ident, &model.tokens);
             let raw = glue::raw_struct(&function.args.fields, None, &d);
             let assertions = glue::assertions(model, &d);
-            let (own, capabilities) = (kernels(model), capabilities(model));
+            let (own, by_name, capabilities) = (kernels(model), by_name(model), capabilities(model));
             let supports = all_supports(model, images);
             let doc = format!("Launching [`{ident}`](fn@{ident}).");
             quote! {
@@ -50,6 +53,7 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
                     use super::*;
                     #raw
                     #own
+                    #by_name
                 }
                 // Beside the function, which need not be an item of a module.
                 const _: () = {
@@ -185,6 +189,42 @@ fn kernels(model: &Model) -> TokenStream {
     }
     out.extend(functions(model, param.as_ref()));
     out
+}
+
+/// The kernels as a table, for those who know their names alone; nothing where an argument is a handle, which has no such form.
+fn by_name(model: &Model) -> TokenStream {
+    let krate = &model.options.krate;
+    let fields = model.args().map_or(&[][..], |args| &args.fields);
+    if fields.iter().any(|f| matches!(f.kind, Kind::Handle(_))) {
+        return TokenStream::new();
+    }
+    let (param, name) = (type_param(model), model.ident().unraw().to_string());
+    let (mut impls, mut kernels) = (TokenStream::new(), TokenStream::new());
+    for element in &elements(model) {
+        let path = element.as_ref().map(|e| &e.path);
+        let concrete = path.map(|path| quote!(<#path>));
+        impls.extend(from_values(model, fields, param.as_ref().zip(path)));
+        for (transport, _) in &model.options.transports {
+            let transport = transport_type(transport, model);
+            if let Item::Schedule(_) = &model.item {
+                kernels
+                    .extend(quote!(#krate::dynamic::Kernel::custom::<#transport, Hooks #concrete>(#name),));
+                continue;
+            }
+            // Another crate's schedule has values of its own, which a call does not name.
+            for schedule in model.options.schedules.iter().filter(|s| s.krate.is_none()) {
+                let schedule = schedule_type(schedule, model, &quote!(#krate));
+                kernels.extend(
+                    quote!(#krate::dynamic::Kernel::new::<#schedule, #transport, Hooks #concrete>(#name),),
+                );
+            }
+        }
+    }
+    quote! {
+        #impls
+        #[doc(hidden)]
+        pub const __KERNELS: &[#krate::dynamic::Kernel] = &[#kernels];
+    }
 }
 
 fn type_param(model: &Model) -> Option<Ident> {

@@ -3,7 +3,7 @@
 use super::glue;
 use crate::model::{Field, Item, Kind, Model};
 use proc_macro2::{Ident, TokenStream};
-use quote::quote;
+use quote::{format_ident, quote};
 
 /// `Launch`: what a user fills in to launch, buffers instead of slices.
 pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenStream {
@@ -71,6 +71,42 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
             fn input(&self) -> ::core::option::Option<#krate::kernel::Place<'_>> { #input }
             fn output(&self) -> ::core::option::Option<#krate::kernel::Place<'_>> { #output }
         }
+    }
+}
+
+/// How a launch is made of values; `element` is the type parameter of a generic module and what it stands for.
+pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &TokenStream)>) -> TokenStream {
+    let krate = &model.options.krate;
+    let (mut described, mut taken) = (TokenStream::new(), TokenStream::new());
+    for f in fields {
+        let (name, label) = (&f.ident, f.ident.to_string());
+        let (describe, take, ty) = match &f.kind {
+            Kind::Slice(t) => ("read", "read", t),
+            Kind::Out(t) => ("write", "write", t),
+            Kind::Accumulate(t) => ("accumulate", "write", t),
+            Kind::Handle(_) | Kind::Plain => ("value", "value", &f.ty),
+        };
+        let (describe, take) = (format_ident!("{describe}"), format_ident!("{take}"));
+        described.extend(quote!(#krate::dynamic::Field::#describe::<#ty>(#label),));
+        taken.extend(quote!(#name: values.#take::<#ty>()?,));
+    }
+    let life = has_buffers(fields).then(|| quote!('v,));
+    let used = match element {
+        Some((param, _)) => quote!(<#life #param>),
+        None => quote!(<#life>),
+    };
+    let alias = element.map(|(param, path)| quote!(type #param = #path;));
+    quote! {
+        const _: () = {
+            #alias
+            impl<'v> #krate::dynamic::FromValues<'v> for Launch #used {
+                const FIELDS: &'static [#krate::dynamic::Field] = &[#described];
+                fn from_values(mut values: #krate::dynamic::Values<'_, 'v>) -> #krate::Result<Self> {
+                    let _ = &mut values;
+                    ::core::result::Result::Ok(Launch { #taken })
+                }
+            }
+        };
     }
 }
 

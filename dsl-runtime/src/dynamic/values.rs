@@ -1,0 +1,274 @@
+//! What a launch is given, and how it becomes the arguments of a kernel.
+
+use super::{Access, Field};
+use crate::buffer::Memory;
+use crate::foreign::is_on;
+use crate::{Buffer, Device, Error, Result, View, ViewMut};
+use fusewire_device::args::Plain;
+use fusewire_device::element::Element;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Elements in memory, of a type that has a number.
+#[derive(Clone)]
+pub struct Region {
+    memory: Arc<Memory>,
+    /// Bytes from the memory's first.
+    start: usize,
+    /// Elements.
+    len: usize,
+    code: u64,
+}
+
+impl Region {
+    /// All of a buffer. Launches keep it alive.
+    pub fn of<T: Element>(buffer: &Buffer<T>) -> Self {
+        Region { memory: Arc::clone(buffer.memory()), start: 0, len: buffer.len(), code: T::CODE.into() }
+    }
+
+    /// The bytes `bytes` of it as elements of the type with the number `code`, each of `size` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the range is not within it, or is not made of such elements.
+    pub fn slice(&self, bytes: Range<usize>, code: u64, size: usize) -> Result<Self> {
+        let own = element_size(self.code).unwrap_or(1) * self.len;
+        let Range { start, end } = bytes;
+        if start > end || end > own {
+            return Err(Error::misuse(format!("bytes {start}..{end} of a region of {own} bytes")));
+        }
+        let (from, size) = (self.start + start, size.max(1));
+        if element_size(code) != Some(size)
+            || !from.is_multiple_of(size)
+            || !(end - start).is_multiple_of(size)
+        {
+            return Err(Error::misuse(format!(
+                "bytes {start}..{end} of a region are not elements of {size} bytes of a known type"
+            )));
+        }
+        Ok(Region { memory: Arc::clone(&self.memory), start: from, len: (end - start) / size, code })
+    }
+
+    /// `len` elements at `address`, of the type with the number `code`, in memory of `device` that somebody else has. Nobody is told when it is
+    /// not used any more: it is for memory that is given back in the order of the stream that is launched on, as caching allocators do.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for an address that is null, not aligned or not in the memory of `device`.
+    ///
+    /// # Safety
+    /// The elements can be read and written until the work has run that was queued with this. Nobody else uses them at the same time as that
+    /// work, unless both only read; work on other streams is ordered by the caller.
+    pub unsafe fn borrowed(device: &Device, address: u64, len: usize, code: u64) -> Result<Self> {
+        let Some(size) = element_size(code) else {
+            return Err(Error::misuse(format!("there are no elements of a type with the number {code}")));
+        };
+        if len.checked_mul(size).is_none_or(|bytes| bytes as u64 > u64::MAX - address) {
+            return Err(Error::misuse(format!(
+                "{len} elements from {address:#x} on: there are no such addresses"
+            )));
+        }
+        if len > 0 && (address == 0 || !address.is_multiple_of(size as u64)) {
+            return Err(Error::misuse(format!(
+                "elements of {size} bytes at {address:#x}: their address is a multiple of that, and not null"
+            )));
+        }
+        if len > 0 {
+            is_on(device, address)?;
+        }
+        let memory = Memory::foreign(device, if len > 0 { address } else { 0 }, None);
+        Ok(Region { memory: Arc::new(memory), start: 0, len, code })
+    }
+
+    /// Address of the first element.
+    pub fn address(&self) -> u64 {
+        self.memory.address() + self.start as u64
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.len * element_size(self.code).unwrap_or(1)
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = Named(self.code);
+        write!(f, "{} elements of {of} in {:?}", self.len, self.memory)
+    }
+}
+
+/// One argument of a launch.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'v> {
+    /// Elements: for what hooks read, write or add to.
+    Region(&'v Region),
+    /// A value, by [`Value::plain`] or [`Value::from_bytes`].
+    Plain(Bytes<'v>),
+}
+
+/// The bytes of a value, and the number of its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'v> {
+    code: u64,
+    bytes: &'v [u8],
+}
+
+impl<'v> Value<'v> {
+    /// A value.
+    pub fn plain<T: Plain>(value: &'v T) -> Self {
+        // SAFETY: plain data; bytes between fields, if any, are read as whatever they are by `read_unaligned` of the same type alone.
+        let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) };
+        Value::Plain(Bytes { code: T::CODE, bytes })
+    }
+
+    /// The bytes of a value of the type with the number `code`.
+    ///
+    /// # Safety
+    /// They are those of such a value: a `bool` is 0 or 1, say.
+    pub unsafe fn from_bytes(code: u64, bytes: &'v [u8]) -> Self {
+        Value::Plain(Bytes { code, bytes })
+    }
+}
+
+/// A launch's arguments that can be made from values. Generated.
+///
+/// `FIELDS` are the fields in order, and `from_values` takes as many values.
+#[doc(hidden)]
+pub trait FromValues<'v>: Sized {
+    const FIELDS: &'static [Field];
+    /// # Errors
+    /// [`Error::Misuse`] naming the field.
+    fn from_values(values: Values<'_, 'v>) -> Result<Self>;
+}
+
+/// Values that are taken one after the other.
+#[doc(hidden)]
+pub struct Values<'s, 'v> {
+    fields: &'static [Field],
+    values: &'s [Value<'v>],
+}
+
+impl<'s, 'v> Values<'s, 'v> {
+    pub(super) fn new(name: &str, fields: &'static [Field], values: &'s [Value<'v>]) -> Result<Self> {
+        if fields.len() != values.len() {
+            let all: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+            return Err(Error::misuse(format!(
+                "{} arguments for `{name}`, which has {}: {}",
+                values.len(),
+                fields.len(),
+                all.join(", ")
+            )));
+        }
+        Ok(Values { fields, values })
+    }
+
+    fn next(&mut self) -> Result<(&'static Field, Value<'v>)> {
+        let (Some((field, fields)), Some((value, values))) =
+            (self.fields.split_first(), self.values.split_first())
+        else {
+            return Err(Error::misuse("fewer arguments than fields"));
+        };
+        (self.fields, self.values) = (fields, values);
+        Ok((field, *value))
+    }
+
+    fn region<T: Element>(&mut self) -> Result<(&'v Region, usize)> {
+        let (field, value) = self.next()?;
+        match value {
+            Value::Region(region) if region.code == u64::from(T::CODE) => {
+                Ok((region, region.start / T::SIZE))
+            }
+            Value::Region(region) => Err(Error::misuse(format!(
+                "argument `{}` has elements of {}, but these are of {}",
+                field.name,
+                T::NAME,
+                Named(region.code)
+            ))),
+            Value::Plain(_) => Err(Error::misuse(format!(
+                "argument `{}` has elements of {}, but this is a single value",
+                field.name,
+                T::NAME
+            ))),
+        }
+    }
+
+    /// The next, to be read.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if it is no such thing.
+    pub fn read<T: Element>(&mut self) -> Result<View<'v, T>> {
+        let (region, start) = self.region::<T>()?;
+        Ok(View::over(&region.memory, start, region.len))
+    }
+
+    /// The next, to be written.
+    ///
+    /// # Errors
+    /// As for [`Values::read`].
+    pub fn write<T: Element>(&mut self) -> Result<ViewMut<'v, T>> {
+        let (region, start) = self.region::<T>()?;
+        Ok(ViewMut::over(&region.memory, start, region.len))
+    }
+
+    /// The next, by value.
+    ///
+    /// # Errors
+    /// As for [`Values::read`].
+    pub fn value<T: Plain>(&mut self) -> Result<T> {
+        let (field, value) = self.next()?;
+        debug_assert_eq!(field.access, Access::Value);
+        match value {
+            Value::Plain(Bytes { code, bytes }) if code == T::CODE && bytes.len() == size_of::<T>() => {
+                // SAFETY: the bytes of a value of the same type, by `Value::plain` or the contract of `Value::from_bytes`.
+                Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+            }
+            Value::Plain(Bytes { code, bytes }) => Err(Error::misuse(format!(
+                "argument `{}` is {} of {} bytes, but this is {} of {}",
+                field.name,
+                Named(T::CODE),
+                size_of::<T>(),
+                Named(code),
+                bytes.len()
+            ))),
+            Value::Region(_) => Err(Error::misuse(format!(
+                "argument `{}` is a single value, but these are elements in memory",
+                field.name
+            ))),
+        }
+    }
+}
+
+macro_rules! elements {
+    ($($t:ident)*) => {
+        /// Bytes and name of the element type with that number.
+        fn element(code: u64) -> Option<(usize, &'static str)> {
+            use fusewire_device::element::{Bf16, F16, F8E4M3, F8E5M2};
+            $(if code == <$t as Element>::CODE as u64 {
+                return Some((<$t as Element>::SIZE, <$t as Element>::NAME));
+            })*
+            None
+        }
+    };
+}
+elements! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 F16 Bf16 F8E4M3 F8E5M2 }
+
+fn element_size(code: u64) -> Option<usize> {
+    element(code).map(|(size, _)| size)
+}
+
+/// A type by its number.
+struct Named(u64);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            code if code == <bool as fusewire_device::args::Crosses>::CODE => f.write_str("bool"),
+            code if code == <usize as fusewire_device::args::Crosses>::CODE => f.write_str("usize"),
+            code if code == <isize as fusewire_device::args::Crosses>::CODE => f.write_str("isize"),
+            code => match element(code) {
+                Some((_, name)) => f.write_str(name),
+                None => write!(f, "type {code:#x}"),
+            },
+        }
+    }
+}
