@@ -19,6 +19,9 @@ pub struct Args {
     /// Depend on a checkout by its path. Default of DIR: the checkout that this program was built in.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     pub checkout: Option<Option<PathBuf>>,
+    /// A package for Python whose kernels are called from there.
+    #[arg(long)]
+    pub python: bool,
 }
 
 /// Files of a project, and where they go.
@@ -33,6 +36,17 @@ const FILES: &[(&str, &str)] = &[
     ("tests/ui/wire-types-differ.stderr", include_str!("../templates/wire-types-differ.stderr.in")),
 ];
 
+/// The same of a package for Python; `{{crate}}` in a path is the package's name there.
+const PYTHON: &[(&str, &str)] = &[
+    ("Cargo.toml", include_str!("../templates/python/Cargo.toml.in")),
+    ("README.md", include_str!("../templates/python/README.md.in")),
+    (".gitignore", include_str!("../templates/python/gitignore.in")),
+    ("pyproject.toml", include_str!("../templates/python/pyproject.toml.in")),
+    ("src/lib.rs", include_str!("../templates/python/lib.rs.in")),
+    ("python/{{crate}}/__init__.py", include_str!("../templates/python/init.py.in")),
+    ("tests/test_kernels.py", include_str!("../templates/python/test.py.in")),
+];
+
 /// Begins a project.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let name = name(&args.path)?;
@@ -43,15 +57,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         )));
     }
     let source = source(args)?;
-    for (file, template) in FILES {
-        let path = args.path.join(file);
+    for (file, template) in if args.python { PYTHON } else { FILES } {
+        let path = args.path.join(fill(file, &name, &source));
         let text = fill(template, &name, &source);
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
         made.map_err(|e| Error::Misuse(format!("writing {}: {e}", path.display())))?;
     }
     println!("Made `{name}` in {}.", args.path.display());
     println!("{}", source.sentence());
-    println!("Next: `cargo run` there runs its all-to-all on CPU threads; README.md says the rest.");
+    match args.python {
+        true => println!("Next: README.md there says how it is installed and tested."),
+        false => {
+            println!("Next: `cargo run` there runs its all-to-all on CPU threads; README.md says the rest.")
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -71,10 +90,29 @@ impl Source {
     fn dependency(&self) -> String {
         match self {
             Source::Registry => quoted(env!("CARGO_PKG_VERSION")),
-            Source::Git(url) => format!("{{ git = {} }}", quoted(url)),
-            Source::Checkout(folder) => {
-                format!("{{ path = {} }}", quoted(&folder.join("dsl-runtime").display().to_string()))
-            }
+            Source::Git(_) | Source::Checkout(_) => format!("{{ {} }}", self.place("dsl-runtime")),
+        }
+    }
+
+    /// The same of `fusewire-capi`, without the shipped collectives.
+    fn interface(&self) -> String {
+        format!("{{ {}, default-features = false }}", self.place("capi"))
+    }
+
+    fn place(&self, folder: &str) -> String {
+        match self {
+            Source::Registry => format!("version = {}", quoted(env!("CARGO_PKG_VERSION"))),
+            Source::Git(url) => format!("git = {}", quoted(url)),
+            Source::Checkout(root) => format!("path = {}", quoted(&root.join(folder).display().to_string())),
+        }
+    }
+
+    /// What pip installs.
+    fn wheel(&self) -> String {
+        match self {
+            Source::Registry => format!("fusewire=={}", env!("CARGO_PKG_VERSION")),
+            Source::Git(url) => format!("'fusewire @ git+{url}#subdirectory=python'"),
+            Source::Checkout(root) => format!("'{}'", root.join("python").display()),
         }
     }
 
@@ -110,6 +148,8 @@ fn fill(template: &str, name: &str, source: &Source) -> String {
         .replace("{{name}}", name)
         .replace("{{crate}}", &name.replace('-', "_"))
         .replace("{{fusewire}}", &source.dependency())
+        .replace("{{capi}}", &source.interface())
+        .replace("{{pip}}", &source.wheel())
         .replace("{{source}}", &source.sentence())
 }
 
@@ -196,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_blank_is_filled() {
-        for (file, template) in FILES {
+        for (file, template) in FILES.iter().chain(PYTHON) {
             let text = fill(template, "my-kernels", &Source::Registry);
             assert!(!text.contains("{{"), "{file}: {text}");
         }
@@ -213,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_checkout_is_taken_only_when_asked_for() {
-        let args = |checkout| Args { path: "k".into(), git: None, checkout };
+        let args = |checkout| Args { path: "k".into(), git: None, checkout, python: false };
         assert_eq!(source(&args(None)).unwrap(), Source::Registry);
         let error = source(&args(Some(Some("/nowhere".into())))).unwrap_err().to_string();
         assert!(error.contains("no checkout of fusewire at `/nowhere`"), "{error}");

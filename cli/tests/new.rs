@@ -65,6 +65,12 @@ fn fusewire_comes_from_where_it_was_asked_for() {
     };
     let manifest = made(&["new", "a", "--git", "https://example.org/fusewire"]);
     assert!(manifest.contains("fusewire = { git = \"https://example.org/fusewire\" }"), "{manifest}");
+    let manifest = made(&["new", "c-d", "--python", "--git", "https://example.org/fusewire"]);
+    let capi = "fusewire-capi = { git = \"https://example.org/fusewire\", default-features = false }";
+    assert!(
+        manifest.contains(capi) && folder.path().join("c-d/python/c_d/__init__.py").exists(),
+        "{manifest}"
+    );
     let manifest = made(&["new", "b", "--checkout"]);
     assert!(manifest.contains("fusewire = { path = \"/"), "{manifest}");
 }

@@ -1,4 +1,4 @@
-//! What this repository's people run: `cargo xtask demo`, `test`, `mutants`, `gpu`, `fuzz`, `package`, `bench-host`.
+//! What this repository's people run: `cargo xtask demo`, `test`, `mutants`, `gpu`, `fuzz`, `package`, `wheel`, `bench-host`.
 
 mod bench_host;
 mod demo;
@@ -7,6 +7,7 @@ mod fuzz;
 mod gpu;
 mod mutants;
 mod package;
+mod python;
 mod sanitizer;
 mod steps;
 mod test;
@@ -39,6 +40,9 @@ enum Task {
         /// Install no packages of the system and build no tools: leave out what needs those that are missing.
         #[arg(long)]
         no_install: bool,
+        /// Only the tests of the Python package with PyTorch, whose wheels are over 2 GB.
+        #[arg(long)]
+        torch: bool,
     },
     /// Take steps of the protocol away, one at a time, and see that a test misses each.
     Mutants(mutants::Arguments),
@@ -68,6 +72,12 @@ enum Task {
         #[arg(long)]
         verify: bool,
     },
+    /// Build the wheel of the Python package.
+    Wheel {
+        /// The folder for it.
+        #[arg(long, default_value = "target/wheel")]
+        out: std::path::PathBuf,
+    },
     /// Compare the shared-memory transport with Open MPI on this machine's cores.
     BenchHost {
         /// How often both sides run, in turn.
@@ -79,12 +89,16 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Demo { arguments } => demo::run(&arguments),
-        Task::Test { only, no_install } => test::run(only.as_deref(), !no_install),
+        Task::Test { torch: true, .. } => python::torch(),
+        Task::Test { only, no_install, torch: false } => test::run(only.as_deref(), !no_install),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Gpu { package: Some(folder), .. } => gpu::package(&folder),
         Task::Gpu { package: None, what } => gpu::run(what.as_deref()),
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::Package { verify } => package::run(verify),
+        Task::Wheel { out } => {
+            python::wheel(&steps::root().join(out)).map(|file| println!("{}", file.display()))
+        }
         Task::BenchHost { rounds } => bench_host::run(rounds),
     };
     match outcome {

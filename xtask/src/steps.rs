@@ -2,7 +2,7 @@
 
 use fusewire_toolchain::{Toolchain, cache};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Shorthand.
 pub type Outcome<T = ()> = Result<T, String>;
@@ -55,4 +55,22 @@ pub fn device_compiler() -> Outcome<Toolchain> {
         Toolchain::prepare(&mut |progress| println!("  {progress}")).map_err(|e| e.to_string())?;
     println!("device compiler: {} ({})", toolchain.version(), toolchain.source());
     Ok(toolchain)
+}
+
+/// Installs a package of Debian, as root.
+pub fn debian(package: &str) -> Outcome {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
+    if !root {
+        return Err(format!("only root can install {package}"));
+    }
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        command.status().is_ok_and(|s| s.success())
+    };
+    let install = ["install", "-y", "-q", "--no-install-recommends", package];
+    match apt(&install) || (apt(&["update", "-q"]) && apt(&install)) {
+        true => Ok(()),
+        false => Err(format!("{package} could not be installed")),
+    }
 }

@@ -136,6 +136,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
             n => Err(format!("{} should have a header and 12 rows, but has {n} lines", table.display())),
         }
     });
+    python(&mut account, install);
     if steps::has_gpu() {
         account.leave_out("GPU tests", "`cargo xtask gpu` runs them");
     } else {
@@ -158,6 +159,18 @@ fn licences(account: &mut Account, install: bool) {
             Err(why) => account.leave_out(NAME, &why),
         }
     }
+}
+
+/// The Python package, with NumPy.
+fn python(account: &mut Account, install: bool) {
+    const NAME: &str = "Python package";
+    if account.wants(NAME) {
+        match crate::python::prepare(install) {
+            Ok(()) => account.step(NAME, crate::python::test),
+            Err(why) => account.leave_out(NAME, &why),
+        }
+    }
+    account.leave_out("Python package with PyTorch", "its wheels are over 2 GB: `cargo xtask test --torch`");
 }
 
 fn sanitizer(account: &mut Account) {
@@ -197,27 +210,11 @@ fn open_mpi(install: bool) -> Outcome {
     if !install {
         return Err("mpirun is missing, and `--no-install` was given; install openmpi-bin".into());
     }
-    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
-    if !root {
-        return Err("mpirun is missing; install openmpi-bin".into());
-    }
     println!(
         "installing the package openmpi-bin on this system, for the tests under mpirun (`--no-install` leaves them out)"
     );
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        command.status().is_ok_and(|s| s.success())
-    };
-    let install = ["install", "-y", "-q", "--no-install-recommends", "openmpi-bin"];
-    if apt(&install) || (apt(&["update", "-q"]) && apt(&install)) {
-        return if there() {
-            Ok(())
-        } else {
-            Err("openmpi-bin was installed, but mpirun does not run".into())
-        };
-    }
-    Err("mpirun is missing and openmpi-bin could not be installed".into())
+    steps::debian("openmpi-bin").map_err(|why| format!("mpirun is missing, and {why}"))?;
+    if there() { Ok(()) } else { Err("openmpi-bin was installed, but mpirun does not run".into()) }
 }
 
 fn close(account: Account) -> Outcome {

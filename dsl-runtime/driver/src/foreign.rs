@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
 
-use crate::error::{Error, Result, check, is};
+use crate::error::{Error, Result, check};
 use crate::handle::Handle;
 use crate::{Context, DevicePtr, Stream};
 
@@ -158,20 +158,22 @@ pub fn let_go() -> Vec<Kept> {
 /// [`Error::Misuse`] for an address that CUDA does not know, [`Error::Call`] otherwise.
 pub fn device_of(context: &Context, address: DevicePtr) -> Result<Option<usize>> {
     context.bind()?;
-    let ask = |attribute, value: *mut c_void| {
-        // SAFETY: `value` has room for the attribute, which is of 32 bits; any address may be asked about.
-        let result = unsafe { sys::cuPointerGetAttribute(value, attribute, address.as_u64()) };
-        if is(result, sys::CUresult::CUDA_ERROR_INVALID_VALUE) {
-            return Err(Error::misuse(format!("{address} is no address in memory that CUDA knows")));
-        }
-        check(result, "cuPointerGetAttribute", || format!("asking where {address} is"))
-    };
-    let (mut kind, mut ordinal) = (0u32, 0i32);
-    ask(sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr::from_mut(&mut kind).cast())?;
-    if kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
-        return Ok(None);
+    let (mut kind, mut ordinal) = (0u32, -1i32);
+    let mut asked = [
+        sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    ];
+    let mut answers = [ptr::from_mut(&mut kind).cast(), ptr::from_mut(&mut ordinal).cast::<c_void>()];
+    // SAFETY: each answer has room for its attribute, which is of 32 bits; any address may be asked about.
+    let result =
+        unsafe { sys::cuPointerGetAttributes(2, asked.as_mut_ptr(), answers.as_mut_ptr(), address.as_u64()) };
+    check(result, "cuPointerGetAttributes", || format!("asking where {address} is"))?;
+    match kind {
+        // So it answers for an address that it does not know.
+        0 => return Err(Error::misuse(format!("{address} is no address in memory that CUDA knows"))),
+        kind if kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 => return Ok(None),
+        _ => {}
     }
-    ask(sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr::from_mut(&mut ordinal).cast())?;
     Ok(Some(ordinal as usize))
 }
 

@@ -1,0 +1,257 @@
+"""Transports, and the collectives that every one has."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+
+from . import _fusewire
+from .errors import Misuse
+
+#: Transports by their numbers: operators of torch name them so.
+_NUMBERED = weakref.WeakValueDictionary()
+_NUMBERS = itertools.count(1)
+
+#: How kernels call the element types that are reduced.
+_REDUCED = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "int32": "i32", "int64": "i64"}
+_OPS = {"sum": "sum", "avg": "average", "mean": "average", "max": "max", "min": "min"}
+
+
+class Transport:
+    """A transport: who reaches whom, and how. Made on every rank of a world, with equal options.
+
+    ``window``: bytes of staging for each peer and direction, 32 MiB by default. ``deadline``: seconds that one wait in a kernel may last, 10 by
+    default.
+
+    Every rank calls the same collectives in the same order, with tensors of equal size and type, contiguous and at a multiple of 16 bytes. The
+    first call of each kind prepares its kernel on every rank; that of ``send``, ``recv`` and ``sendrecv`` too. On CPU threads a call has
+    ended when it returns. On a GPU it is queued, on ``stream`` or on the current stream of the tensors' library.
+    """
+
+    _name = None
+
+    def __init__(self, world, *, window=None, channels=None, line_channels=None, deadline=None):
+        self._world = world
+        self._raw = _fusewire.Transport(
+            world._raw, self._name, window=window, channels=channels, line_channels=line_channels, deadline=deadline
+        )
+        self.name, self.device = self._raw.name, self._raw.device
+        self.rank, self.size = self._raw.rank, self._raw.size
+        self._launchers = {}
+        self.number = next(_NUMBERS)
+        _NUMBERED[self.number] = self
+
+    # What every transport does.
+
+    @property
+    def world(self):
+        """Its world."""
+        return self._world
+
+    @property
+    def stream(self):
+        """Its own stream. Where ranks share a GPU, kernels of this rank run on this stream alone: see ``torch.cuda.ExternalStream``."""
+        return self._raw.stream
+
+    def prepare(self, kernel):
+        """Prepares a kernel of the world's library. Collective."""
+        return self._raw.prepare(kernel)
+
+    def symmetric(self, shape, dtype="float32"):
+        """Zeroed memory that every rank has and all map, as an object with ``__dlpack__``. Collective.
+
+        ``torch.from_dlpack`` and ``numpy.from_dlpack`` make tensors of it. As the output of a copy, peers store to it directly: the fastest way.
+        """
+        shape = [shape] if isinstance(shape, int) else list(shape)
+        return self._raw._symmetric(shape, _dtype_name(dtype))
+
+    def synchronize(self, stream=None):
+        """Waits for what was launched, on one stream or on all. A fault of a kernel comes out here."""
+        self._raw.synchronize(stream)
+
+    def check(self):
+        """Raises the fault, if a kernel was aborted since the last ``renew``."""
+        self._raw.check()
+
+    def renew(self):
+        """Makes the transport usable again after a fault. Collective."""
+        self._raw.renew()
+
+    def close(self):
+        """Ends the transport: waits for what this rank has launched, then for every rank. Collective."""
+        self._raw.close()
+
+    def __repr__(self):
+        return repr(self._raw)
+
+    # Collectives.
+
+    def all_reduce(self, x, op="sum", *, out=None, stream=None, options=None):
+        """What all ranks give, folded, on every rank: the same bits everywhere, whatever the size and the algorithm.
+
+        ``op``: "sum", "avg", "max" or "min". Half precision is added up in single, and rounded once.
+        """
+        launcher = self._reduction("all_reduce", op, x)
+        if out is None:
+            out = _empty(x, x.shape)
+        launcher._run(x, out, 1, 1, stream, options, False, 0, None, None)
+        return out
+
+    def reduce_scatter(self, x, op="sum", *, out=None, stream=None, options=None):
+        """Part ``rank`` along the first dimension of what all ranks give, folded."""
+        launcher = self._reduction("reduce_scatter", op, x)
+        if out is None:
+            out = _empty(x, self._part(x.shape))
+        launcher._run(x, out, 1, self.size, stream, options, False, 0, None, None)
+        return out
+
+    def reduce(self, x, root=0, op="sum", *, out=None, stream=None, options=None):
+        """What all ranks give, folded, on ``root``; others get ``None``."""
+        launcher = self._reduction("reduce", op, x)
+        if self.rank != root:
+            launcher._run(x, _nothing(x), 0, 1, stream, options, False, root, None, None)
+            return None
+        if out is None:
+            out = _empty(x, x.shape)
+        launcher._run(x, out, 1, 1, stream, options, False, root, None, None)
+        return out
+
+    def all_gather(self, x, *, out=None, stream=None, options=None):
+        """What all ranks give, one behind the other along the first dimension, on every rank."""
+        launcher = self._copy("all_gather", _bytes(x))
+        if out is None:
+            out = _empty(x, self._whole(x.shape))
+        launcher._run(x, out, self.size, 1, stream, options, True, 0, None, None)
+        return out
+
+    def all_to_all(self, x, *, out=None, stream=None, options=None):
+        """Part ``p`` of ``x`` goes to rank ``p``; what comes from rank ``p`` is part ``p`` of the result. Parts are along the first dimension."""
+        launcher = self._copy("all_to_all", _bytes(x) // self.size)
+        if out is None:
+            self._part(x.shape)
+            out = _empty(x, x.shape)
+        launcher._run(x, out, 1, 1, stream, options, True, 0, None, None)
+        return out
+
+    def broadcast(self, x, root=0, *, out=None, stream=None, options=None):
+        """What ``root`` gives, on every rank; of the others' ``x`` the shape and the type count alone."""
+        launcher = self._copy("broadcast", _bytes(x))
+        if out is None:
+            out = _empty(x, x.shape)
+        launcher._run(x, out, 1, 1, stream, options, True, root, None, None)
+        return out
+
+    def gather(self, x, root=0, *, out=None, stream=None, options=None):
+        """What all ranks give, one behind the other, on ``root``; others get ``None``."""
+        launcher = self._copy("gather", _bytes(x))
+        if self.rank != root:
+            launcher._run(x, _nothing(x), 0, 1, stream, options, True, root, None, None)
+            return None
+        if out is None:
+            out = _empty(x, self._whole(x.shape))
+        launcher._run(x, out, self.size, 1, stream, options, True, root, None, None)
+        return out
+
+    def scatter(self, x, root=0, *, out=None, stream=None, options=None):
+        """Part ``rank`` of what ``root`` gives; of the others' ``x`` the shape and the type count alone."""
+        launcher = self._copy("scatter", _bytes(x) // self.size)
+        if out is None:
+            out = _empty(x, self._part(x.shape))
+        launcher._run(x, out, 1, self.size, stream, options, True, root, None, None)
+        return out
+
+    def send(self, x, to, *, stream=None, options=None):
+        """Sends ``x`` to one rank, which calls ``recv``."""
+        launcher = self._copy("sendrecv", _bytes(x))
+        launcher._run(x, _nothing(x), 0, 1, stream, options, True, 0, to, None)
+
+    def recv(self, out, source, *, stream=None, options=None):
+        """Receives into ``out`` what one rank sends."""
+        launcher = self._copy("sendrecv", _bytes(out))
+        launcher._run(_nothing(out), out, 1, 0, stream, options, True, 0, None, source)
+        return out
+
+    def sendrecv(self, x, to, source, *, out=None, stream=None, options=None):
+        """Sends ``x`` to one rank and receives as much from another (or the same), at once."""
+        launcher = self._copy("sendrecv", _bytes(x))
+        if out is None:
+            out = _empty(x, x.shape)
+        launcher._run(x, out, 1, 1, stream, options, True, 0, to, source)
+        return out
+
+    # Inside.
+
+    def _part(self, shape):
+        if len(shape) == 0 or shape[0] % self.size:
+            raise Misuse(f"a tensor of shape {tuple(shape)} has no {self.size} equal parts along its first dimension, one for each rank")
+        return (shape[0] // self.size, *shape[1:])
+
+    def _whole(self, shape):
+        return (self.size * shape[0], *shape[1:]) if len(shape) else (self.size,)
+
+    def _reduction(self, schedule, op, x):
+        key = (schedule, op, _dtype(x))
+        launcher = self._launchers.get(key)
+        if launcher is None:
+            name = _dtype_name(x.dtype)
+            if op not in _OPS or name not in _REDUCED:
+                raise Misuse(f"no reduction {op!r} of {name}: there are {', '.join(_OPS)} of {', '.join(_REDUCED)}")
+            launcher = self._launchers[key] = self._shipped(f"{_OPS[op]}_{_REDUCED[name]}", schedule, "")
+        return launcher
+
+    def _copy(self, schedule, part):
+        key = (schedule, part % 4 == 0)
+        launcher = self._launchers.get(key)
+        if launcher is None:
+            launcher = self._launchers[key] = self._shipped("copy", schedule, "u32" if part % 4 == 0 else "u8")
+        return launcher
+
+    def _shipped(self, name, schedule, element):
+        asked = (name, schedule, element, self.name)
+        for kernel in self._world._library.kernels():
+            if (kernel.name, kernel.schedule, kernel.element, kernel.transport) == asked:
+                return self._raw.prepare(kernel)
+        raise Misuse(f"{self._world._library!r} has no kernel `{name}` by {schedule} on {self.name}")
+
+
+class Shm(Transport):
+    """Host shared memory between the processes of one host. Kernels run on CPU threads."""
+
+    _name = "Shm"
+
+
+class Nvl(Transport):
+    """GPUs of one host that reach each other's memory, over NVLink or PCIe. The GPU is that of the rank's place on its host."""
+
+    _name = "Nvl"
+
+
+def _dtype_name(dtype):
+    """"float32", of a dtype of NumPy, torch or CuPy, or of a name."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype)
+    return name.rpartition(".")[2]
+
+
+def _dtype(x):
+    try:
+        return x.dtype
+    except AttributeError:
+        raise Misuse(f"a {type(x).__name__} is no tensor: give one of NumPy, PyTorch, CuPy or another library with DLPack") from None
+
+
+def _bytes(x):
+    _dtype(x)
+    return x.nbytes
+
+
+def _nothing(x):
+    """An output of no elements."""
+    return x.reshape(-1)[:0]
+
+
+def _empty(x, shape):
+    """A tensor like ``x`` of another shape."""
+    if hasattr(x, "new_empty"):
+        return x.new_empty(shape)
+    space = x.__array_namespace__()
+    return space.empty(shape, dtype=x.dtype, device=x.device)

@@ -1,0 +1,231 @@
+//! Transports.
+
+use crate::error::{checked, misuse, waiting};
+use crate::handle::{Handle, Passed};
+use crate::kernel::Kernel;
+use crate::launch::Launcher;
+use crate::stream::Stream;
+use crate::symmetric::Symmetric;
+use crate::world::{World, milliseconds};
+use fusewire_capi::{FUSEWIRE_NO_LINES, fusewire_stream, fusewire_transport, fusewire_transport_options};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A transport, with the streams that its kernels have run on.
+#[pyclass(frozen, subclass, module = "fusewire._fusewire")]
+pub struct Transport {
+    pub open: Arc<Open>,
+}
+
+pub struct Open {
+    pub handle: Handle<fusewire_transport>,
+    /// Number of the GPU; -1 for CPU threads.
+    pub device: i32,
+    name: String,
+    rank: usize,
+    size: usize,
+    own: OnceLock<Arc<Handle<fusewire_stream>>>,
+    wrapped: Mutex<HashMap<usize, Arc<Handle<fusewire_stream>>>>,
+    _world: Arc<Handle<fusewire_capi::fusewire_world>>,
+}
+
+impl Open {
+    /// The transport's own stream.
+    pub fn own(&self, py: Python<'_>) -> PyResult<Arc<Handle<fusewire_stream>>> {
+        if let Some(stream) = self.own.get() {
+            return Ok(Arc::clone(stream));
+        }
+        let (api, mut at) = (self.handle.api, ptr::null_mut());
+        // SAFETY: the transport is there, and `at` takes the stream.
+        checked(py, api, unsafe { (api.fusewire_stream_new)(self.handle.get().0, &mut at) })?;
+        // SAFETY: made just now. Another thread may have made one meanwhile: then this is dropped.
+        let made = Arc::new(unsafe { Handle::new(api, at, api.fusewire_stream_free) });
+        Ok(Arc::clone(self.own.get_or_init(|| made)))
+    }
+
+    /// A stream of somebody else's, by its handle of CUDA.
+    pub fn wrapped(&self, py: Python<'_>, raw: usize) -> PyResult<Arc<Handle<fusewire_stream>>> {
+        let mut wrapped = self.wrapped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = wrapped.get(&raw) {
+            return Ok(Arc::clone(stream));
+        }
+        let (api, mut at) = (self.handle.api, ptr::null_mut());
+        // SAFETY: the transport is there; the caller names a stream that lives as long as work is queued on it.
+        let status = unsafe { (api.fusewire_stream_wrap)(self.handle.get().0, raw as *mut c_void, &mut at) };
+        checked(py, api, status)?;
+        // SAFETY: made just now.
+        let stream = Arc::new(unsafe { Handle::new(api, at, api.fusewire_stream_free) });
+        wrapped.insert(raw, Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    /// What a launch runs on: what was given; the producer's current stream; on CPU threads the transport's own.
+    pub fn stream(
+        &self,
+        py: Python<'_>,
+        given: Option<usize>,
+        current: Option<usize>,
+    ) -> PyResult<Arc<Handle<fusewire_stream>>> {
+        match (self.device, given.or(current)) {
+            (-1, _) => self.own(py),
+            (_, Some(raw)) => self.wrapped(py, raw),
+            (_, None) => Err(misuse(
+                py,
+                "these tensors do not say what stream they are used on: name one, as in `stream=cupy.cuda.get_current_stream()`",
+            )),
+        }
+    }
+}
+
+#[pymethods]
+impl Transport {
+    #[new]
+    #[pyo3(signature = (world, name, *, window=None, channels=None, line_channels=None, deadline=None))]
+    fn new(
+        py: Python<'_>,
+        world: &World,
+        name: &str,
+        window: Option<usize>,
+        channels: Option<u32>,
+        line_channels: Option<u32>,
+        deadline: Option<f64>,
+    ) -> PyResult<Self> {
+        let options = fusewire_transport_options {
+            per_peer_bytes: window.unwrap_or(0),
+            channels: channels.unwrap_or(0),
+            line_channels: line_channels.map_or(0, |n| if n == 0 { FUSEWIRE_NO_LINES } else { n }),
+            deadline_ms: milliseconds(py, deadline, "deadline")?,
+        };
+        let c_name = CString::new(name).map_err(|_| misuse(py, "a transport's name has no zero bytes"))?;
+        let (api, mut at) = (world.handle.api, Passed(ptr::null_mut()));
+        let out = Passed(&raw mut at.0);
+        // SAFETY: the world is there, and `out` takes the transport.
+        world.on(py, move |world| unsafe {
+            (api.fusewire_transport_open)(world, c_name.as_ptr(), &options, out.get())
+        })?;
+        // SAFETY: made just now.
+        let handle = unsafe { Handle::new(api, at.0, api.fusewire_transport_free) };
+        // SAFETY: the transport and the world are there.
+        let (device, rank, size) = unsafe {
+            let world = world.handle.get().0;
+            let device = (api.fusewire_transport_device)(handle.get().0);
+            (device, (api.fusewire_world_rank)(world), (api.fusewire_world_size)(world))
+        };
+        let open = Open {
+            handle,
+            device,
+            name: name.into(),
+            rank,
+            size,
+            own: OnceLock::new(),
+            wrapped: Mutex::default(),
+            _world: Arc::clone(&world.handle),
+        };
+        Ok(Transport { open: Arc::new(open) })
+    }
+
+    /// Its name: "Shm" or "Nvl".
+    #[getter]
+    fn name(&self) -> &str {
+        &self.open.name
+    }
+
+    /// Number of the GPU that its kernels run on; `None` for CPU threads.
+    #[getter]
+    fn device(&self) -> Option<i32> {
+        (self.open.device >= 0).then_some(self.open.device)
+    }
+
+    /// This rank.
+    #[getter]
+    fn rank(&self) -> usize {
+        self.open.rank
+    }
+
+    /// Ranks.
+    #[getter]
+    fn size(&self) -> usize {
+        self.open.size
+    }
+
+    /// The transport's own stream: where ranks share a GPU, the one that kernels of this rank can run on.
+    #[getter]
+    fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
+        Ok(Stream { handle: self.open.own(py)? })
+    }
+
+    /// Prepares a kernel. Collective: every rank prepares the same kernels in the same order.
+    fn prepare(&self, py: Python<'_>, kernel: &Kernel) -> PyResult<Launcher> {
+        let api = self.open.handle.api;
+        if !ptr::eq(api, kernel.api) {
+            return Err(misuse(
+                py,
+                format!(
+                    "{} is of another library than this transport: open the transport by that library",
+                    kernel.__repr__()
+                ),
+            ));
+        }
+        let (mut at, transport, kernel_) =
+            (Passed(ptr::null_mut()), self.open.handle.get(), Passed(ptr::from_ref(kernel.raw()).cast_mut()));
+        let out = Passed(&raw mut at.0);
+        // SAFETY: the transport is there, the kernel is of the same library, and `out` takes the launcher.
+        waiting(py, api, move || unsafe {
+            (api.fusewire_launcher_new)(kernel_.get(), transport.get(), out.get())
+        })?;
+        // SAFETY: made just now.
+        let handle = unsafe { Handle::new(api, at.0, api.fusewire_launcher_free) };
+        Ok(Launcher::new(py, handle, Arc::clone(&self.open), kernel))
+    }
+
+    /// Zeroed memory that all ranks map, as a tensor of DLPack. Collective: every rank asks for the same.
+    #[pyo3(signature = (shape, dtype))]
+    fn _symmetric(&self, py: Python<'_>, shape: Vec<i64>, dtype: &str) -> PyResult<Symmetric> {
+        Symmetric::new(py, Arc::clone(&self.open), shape, dtype)
+    }
+
+    /// Waits for what was launched on the given stream, or else on all of them. A fault of a kernel comes out here.
+    #[pyo3(signature = (stream=None))]
+    fn synchronize(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let streams: Vec<_> = match stream {
+            Some(stream) => vec![self.open.wrapped(py, crate::stream::raw(stream)?)?],
+            None => {
+                let wrapped = self.open.wrapped.lock().unwrap_or_else(PoisonError::into_inner);
+                wrapped.values().chain(self.open.own.get()).map(Arc::clone).collect()
+            }
+        };
+        streams.into_iter().try_for_each(|handle| Stream { handle }.synchronized(py, 0))
+    }
+
+    /// Raises the fault if a kernel was aborted since the last `renew`.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let (api, at) = (self.open.handle.api, self.open.handle.get());
+        // SAFETY: the transport is there.
+        checked(py, api, unsafe { (api.fusewire_transport_check)(at.0) })
+    }
+
+    /// Makes it usable again after a fault. Collective.
+    fn renew(&self, py: Python<'_>) -> PyResult<()> {
+        let (api, at) = (self.open.handle.api, self.open.handle.get());
+        // SAFETY: the transport is there.
+        waiting(py, api, move || unsafe { (api.fusewire_transport_renew)(at.get()) })
+    }
+
+    /// Ends it: waits for what this rank has launched, then for every rank. Collective.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let (api, at) = (self.open.handle.api, self.open.handle.get());
+        // SAFETY: the transport is there.
+        waiting(py, api, move || unsafe { (api.fusewire_transport_close)(at.get()) })
+    }
+
+    fn __repr__(&self) -> String {
+        let Open { name, rank, size, device, .. } = &*self.open;
+        match device {
+            -1 => format!("{name}(rank {rank} of {size})"),
+            gpu => format!("{name}(rank {rank} of {size}, GPU {gpu})"),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+"""One rank of a job under torchrun: fusewire with PyTorch, on GPUs where each rank has one, else on the CPU.
+
+    torchrun --nproc-per-node 2 tests/torch_ranks.py [--quick]
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import fusewire
+import fusewire.torch as ft
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--quick", action="store_true", help="fewer replays")
+parser.add_argument("--only", default="", help="checks whose names have this")
+asked = parser.parse_args()
+
+local, size = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
+CUDA = torch.cuda.device_count() >= size
+if CUDA:
+    torch.cuda.set_device(local)
+DEVICE = torch.device("cuda", local) if CUDA else torch.device("cpu")
+dist.init_process_group("cpu:gloo,cuda:nccl" if CUDA else "gloo")
+rank = dist.get_rank()
+world = fusewire.World.from_process_group(timeout=60)
+on = (fusewire.Nvl if CUDA else fusewire.Shm)(world)
+torch.manual_seed(17 * rank + 3)
+
+CHECKS = []
+
+
+def check(body):
+    CHECKS.append(body)
+    return body
+
+
+def whole(shape, dtype, seed=0):
+    """What every rank gives: whole numbers, exact in any order."""
+    made = torch.Generator().manual_seed(seed)
+    all_ = torch.randint(-8, 9, (size, *shape), generator=made).to(dtype)
+    return all_.to(DEVICE), all_[rank].to(DEVICE).contiguous()
+
+
+@check
+def copies_and_reductions():
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64):
+        for n in (size, size * 33, size * 100_003):
+            all_, x = whole((n,), dtype, n)
+            total = all_.sum(0)
+            part = slice(rank * n // size, (rank + 1) * n // size)
+            assert torch.equal(on.all_reduce(x), total), (dtype, n)
+            assert torch.equal(on.reduce_scatter(x), total[part]), (dtype, n)
+            assert torch.equal(on.all_reduce(x, "max"), all_.max(0).values), (dtype, n)
+            assert torch.equal(on.all_gather(x), all_.reshape(-1)), (dtype, n)
+            assert torch.equal(on.all_to_all(x), all_.reshape(size, size, -1)[:, rank].reshape(-1)), (dtype, n)
+            assert torch.equal(on.broadcast(x, size - 1), all_[size - 1]), (dtype, n)
+    eight = torch.randint(0, 100, (size * 48,), device=DEVICE, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    assert torch.equal(on.broadcast(eight, 0).view(torch.uint8), on.all_gather(eight)[: eight.numel()].view(torch.uint8))
+
+
+@check
+def symmetric_memory():
+    out = torch.from_dlpack(on.symmetric((size, 1000), torch.bfloat16))
+    assert out.device == DEVICE and not out.any()
+    all_, x = whole((size, 1000), torch.bfloat16)
+    assert on.all_to_all(x, out=out) is out
+    assert torch.equal(out, all_[:, rank])
+
+
+@check
+def operators_pass_opcheck():
+    _, x = whole((size * 4, 3), torch.float32)
+    x = x.requires_grad_()
+    number = on.number
+    for op, rest in ((ft._ops.all_to_all, ()), (ft._ops.all_gather, ()), (ft._ops.reduce_scatter, ("sum",)), (ft._ops.all_reduce, ("sum",))):
+        torch.library.opcheck(op.default, (x, *rest, number), test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
+    out = torch.empty_like(x)
+    torch.library.opcheck(ft._ops.all_reduce_out.default, (x.detach(), "sum", number), {"out": out.detach()}, test_utils=("test_schema", "test_faketensor"))
+
+
+@check
+def gradients_are_each_others():
+    """Of sum(w * f(x)), against the same on plain tensors of all ranks."""
+    shape = (size * 4, 3)
+    xs, x = whole(shape, torch.float32, 1)
+    for name, run in {
+        "all_to_all": lambda x: ft.all_to_all(x, on),
+        "all_gather": lambda x: ft.all_gather(x, on),
+        "reduce_scatter": lambda x: ft.reduce_scatter(x, on),
+        "reduce_scatter avg": lambda x: ft.reduce_scatter(x, on, "avg"),
+        "all_reduce": lambda x: ft.all_reduce(x, on),
+    }.items():
+        leaves = [one.clone().requires_grad_() for one in xs]
+        every = torch.stack(leaves)
+        results = {
+            "all_to_all": lambda: every.reshape(size, size, 4, 3).transpose(0, 1).reshape(size, -1, 3),
+            "all_gather": lambda: every.reshape(1, -1, 3).expand(size, -1, 3),
+            "reduce_scatter": lambda: every.sum(0).reshape(size, 4, 3),
+            "reduce_scatter avg": lambda: every.mean(0).reshape(size, 4, 3),
+            "all_reduce": lambda: every.sum(0).expand(size, -1, -1),
+        }[name]()
+        weights, w = whole(results.shape[1:], torch.float32, 2)
+        (weights * results).sum().backward()
+        own = x.clone().requires_grad_()
+        result = run(own)
+        assert torch.equal(result, results[rank]), name
+        (w * result).sum().backward()
+        assert torch.equal(own.grad, leaves[rank].grad), (name, own.grad, leaves[rank].grad)
+
+
+@check
+def compiled_without_a_break():
+    def step(x, w):
+        y = ft.all_gather(x * 2, on)
+        return ft.reduce_scatter(y * w, on).relu()
+
+    _, x = whole((6, 4), torch.float32, 3)
+    w = torch.ones(size * 6, 4, device=DEVICE)
+    compiled = torch.compile(step, fullgraph=True, backend="inductor" if CUDA else "aot_eager")
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    expected, found = step(a, w), compiled(b, w)
+    assert torch.equal(expected, found)
+    expected.sum().backward()
+    found.sum().backward()
+    assert torch.equal(a.grad, b.grad)
+
+
+@check
+def captured_and_replayed():
+    if not CUDA:
+        return "needs GPUs"
+    x, y = torch.zeros(size * 1000, device=DEVICE), torch.empty(size * 1000, device=DEVICE)
+    count = torch.zeros(1, device=DEVICE)
+    z = torch.empty_like(x)
+    on.all_to_all(x, out=y), on.all_reduce(y, out=z)  # Prepared, before the capture.
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.copy_(count.expand_as(x) + rank)
+        on.all_to_all(x, out=y)
+        on.all_reduce(y, out=z)
+        inner = on.all_gather(z[:4])  # Memory of the graph's own pool.
+        count += 1
+    replays = 1000 if asked.quick else 10_000
+    for _ in range(replays):
+        graph.replay()
+    torch.cuda.synchronize()
+    base = replays - 1
+    blocks = torch.arange(size, device=DEVICE, dtype=torch.float32).repeat_interleave(1000)
+    assert torch.equal(y, blocks + base), (y, base)
+    assert torch.equal(z, size * (blocks + base))
+    assert torch.equal(inner, z[:4].repeat(size))
+    on.check()
+    # Eager calls go on behind it.
+    assert torch.equal(on.all_reduce(torch.ones(5, device=DEVICE)), torch.full((5,), float(size), device=DEVICE))
+
+
+@check
+def other_streams():
+    if not CUDA:
+        return "needs GPUs"
+    side = torch.cuda.Stream()
+    x = torch.full((1 << 20,), 1.0, device=DEVICE)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(20_000_000)
+        x.fill_(3.0)
+        y = on.all_reduce(x)  # Behind the fill, since it is queued on the current stream.
+        z = y + 1
+    side.synchronize()
+    assert z[7].item() == 3 * size + 1
+    out = torch.empty_like(x)
+    side.wait_stream(torch.cuda.current_stream())
+    on.all_reduce(x, out=out, stream=side)
+    torch.cuda.current_stream().wait_stream(side)
+    assert out[5].item() == 3 * size
+
+
+@check
+def what_cannot_be_is_refused():
+    x = torch.ones(size * 8, device=DEVICE)
+    cases = [
+        (lambda: on.all_reduce(x.bool()), "no reduction 'sum' of bool"),
+        (lambda: on.all_gather(x[::2]), "not contiguous"),
+        (lambda: on.all_reduce(x[1:]), "multiple of 16"),
+        (lambda: on.all_reduce(x, out=x), "overlap"),
+        (lambda: on.all_reduce(x, out=x.double()), "`out` has"),
+        (lambda: on.all_reduce(x, out=torch.empty_like(x, dtype=torch.int32)), "should have float32"),
+        (lambda: on.all_reduce(torch.ones(3, device="meta")), "argument `input`"),
+    ]
+    if CUDA:
+        cases.append((lambda: on.all_reduce(x.cpu()), "is on the CPU, but the kernel runs on GPU"))
+        other = torch.device("cuda", (local + 1) % torch.cuda.device_count())
+        if other != DEVICE:
+            cases.append((lambda: on.all_reduce(x.to(other)), f"is on GPU {other.index}, but the kernel runs on GPU {local}"))
+    for body, says in cases:
+        try:
+            body()
+        except (fusewire.Misuse, BufferError, RuntimeError) as error:
+            assert says in str(error) or "meta" in str(error), str(error)
+        else:
+            raise AssertionError(f"was not refused: {says}")
+
+
+def model():
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 8)).to(DEVICE)
+
+
+def steps(net, loss_of=lambda net, x: net(x).square().mean()):
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.manual_seed(1000 + rank)
+    for _ in range(3):
+        x = torch.randn(16, 64, device=DEVICE)
+        optimiser.zero_grad()
+        loss_of(net, x).backward()
+        optimiser.step()
+
+
+@check
+def the_backend_does_what_torch_has():
+    group = dist.new_group(backend="fusewire")
+    _, x = whole((size * 5,), torch.float32, 9)
+    other = None  # The default group: NCCL or gloo.
+    pairs = []
+
+    def both(run):
+        pairs.append([run(group), run(other)])
+
+    def all_reduce(group, op=dist.ReduceOp.SUM):
+        y = x.clone()
+        dist.all_reduce(y, op, group=group)
+        return y
+
+    def all_gather(group):
+        parts = [torch.empty_like(x) for _ in range(size)]
+        dist.all_gather(parts, x, group=group)
+        return torch.cat(parts)
+
+    def reduce_scatter_tensor(group):
+        y = x.new_empty(5)
+        dist.reduce_scatter_tensor(y, x, group=group)
+        return y
+
+    def all_gather_into_tensor(group):
+        y = x.new_empty(size * x.numel())
+        dist.all_gather_into_tensor(y, x, group=group)
+        return y
+
+    def all_to_all_single(group):
+        y = torch.empty_like(x)
+        dist.all_to_all_single(y, x, group=group)
+        return y
+
+    def broadcast(group):
+        y = x.clone()
+        dist.broadcast(y, size - 1, group=group)
+        return y
+
+    def reduce(group):
+        y = x.clone()
+        dist.reduce(y, 0, group=group)
+        return y if rank == 0 else x
+
+    def exchange(group):
+        y = torch.zeros_like(x)
+        if rank == 0:
+            dist.send(x, 1, group=group)
+            dist.recv(y, 1, group=group)
+        elif rank == 1:
+            dist.recv(y, 0, group=group)
+            dist.send(x, 0, group=group)
+        return y
+
+    both(all_reduce)
+    both(lambda group: all_reduce(group, dist.ReduceOp.MAX))
+    both(all_gather)
+    both(all_gather_into_tensor)
+    both(broadcast)
+    both(reduce)
+    if CUDA:  # gloo has these for few devices.
+        both(reduce_scatter_tensor)
+        both(all_to_all_single)
+    if size > 1:
+        both(exchange)
+    for k, (found, expected) in enumerate(pairs):
+        assert torch.equal(found, expected), (k, found, expected)
+    dist.barrier(group=group)
+    told = [None] * size
+    dist.all_gather_object(told, {"rank": rank}, group=group)
+    assert told == [{"rank": r} for r in range(size)]
+
+
+@check
+def a_ddp_step_is_that_of_torch():
+    group = dist.new_group(backend="fusewire")
+    ids = [local] if CUDA else None
+    ours, theirs = model(), model()
+    steps(DistributedDataParallel(ours, device_ids=ids, process_group=group))
+    steps(DistributedDataParallel(theirs, device_ids=ids))
+    for a, b in zip(ours.parameters(), theirs.parameters()):
+        torch.testing.assert_close(a, b)
+    flat = torch.cat([p.detach().reshape(-1) for p in ours.parameters()])
+    assert torch.equal(*on.all_gather(flat).reshape(size, -1)[[0, -1]]), "ranks differ"
+
+
+@check
+def an_fsdp2_step_is_that_of_torch():
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import fully_shard
+
+    if not CUDA:
+        return "needs GPUs"
+    group = dist.new_group(backend="fusewire")
+    ours, theirs = model(), model()
+    mesh = DeviceMesh.from_group(group, "cuda")
+    for layer in (ours[0], ours[2]):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(ours, mesh=mesh)
+    steps(ours)
+    steps(DistributedDataParallel(theirs, device_ids=[local]))
+    for a, b in zip(ours.parameters(), theirs.parameters()):
+        torch.testing.assert_close(a.full_tensor() if hasattr(a, "full_tensor") else a, b)
+
+
+@check
+def what_a_call_costs():
+    """Host time of one eager call, microseconds: the device keeps up with small ones only if it is less."""
+    x, out = torch.ones(size * 256, device=DEVICE), torch.empty(size * 256, device=DEVICE)
+    group = dist.new_group(backend="fusewire")
+    rows = {
+        "nvl.all_reduce(x, out=out)": lambda: on.all_reduce(x, out=out),
+        "nvl.all_reduce(x)": lambda: on.all_reduce(x),
+        "fusewire.torch.all_reduce(x, nvl)": lambda: ft.all_reduce(x, on),
+        "dist.all_reduce(x), backend fusewire": lambda: dist.all_reduce(x, group=group),
+        "dist.all_reduce(x), " + dist.get_backend(): lambda: dist.all_reduce(x),
+    }
+    for name, run in rows.items():
+        times = []
+        for _ in range(5 if asked.quick else 30):
+            if CUDA:
+                torch.cuda.synchronize()
+            dist.barrier()
+            begin = time.perf_counter()
+            for _ in range(20):
+                run()
+            times.append((time.perf_counter() - begin) / 20)
+        x.fill_(1)
+        if rank == 0:
+            print(f"    {sorted(times)[len(times) // 2] * 1e6:7.2f} us  {name}", flush=True)
+
+
+failed = False
+for body in CHECKS:
+    if asked.only not in body.__name__:
+        continue
+    begin = time.perf_counter()
+    try:
+        left_out = body()
+        if CUDA:
+            torch.cuda.synchronize()
+        state = f"left out: {left_out}" if left_out else "ok"
+    except BaseException as error:
+        import traceback
+
+        traceback.print_exc()
+        state, failed = f"FAILED: {type(error).__name__}: {error}", True
+    if rank == 0 or failed:
+        print(f"rank {rank}: {body.__name__.replace('_', ' ')}: {state} ({time.perf_counter() - begin:.1f} s)", flush=True)
+    if failed:
+        break
+if failed:
+    os._exit(1)
+dist.barrier()
+world.close()
+dist.destroy_process_group()
+sys.exit(0)
