@@ -1,7 +1,6 @@
-//! The header is that of the source, and C compiles it.
+//! The header is that of the source.
 
 use std::path::Path;
-use std::process::Command;
 
 #[test]
 fn the_header_is_that_of_the_source() {
@@ -31,31 +30,4 @@ fn the_header_is_that_of_the_source() {
         kept == text,
         "include/fusewire.h is of another source: run with FUSEWIRE_BLESS=1 and read the difference"
     );
-}
-
-#[test]
-fn ranks_of_c_exchange() {
-    let (root, folder) = (Path::new(env!("CARGO_MANIFEST_DIR")), tempfile::tempdir().unwrap());
-    // Beside the test's own program: the library of this very build.
-    let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let library = [built.join("libfusewire_capi.so"), built.parent().unwrap().join("libfusewire_capi.so")];
-    let library =
-        library.iter().find(|file| file.exists()).expect("libfusewire_capi.so, which this build makes");
-    let program = folder.path().join("ranks");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(&program);
-    cc.arg("-I").arg(root.join("include")).arg(root.join("tests/ranks.c")).arg(library);
-    cc.arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display()));
-    assert!(cc.status().unwrap().success(), "cc");
-    let store = folder.path().join("store");
-    let ranks: Vec<_> = (0..3)
-        .map(|rank: usize| {
-            let mut command = Command::new(&program);
-            command.env("FUSEWIRE_RANK", rank.to_string()).env("FUSEWIRE_WORLD_SIZE", "3");
-            command.env("FUSEWIRE_FILE", &store).spawn().unwrap()
-        })
-        .collect();
-    for (rank, mut child) in ranks.into_iter().enumerate() {
-        assert!(child.wait().unwrap().success(), "rank {rank}");
-    }
 }

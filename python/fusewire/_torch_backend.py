@@ -8,6 +8,7 @@ import torch.distributed as dist
 from ._transport import Nvl, Shm
 from ._world import World, unique_id
 from .errors import Error, Misuse
+from .torch import _input
 
 _OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.AVG: "avg", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min"}
 
@@ -217,14 +218,6 @@ class _Ranks(dist.ProcessGroup):
     def barrier(self, opts=None):
         self._world.barrier()
         return _Done([])
-
-
-def _input(x, output=None):
-    """Contiguous, at a multiple of 16 bytes, and not in the output: callers of torch may gather and reduce in place."""
-    x = x.detach().contiguous()
-    begin, end = x.data_ptr(), x.data_ptr() + x.nbytes
-    apart = output is None or end <= output.data_ptr() or output.data_ptr() + output.nbytes <= begin
-    return x if begin % 16 == 0 and apart else x.clone()
 
 
 dist.Backend.register_backend("fusewire", _Ranks, devices=["cpu", "cuda"])

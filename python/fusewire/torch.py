@@ -25,6 +25,14 @@ def _transport(number):
     return transport
 
 
+def _input(x, output=None):
+    """Contiguous, at a multiple of 16 bytes, and not in the output: callers of torch may gather and reduce in place."""
+    x = x.detach().contiguous()
+    begin, end = x.data_ptr(), x.data_ptr() + x.nbytes
+    apart = output is None or end <= output.data_ptr() or output.data_ptr() + output.nbytes <= begin
+    return x if begin % 16 == 0 and apart else x.clone()
+
+
 def _define(name, arguments, functional, shape):
     """An operator `name`, and `name_out` that writes its result into a tensor that is there."""
 
@@ -32,10 +40,10 @@ def _define(name, arguments, functional, shape):
         return x.new_empty(shape(x, *rest))
 
     def run(x, *rest):
-        return functional(_transport(rest[-1]), x.contiguous(), *rest[:-1])
+        return functional(_transport(rest[-1]), _input(x), *rest[:-1])
 
     def run_out(x, *rest, out):
-        functional(_transport(rest[-1]), x.contiguous(), *rest[:-1], out=out)
+        functional(_transport(rest[-1]), _input(x, out), *rest[:-1], out=out)
 
     _LIBRARY.define(f"{name}(Tensor x, {arguments}int transport) -> Tensor")
     _LIBRARY.define(f"{name}_out(Tensor x, {arguments}int transport, *, Tensor(a!) out) -> ()")
