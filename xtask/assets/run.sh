@@ -8,6 +8,7 @@
 #               DEVICE=host: on CPU threads
 # run.sh collectives  all-gather, broadcast, reduce, reduce-scatter and all-reduce against NCCL's and torch's, in one run; written to collectives-*.jsonl
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
+# run.sh torch  the Python package with PyTorch, under torchrun: collectives, gradients, compiled and captured graphs, DDP and FSDP2 steps
 # run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
 #               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
 # run.sh tune   a tuning table for these GPUs, written to tuning.jsonl: `FUSEWIRE_TUNING` of any program may name it
@@ -218,6 +219,15 @@ case $command in
     timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --json "$@" > "$out/fused-fusewire.jsonl" || { echo "FAILED: bench_fused"; failed=1; }
     python3 "$here/fused.py" --compare "$out/fused-torch.jsonl" "$out/fused-fusewire.jsonl"
     ;;
+  torch)
+    set -- "$here"/fusewire-*.whl
+    [ -e "$1" ] || { echo "there is no wheel in this package: where it was made, python3 makes no environments"; exit 3; }
+    own=$(mktemp -d) || exit 1
+    python3 -m pip install --quiet --no-deps --no-index --target "$own" "$1" || { echo "FAILED: pip install"; rm -rf "$own"; exit 1; }
+    PYTHONPATH=$own step "PyTorch" 300 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/torch_ranks.py"
+    CUDA_VISIBLE_DEVICES='' PYTHONPATH=$own step "PyTorch on the CPU" 300 python3 -m torch.distributed.run --nproc-per-node 3 "$here/torch_ranks.py"
+    rm -rf "$own"
+    ;;
   twins)
     command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
     arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
@@ -243,7 +253,7 @@ case $command in
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh collectives | run.sh fused | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh collectives | run.sh fused | run.sh torch | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
 esac
 without=; [ ${#left_out[@]} -gt 0 ] && without=", ${#left_out[@]} left out"
 if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs$without"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi

@@ -28,6 +28,7 @@ const NCCL: &str = include_str!("../assets/nccl.py");
 const COLLECTIVES: &str = include_str!("../assets/collectives.py");
 const FUSED: &str = include_str!("../assets/fused.py");
 const TIMING: &str = include_str!("../assets/timing.py");
+const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
 const TWINS: [(&str, &str); 3] = [
     ("protocol.cuh", include_str!("../../examples/twins/protocol.cuh")),
     ("copy.cu", include_str!("../../examples/twins/copy.cu")),
@@ -57,9 +58,17 @@ pub fn package(folder: &Path) -> Outcome {
         ("collectives.py", COLLECTIVES),
         ("fused.py", FUSED),
         ("timing.py", TIMING),
+        ("torch_ranks.py", TORCH),
     ];
     for (name, content) in scripts {
         fs::write(folder.join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
+    }
+    match crate::python::prepare(false) {
+        Ok(()) => {
+            let wheel = crate::python::wheel(&target().join("wheel"))?;
+            fs::copy(&wheel, folder.join(wheel.file_name().unwrap_or_default())).map_err(text)?;
+        }
+        Err(why) => println!("left out: the Python package, since {why}"),
     }
     fs::create_dir_all(folder.join("twins")).map_err(text)?;
     for (name, content) in TWINS {
