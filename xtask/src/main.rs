@@ -9,6 +9,7 @@ mod mutants;
 mod package;
 mod python;
 mod sanitizer;
+mod slurm;
 mod steps;
 mod test;
 mod vm;

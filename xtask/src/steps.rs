@@ -57,10 +57,14 @@ pub fn device_compiler() -> Outcome<Toolchain> {
     Ok(toolchain)
 }
 
+/// Whether this runs as root.
+pub fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0")
+}
+
 /// Installs a package of Debian, as root.
 pub fn debian(package: &str) -> Outcome {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
-    if !root {
+    if !is_root() {
         return Err(format!("only root can install {package}"));
     }
     let apt = |arguments: &[&str]| {

@@ -83,6 +83,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         }
         steps::run("cargo test", &mut command)
     });
+    srun(&mut account, install);
     account.step("a workspace of strangers", || {
         let outside = ["--manifest-path", "tests/outside/Cargo.toml", "--target-dir"];
         let of = |what: &[&str]| {
@@ -156,6 +157,17 @@ fn licences(account: &mut Account, install: bool) {
     if account.wants(NAME) {
         match crate::deny::prepare(install) {
             Ok(()) => account.step(NAME, crate::deny::run),
+            Err(why) => account.leave_out(NAME, &why),
+        }
+    }
+}
+
+/// Ranks that Slurm starts.
+fn srun(account: &mut Account, install: bool) {
+    const NAME: &str = "ranks under a real srun";
+    if account.wants(NAME) {
+        match crate::slurm::prepare(install) {
+            Ok(()) => account.step(NAME, crate::slurm::run),
             Err(why) => account.leave_out(NAME, &why),
         }
     }

@@ -279,21 +279,32 @@ fn by_a_shared_file_although_an_old_one_lies_there() {
 /// Needs `mpirun`; `FUSEWIRE_TEST_MPIRUN=1` says that it is there, and then it must be.
 #[test]
 fn by_mpirun_itself() {
-    if std::env::var_os("FUSEWIRE_TEST_MPIRUN").is_none() {
-        println!(
-            "left out: by_mpirun_itself (set FUSEWIRE_TEST_MPIRUN=1 where Open MPI's mpirun is installed)"
-        );
+    by_launcher("FUSEWIRE_TEST_MPIRUN", "mpirun", &["--allow-run-as-root", "--oversubscribe", "-n", "4"]);
+}
+
+/// Needs `srun` and a cluster; `FUSEWIRE_TEST_SRUN=1` says that they are there, and then they must be.
+#[test]
+fn by_srun_itself() {
+    by_launcher("FUSEWIRE_TEST_SRUN", "srun", &["--overcommit", "-n", "4"]);
+}
+
+/// Four ranks that a launcher of others starts, if `variable` says that it is there.
+fn by_launcher(variable: &str, launcher: &str, arguments: &[&str]) {
+    if std::env::var_os(variable).is_none() {
+        println!("left out: {launcher} (set {variable}=1 where it is installed)");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut command = Command::new("mpirun");
+    let mut command = Command::new(launcher);
     for name in CLEARED {
         command.env_remove(name);
     }
-    command.args(["--allow-run-as-root", "--oversubscribe", "-n", "4"]);
+    command.args(arguments);
     command.arg(std::env::current_exe().unwrap()).args(["--exact", "rank_process", "--nocapture"]);
-    command.env(ROLE, "meet").env("XDG_RUNTIME_DIR", dir.path());
-    let output = command.output().expect("FUSEWIRE_TEST_MPIRUN is set, but mpirun does not start");
+    // Slurm names nodes, whose addresses are not loopback: those ranks need a secret.
+    command.env(ROLE, "meet").env("XDG_RUNTIME_DIR", dir.path()).env("FUSEWIRE_TOKEN", "of this test alone");
+    let output =
+        command.output().unwrap_or_else(|e| panic!("{variable} is set, but {launcher} does not start: {e}"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
     assert_eq!(out.matches("role meet done").count(), 4, "{out}\n{err}");
