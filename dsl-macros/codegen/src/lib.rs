@@ -20,6 +20,7 @@ mod find;
 mod generate;
 mod host;
 mod model;
+mod plain;
 mod source;
 mod syntax;
 mod tables;
@@ -30,6 +31,7 @@ pub use errors::Errors;
 pub use find::{Found, find_kernels};
 pub use generate::device_source;
 pub use model::{Entry, Item, Model, SourceFile};
+pub use plain::elsewhere as plain_elsewhere;
 pub use tables::{ARCHS, ELEMENTS, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 
 use crates::Asked;

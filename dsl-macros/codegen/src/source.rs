@@ -38,6 +38,8 @@ pub struct Parts<'a> {
     pub inlined: &'a TokenStream,
     /// Where `#[inline(always)]` goes in the file.
     pub inline: &'a [Span],
+    /// Tokens for which blanks stand in the file.
+    pub blank: &'a [Span],
     /// What goes before the closing brace of a module.
     pub tail: Option<&'a str>,
     /// Crate attributes.
@@ -99,7 +101,11 @@ impl Text {
             if number < start.line {
                 continue;
             }
-            let chars: Vec<char> = line.chars().collect();
+            let mut chars: Vec<char> = line.chars().collect();
+            // A token has no line break in it.
+            for span in parts.blank.iter().filter(|s| s.start().line == number) {
+                chars.get_mut(span.start().column..span.end().column)?.fill(' ');
+            }
             let from = if number == start.line { start.column } else { 0 };
             let to = if number == end.line { end.column } else { chars.len() };
             text.extend(std::iter::repeat_n(' ', from));

@@ -41,10 +41,13 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                 members.extend(quote!(#doc pub #name: #handle::Owner<'a>,));
                 binds.extend(quote!(#name: #handle::bind(self.#name, #label, binder)?,));
             }
-            Kind::Plain => {
+            Kind::Option(_) | Kind::Plain => {
                 let ty = &f.ty;
                 members.extend(quote!(#doc pub #name: #ty,));
-                binds.extend(quote!(#name: self.#name,));
+                binds.extend(match &f.kind {
+                    Kind::Option(_) => quote!(#name: #krate::device::args::RawOption::new(self.#name),),
+                    _ => quote!(#name: self.#name,),
+                });
             }
         }
     }
@@ -76,5 +79,5 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
 
 /// Whether a launch borrows anything.
 pub fn has_buffers(fields: &[Field]) -> bool {
-    fields.iter().any(|f| !matches!(f.kind, Kind::Plain))
+    fields.iter().any(|f| !matches!(f.kind, Kind::Option(_) | Kind::Plain))
 }

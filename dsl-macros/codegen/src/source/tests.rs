@@ -37,7 +37,15 @@ fn word(tokens: &TokenStream, word: &str, n: usize) -> Span {
 
 fn text(file: &str, tokens: &TokenStream, inline: &[Span], tail: Option<&str>) -> Text {
     let file = SourceFile { path: "src/kernels.rs".into(), text: file.to_owned() };
-    let parts = Parts { item: tokens, inlined: tokens, inline, tail, header: "HEADER;", file: Some(&file) };
+    let parts = Parts {
+        item: tokens,
+        inlined: tokens,
+        inline,
+        blank: &[],
+        tail,
+        header: "HEADER;",
+        file: Some(&file),
+    };
     Text::of(&parts)
 }
 
@@ -119,6 +127,7 @@ fn tokens_of_a_macro_are_printed_and_found_again() {
         item: &tokens,
         inlined: &tokens,
         inline: &[],
+        blank: &[],
         tail: Some(" TAIL "),
         header: "HEADER;",
         file: None,
@@ -128,6 +137,27 @@ fn tokens_of_a_macro_are_printed_and_found_again() {
     let (line, column) = place(&made.text, "missing");
     let found = made.span_at(&tokens, line, column).unwrap();
     assert_eq!(found.start(), word(&tokens, "missing", 0).start());
+}
+
+#[test]
+fn blanks_keep_lines_and_columns() {
+    let file = FILE.replace("    fn helper", "    /* ∑ */ #[derive(Plain, Copy)] struct P;\n    fn helper");
+    let tokens = item(&file);
+    let blank = [word(&tokens, "Plain", 0), word(&tokens, ",", 1)];
+    let source = SourceFile { path: "src/kernels.rs".into(), text: file.clone() };
+    let parts = Parts {
+        item: &tokens,
+        inlined: &tokens,
+        inline: &[],
+        blank: &blank,
+        tail: None,
+        header: "HEADER;",
+        file: Some(&source),
+    };
+    let made = Text::of(&parts);
+    assert_eq!(made.text.lines().nth(7).unwrap(), "    /* ∑ */ #[derive(       Copy)] struct P;");
+    let (line, column) = place(&made.text, "struct P");
+    assert_eq!(made.span_at(&tokens, line, column).unwrap().start(), word(&tokens, "struct", 1).start());
 }
 
 #[test]
