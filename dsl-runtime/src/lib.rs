@@ -46,6 +46,7 @@
 // So that generated code can name this crate inside it.
 extern crate self as fusewire;
 
+pub mod alone;
 mod buffer;
 mod capture;
 mod error;
