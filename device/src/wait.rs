@@ -79,6 +79,8 @@ pub mod operation {
     pub const POST: u32 = 9;
     /// Waiting for the peer to let its output be written.
     pub const LEAVE: u32 = 10;
+    /// Comparing how long the peer's chunk or tile is, where the last pack of both is not equally full: of CPU threads alone.
+    pub const LENGTH: u32 = 11;
     /// Comparing where the peer's output stands in its symmetric allocation.
     pub const OUTPUT: u32 = 20;
     /// The first of a window's operations; see [`crate::window::operation`].

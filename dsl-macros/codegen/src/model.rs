@@ -105,6 +105,8 @@ pub struct HookModule {
     pub produce: Option<Hook>,
     /// `fn consume`.
     pub consume: Option<Hook>,
+    /// Whether a function reads what stands at the transposed index.
+    pub asks_shape: bool,
     /// Other functions: inlined too.
     pub fns: Vec<Span>,
     /// The contents with `#[inline(always)]` on each function: for the device.

@@ -61,6 +61,7 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 copies: Vec::new(),
                 types: Vec::new(),
                 plain: Vec::new(),
+                asks_shape: false,
                 names: Vec::new(),
                 inlined: TokenStream::new(),
                 hosted: TokenStream::new(),
@@ -164,6 +165,8 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     if input.peek(syn::token::Brace) {
         let body: TokenTree = input.parse()?;
         peer = field(body.to_token_stream(), "peer");
+        let asks = |name| field(body.to_token_stream(), name).is_some();
+        module.asks_shape |= asks("transposed") || asks("transposed_index");
         module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
         let says = attrs.iter().any(|a| a.path().is_ident("inline"));
         let inline = (!says).then(|| quote!(#[inline]));
