@@ -121,7 +121,7 @@ pub struct AbortRecord {
     pub column: u32,
     /// Bytes of `file` that are used.
     pub file_len: u32,
-    /// The end of the file's name.
+    /// The end of the file's name; of a panic, behind a zero, the beginning of what it says.
     pub file: [u8; 192],
 }
 

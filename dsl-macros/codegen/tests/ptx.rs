@@ -194,6 +194,20 @@ fn line_information_names_the_users_file() {
     );
 }
 
+/// A panic's message goes from the handler into the record: file and message are two words each, beside abort word, record, rank, block, line
+/// and column. That entries pay nothing for it is what `sound` says of local memory.
+#[test]
+fn a_panic_says_its_message() {
+    let model = kernel("transpose");
+    let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+    let parameters: BTreeSet<&str> = text
+        .split("12record_panic_param_")
+        .skip(1)
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
+        .collect();
+    assert_eq!(parameters.len(), 10, "{parameters:?}");
+}
+
 /// Which memory operations a copy is made of: a change of protocol or code generation shows here.
 #[test]
 fn memory_operations_of_a_copy() {

@@ -77,7 +77,7 @@ pub enum Operation {
         line: u32,
         /// Column.
         column: u32,
-        /// What the panic said, as far as it fits: of CPU threads alone.
+        /// What the panic said, as far as it fits: on GPUs, if that is a string without values in it.
         message: String,
     },
     /// The peer launched another kernel, or the same with another size.
@@ -236,16 +236,16 @@ impl Fault {
     /// Reads a filled record.
     pub(crate) fn read(transport: &'static str, reader: usize, r: &AbortRecord) -> Fault {
         let (peer, block, channel) = (r.peer as usize, r.block as usize, r.channel as usize);
-        let file = String::from_utf8_lossy(&r.file[..(r.file_len as usize).min(r.file.len())]).into_owned();
+        let text = String::from_utf8_lossy(&r.file[..(r.file_len as usize).min(r.file.len())]).into_owned();
+        // Either may be cut within a character.
+        let (file, message) = text.split_once('\0').unwrap_or((&text, ""));
+        let file = file.trim_start_matches(char::REPLACEMENT_CHARACTER).to_owned();
+        let message = message.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
         let at = (r.line > 0).then(|| Place { file: file.clone(), line: r.line, column: r.column });
         let refused = |why| Operation::Refused { what: name(r.operation), block, peer, why };
         let (limit, given) = (r.expected, r.seen);
         let operation = match r.kind {
-            kind::PANIC => {
-                let (file, message) = file.split_once('\0').unwrap_or((&file, ""));
-                let [file, message] = [file, message].map(str::to_owned);
-                Operation::Panicked { block, file, line: r.line, column: r.column, message }
-            }
+            kind::PANIC => Operation::Panicked { block, file, line: r.line, column: r.column, message },
             kind::NO_RANK => refused(Refusal::NoSuchRank { world: limit, given }),
             kind::NO_ID => refused(Refusal::NoSuchId { limit, given }),
             kind::SELF => refused(Refusal::OwnRank),
@@ -334,15 +334,6 @@ impl Fault {
             _ => None,
         }
     }
-}
-
-/// File and message of a panic as a record holds both, as far as they fit: of the file the end, of the message the beginning.
-pub fn panic_text(file: &str, message: &str) -> String {
-    let most = AbortRecord::EMPTY.file.len();
-    let from = (file.len().saturating_sub(most / 2)..).find(|at| file.is_char_boundary(*at)).unwrap_or(0);
-    let file = &file[from..];
-    let to = (most - file.len() - 1).min(message.len());
-    format!("{file}\0{}", &message[..message.floor_char_boundary(to)])
 }
 
 fn name(op: u32) -> &'static str {
