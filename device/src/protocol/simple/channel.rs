@@ -81,7 +81,7 @@ impl Call {
             // With both sizes, for which GPUs have no registers to spare.
             #[cfg(not(target_arch = "nvptx64"))]
             if (theirs ^ self.kernel) << 4 == 0 {
-                let length = |kernel: u64, size: u64| kernel >> 60 << 60 | size % CUT;
+                let length = |kernel: u64, size: u64| (kernel >> 60 << 60) | (size % CUT);
                 let [own, theirs] = [length(self.kernel, self.payload), length(theirs, size)];
                 return mismatch(operation::LENGTH, own, theirs);
             }
