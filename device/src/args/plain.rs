@@ -71,8 +71,8 @@ impl Parts {
         Parts(made_of(4, text(name))).and(size_of::<T>() as u64).and(align_of::<T>() as u64)
     }
 
-    /// With a field.
-    pub const fn field<T: Plain>(self, name: &str, offset: usize) -> Self {
+    /// With a field, of the type that it has.
+    pub const fn field<R, T: Plain>(self, name: &str, offset: usize, _: fn(&R) -> &T) -> Self {
         self.and(text(name)).and(offset as u64).and(T::CODE)
     }
 
@@ -146,7 +146,8 @@ macro_rules! plain {
     };
 }
 
-/// That a type is plain, where its attributes are seen to already.
+/// That a type is plain, if its fields are: all of them stand here, as declared, or it does not compile. Another layout on the device shows in the
+/// code.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __plain {
@@ -154,9 +155,14 @@ macro_rules! __plain {
         // SAFETY: `repr(C)` of plain data, or transparent around it; the code is of the fields' names, places and types.
         unsafe impl $crate::args::Crosses for $name {
             const CODE: ::core::primitive::u64 = $crate::args::Parts::of::<$name>(::core::stringify!($name))
-                $(.field::<$ty>(::core::stringify!($field), ::core::mem::offset_of!($name, $field)))*
+                $(.field::<$name, $ty>(
+                    ::core::stringify!($field),
+                    ::core::mem::offset_of!($name, $field),
+                    |value| &value.$field,
+                ))*
                 .code();
         }
+        const _: fn(&$name) = |$name { $($field: _,)* }| ();
         // SAFETY: as above; a field with a pointer would be no plain data.
         unsafe impl $crate::args::Plain for $name {}
     };
@@ -167,6 +173,7 @@ macro_rules! __plain {
                 $(.value(::core::stringify!($value), $name::$value as ::core::primitive::i128))*
                 .code();
         }
+        const _: fn($name) = |value| match value { $($name::$value => (),)* };
         // SAFETY: as above.
         unsafe impl $crate::args::Plain for $name {}
     };
