@@ -129,7 +129,7 @@ macro_rules! sound {
         }
     )*};
 }
-sound! { copy transpose tiles tiles_add scale_add quantise ring exchange activations }
+sound! { copy transpose tiles tiles_add scale_add params quantise ring exchange activations }
 
 /// All element types; one architecture, since the others differ in nothing that depends on the element.
 #[test]

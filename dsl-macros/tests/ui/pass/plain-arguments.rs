@@ -67,13 +67,25 @@ mod scaled {
 
 #[comm_kernel(transports(Shm, Nvl), schedules(all_to_all), elements(f32, u32))]
 mod any {
+    /// A plain type in a generic module is not generic itself.
+    #[derive(Clone, Copy, PartialEq, Plain)]
+    #[repr(i16)]
+    pub enum Instead {
+        Never = -1,
+        OfAll,
+    }
+
     pub struct Args<'a, T> {
         pub input: &'a [T],
         pub output: Out<'a, T>,
         pub instead: Option<T>,
+        pub when: Instead,
     }
     pub fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T {
-        args.instead.unwrap_or(args.input[ctx.index()])
+        match args.instead {
+            Some(value) if args.when == Instead::OfAll => value,
+            _ => args.input[ctx.index()],
+        }
     }
 }
 
@@ -110,8 +122,10 @@ fn rank(world: &World) -> fusewire::Result<()> {
     assert_eq!(output.read(&stream)?, [202.5, 204.5, 206.5, 250.5]);
 
     let any = any::all_to_all::<f32, _>(&shm)?;
-    for (instead, want) in [(None, 100.0), (Some(7.0), 7.0)] {
-        any.launch(&stream, any::Launch { input: input.view(), output: output.view_mut(), instead })?;
+    use any::Instead;
+    let cases = [(None, Instead::OfAll, 100.0), (Some(7.0), Instead::OfAll, 7.0), (Some(7.0), Instead::Never, 100.0)];
+    for (instead, when, want) in cases {
+        any.launch(&stream, any::Launch { input: input.view(), output: output.view_mut(), instead, when })?;
         assert_eq!(output.read(&stream)?[3], want);
     }
 
