@@ -8,6 +8,7 @@
 #ifndef FUSEWIRE_H
 #define FUSEWIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -154,6 +155,8 @@ typedef struct {
   size_t count;
   // Bytes of an element, or of the whole value.
   size_t size;
+  // Whether a value may be left out: then its `data` is null.
+  bool optional;
 } fusewire_field;
 
 // A kernel for one element type, schedule and transport. Valid as long as the library is loaded.

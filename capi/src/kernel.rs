@@ -122,6 +122,8 @@ pub struct fusewire_field {
     pub count: usize,
     /// Bytes of an element, or of the whole value.
     pub size: usize,
+    /// Whether a value may be left out: then its `data` is null.
+    pub optional: bool,
 }
 
 /// A kernel for one element type, schedule and transport. Valid as long as the library is loaded.
@@ -179,7 +181,14 @@ fn described(number: usize, kernel: Kernel) -> Described {
             Access::Accumulate => fusewire_access::FUSEWIRE_ACCUMULATE,
             Access::Value => fusewire_access::FUSEWIRE_VALUE,
         };
-        fusewire_field { name: string(field.name), access, of, count, size: field.size }
+        fusewire_field {
+            name: string(field.name),
+            access,
+            of,
+            count,
+            size: field.size,
+            optional: field.optional,
+        }
     };
     let fields: Box<[_]> = kernel.fields.iter().map(field).collect();
     let seen = fusewire_kernel {

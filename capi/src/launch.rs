@@ -193,6 +193,7 @@ unsafe fn with(
         launcher.fields.iter().zip(values).map(region).collect::<fusewire::Result<_>>()?;
     let made = |((field, value), region): ((&Field, &fusewire_value), _)| match region {
         Some(region) => Ok(Value::Region(region)),
+        None if field.optional && value.data.is_null() => Ok(Value::Absent),
         None if value.len == field.size => {
             // SAFETY: the caller's contract.
             let bytes = unsafe { elements(value.data.cast(), value.len, field.name)? };

@@ -31,6 +31,7 @@ const FILES: &[(&str, &str)] = &[
     (".gitignore", include_str!("../templates/gitignore.in")),
     ("src/lib.rs", include_str!("../templates/lib.rs.in")),
     ("src/main.rs", include_str!("../templates/main.rs.in")),
+    ("tests/kernels.rs", include_str!("../templates/kernels.rs.in")),
     ("tests/ui.rs", include_str!("../templates/ui.rs.in")),
     ("tests/ui/wire-types-differ.rs", include_str!("../templates/wire-types-differ.rs.in")),
     ("tests/ui/wire-types-differ.stderr", include_str!("../templates/wire-types-differ.stderr.in")),

@@ -20,7 +20,7 @@ pub struct Args {
     /// The package whose kernels are meant: its Cargo.toml or its folder.
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub manifest_path: PathBuf,
-    /// List every kernel of the package with what it is compiled for.
+    /// List every kernel of the package with what it is compiled for: those that stand in its files, and not those that its macros write.
     #[arg(long)]
     pub list: bool,
     /// A shipped schedule, also one that the attribute does not name. Default: the first one of the attribute.

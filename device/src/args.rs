@@ -5,13 +5,15 @@
 //! | `&'a [T]` | read anywhere, bounds-checked | nobody writes it during the launch |
 //! | [`Out<'a, T>`](Out) | read and write the element (or pack) of the `Consume` at hand | each `Consume` exists once per launch |
 //! | [`Accumulate<'a, T>`](Accumulate) | add anywhere, atomically | only atomics touch it |
-//! | numbers, `bool`, arrays of them | read | by value |
+//! | numbers, `bool`, [`Plain`] types of one's own, arrays of them; `Option` of these | read | by value |
 
 mod accumulate;
 mod crosses;
+mod plain;
 
 pub use accumulate::{Accumulate, AtomicAdd};
-pub use crosses::{Crosses, Plain, code_of, made_of};
+pub use crosses::{Crosses, code_of, made_of};
+pub use plain::{Parts, Plain, RawOption};
 
 use crate::arch;
 use crate::ctx::{Consume, Ctx};

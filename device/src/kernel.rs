@@ -9,7 +9,7 @@ use crate::ops::{Get, Line, Ops, Put};
 use crate::pack::Pack;
 use crate::protocol::place;
 use crate::protocol::simple::Stream;
-use crate::protocol::simple::channel::Call;
+use crate::protocol::simple::channel::{Call, HEADER};
 use crate::tile;
 use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
 use core::cell::Cell;
@@ -154,8 +154,16 @@ impl<O: Ops> Kernel<O> {
         at
     }
 
+    /// Elements of the longest tile that is sent before the peer receives any of it: as many as a channel stages. The rest of a longer one waits
+    /// for the peer to receive, which must not itself wait for a tile of this block then. So where all ranks send a tile before they receive
+    /// one, tiles have at most so many elements.
+    #[inline(always)]
+    pub fn most_staged<W: Element>(&self) -> usize {
+        ((self.ops.window() - HEADER) / 16) as usize * Pack::<W>::LANES
+    }
+
     /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value. The peer's block of the
-    /// same index receives it with a tile of the same length and wire type. Waits only for staging. A peer or a channel that there is not,
+    /// same index receives it with a tile of the same length and wire type. Waits only for staging: see [`Kernel::most_staged`]. A peer or a channel that there is not,
     /// or a tile of [`MOST_PACKS`] or whose end is no index, ends the kernel on all ranks.
     ///
     /// # Panics

@@ -79,6 +79,8 @@ pub mod operation {
     pub const POST: u32 = 9;
     /// Waiting for the peer to let its output be written.
     pub const LEAVE: u32 = 10;
+    /// Comparing how long the peer's chunk or tile is, where the last pack of both is not equally full: of CPU threads alone.
+    pub const LENGTH: u32 = 11;
     /// Comparing where the peer's output stands in its symmetric allocation.
     pub const OUTPUT: u32 = 20;
     /// The first of a window's operations; see [`crate::window::operation`].
@@ -119,7 +121,7 @@ pub struct AbortRecord {
     pub column: u32,
     /// Bytes of `file` that are used.
     pub file_len: u32,
-    /// The end of the file's name.
+    /// The end of the file's name; of a panic, behind a zero, the beginning of what it says.
     pub file: [u8; 192],
 }
 

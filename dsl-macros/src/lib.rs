@@ -47,6 +47,42 @@ pub fn device_crate(declaration: TokenStream) -> TokenStream {
     fusewire_codegen::declare(declaration.into()).into()
 }
 
+/// Makes a struct or an enum without data, in a hook module, an argument that kernels take by value.
+///
+/// ```ignore
+/// #[comm_kernel]
+/// mod scaled {
+///     #[derive(Clone, Copy, Plain)]
+///     #[repr(C)]
+///     pub struct Params {
+///         pub scale: f32,
+///         pub mode: Mode,
+///     }
+///     #[derive(Clone, Copy, PartialEq, Plain)]
+///     #[repr(u8)]
+///     pub enum Mode {
+///         Add,
+///         Set,
+///     }
+///     pub struct Args<'a> {
+///         pub input: &'a [f32],
+///         pub output: Out<'a, f32>,
+///         pub params: Params,
+///         pub clip: Option<f32>,
+///     }
+///     // ..
+/// }
+/// ```
+///
+/// Fields are numbers, `bool`, plain types and arrays of these. `#[repr(C)]` (or `transparent`, of an enum a number such as `u8`) makes the
+/// layout the same for host and device; padding does not matter. An `Option` is a field of `Args` itself. `#[comm_kernel]` understands the
+/// derive, for the device has none: it stands at the top of a hook module, and nowhere else. In a device crate `fusewire::device::plain!` does the
+/// same.
+#[proc_macro_derive(Plain)]
+pub fn plain(item: TokenStream) -> TokenStream {
+    fusewire_codegen::plain_elsewhere(item.into()).into()
+}
+
 /// Goes on with `#[comm_kernel]` when a device crate has answered.
 #[doc(hidden)]
 #[proc_macro]

@@ -254,12 +254,12 @@ impl<T: Element> Buffer<T> {
 
     /// All of it, to be read by a launch.
     pub fn view(&self) -> View<'_, T> {
-        View { memory: &self.memory, start: 0, len: self.len, life: PhantomData }
+        View::of(&self.memory, self.len)
     }
 
     /// All of it, to be written by a launch.
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        ViewMut { memory: &self.memory, start: 0, len: self.len, life: PhantomData }
+        ViewMut::of(&self.memory, self.len)
     }
 
     /// Copies all elements out, after everything queued on `stream` before. Waits for it, and launches of other threads that write the
@@ -397,6 +397,10 @@ macro_rules! view {
         }
 
         impl<'a, T: Element> $name<'a, T> {
+            pub(crate) fn of(memory: &'a Arc<Memory>, len: usize) -> Self {
+                $name { memory, start: 0, len, life: PhantomData }
+            }
+
             /// Elements.
             pub fn len(&self) -> usize {
                 self.len

@@ -62,6 +62,8 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const FINGERPRINT: u64;
     /// Whether `produce` is called by tiles: `layout(transposed)`.
     const TRANSPOSED: bool = false;
+    /// Whether hooks read what stands at the transposed index, and so need the shape of a chunk.
+    const ASKS_SHAPE: bool = false;
     /// Whether the module names a fold: `reduce(..)`.
     const FOLDS: bool = false;
     /// `produce` is not the user's: what is sent is `input`.

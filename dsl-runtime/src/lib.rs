@@ -46,6 +46,7 @@
 // So that generated code can name this crate inside it.
 extern crate self as fusewire;
 
+pub mod alone;
 mod buffer;
 mod capture;
 pub mod dynamic;
@@ -70,7 +71,7 @@ pub use event::Event;
 pub use fusewire_driver as driver;
 #[doc(hidden)]
 pub use fusewire_macros::__comm_kernel;
-pub use fusewire_macros::{comm_kernel, device_crate};
+pub use fusewire_macros::{Plain, comm_kernel, device_crate};
 #[cfg(feature = "mlx5")]
 pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
@@ -117,8 +118,8 @@ pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
         Buffer, Device, Event, Graph, HostIb, HostWindow, Ibgda, LaunchOptions, MultiPeerTransport, Nvl,
-        NvlMesh, Options, PeersConfig, Protocol, Shm, ShmMesh, Stream, Transport, UniqueId, View, ViewMut,
-        WindowConfig, World, comm_kernel,
+        NvlMesh, Options, PeersConfig, Plain, Protocol, Shm, ShmMesh, Stream, Transport, UniqueId, View,
+        ViewMut, WindowConfig, World, comm_kernel,
     };
     pub use fusewire_transports::prelude::*;
 }

@@ -253,13 +253,13 @@ fn buffers_that_no_hook_sees_are_measured_before_a_launch() {
         let (short, long) = (device.buffer::<f32>(10)?, device.buffer::<f32>(11)?);
         let (mut few, mut many) = (device.buffer::<f32>(10)?, device.buffer::<f32>(11)?);
         let eleven = LaunchOptions { elements: Some(11), ..LaunchOptions::default() };
-        let input = "an input of 10 elements for 1 chunks of 11";
+        let input = "`input` has 10 elements, but this launch takes 1 chunks of 11";
         let args = copy::Launch { input: short.view(), output: many.view_mut() };
         told(&plain.launch_with(&stream, args, &eleven), &[input]);
         let args = add::Launch { input: short.view(), output: many.view_mut() };
         told(&sums.launch_with(&stream, args, &eleven), &[input]);
         let args = copy::Launch { input: long.view(), output: few.view_mut() };
-        told(&plain.launch_with(&stream, args, &eleven), &["an output of 10 elements for 1 chunks of 11"]);
+        told(&plain.launch_with(&stream, args, &eleven), &["copy`: `output` has 10 elements"]);
         // Threads of a block mean nothing on the host, but would be refused on a GPU.
         let options = LaunchOptions { threads: Some(33), ..LaunchOptions::default() };
         let args = copy::Launch { input: long.view(), output: many.view_mut() };

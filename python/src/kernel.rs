@@ -100,6 +100,8 @@ pub struct Field {
     pub count: usize,
     /// Bytes of an element, or of the whole value.
     pub size: usize,
+    /// Whether it may be left out.
+    pub optional: bool,
 }
 
 /// A string of a library.
@@ -144,6 +146,7 @@ impl Field {
             dtype: tensor::name(field.of),
             count: field.count,
             size: field.size,
+            optional: field.optional,
         }
     }
 }

@@ -148,6 +148,7 @@ impl Launcher {
                         format!("argument `{}` of {} was given twice", field.name, self.title),
                     ));
                 }
+                (None, None) if field.optional => given.push(py.None().into_bound(py)),
                 (None, None) => {
                     return Err(misuse(
                         py,
@@ -183,6 +184,10 @@ impl Launcher {
             tensors: Vec::with_capacity(given.len()),
         };
         for ((field, of), object) in self.fields.iter().zip(&self.of).zip(given) {
+            if field.optional && object.is_none() {
+                values.values.push(fusewire_value { data: std::ptr::null(), len: 0, of: *of });
+                continue;
+            }
             if field.access == "value" {
                 let bytes = plain(field, *of, object)?;
                 let data = bytes.as_ptr().cast();

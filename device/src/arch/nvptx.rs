@@ -306,7 +306,7 @@ pub fn block_panicked() -> bool {
     unsafe { shared_load_u64(0) != 0 }
 }
 
-/// Names file, line and column in the abort record and ends the thread. The others of its block pass the barriers it no longer
+/// Names file, line, column and a message that is a string in the abort record, and ends the thread. The others of its block pass the barriers it no longer
 /// reaches, see the flag and stop before they publish anything.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
@@ -317,9 +317,12 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     };
     let control = crate::wait::Control { abort, record, deadline_ns: 0 };
     if let Some(at) = info.location() {
+        let (rank, block) = (who as u32, (who >> 32) as u32);
         let (file, line, column) = (at.file(), at.line(), at.column());
+        // What is formatted is not written: that would cost every thread stack.
+        let message = info.message().as_str().unwrap_or("");
         // SAFETY: the words that the kernel began with.
-        unsafe { crate::wait::record_panic(&control, who as u32, (who >> 32) as u32, file, line, column) };
+        unsafe { crate::wait::record_panic(&control, rank, block, file, line, column, message) };
     }
     // SAFETY: ends this thread.
     unsafe { asm!("exit;", options(noreturn, nostack)) }

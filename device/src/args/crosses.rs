@@ -1,6 +1,6 @@
 //! What arguments are made of, on both sides.
 
-use super::RawSlice;
+use super::{Plain, RawSlice};
 use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16};
 
 /// What may cross from a launch to a kernel: the host's compiler and the device's compare it, field by field.
@@ -36,17 +36,6 @@ pub const fn made_of(what: u64, of: u64) -> u64 {
 unsafe impl<T: Element> Crosses for RawSlice<T> {
     const CODE: u64 = made_of(1, T::CODE as u64);
 }
-
-/// Plain data that may be a by-value argument.
-///
-/// # Safety
-/// Same layout on host and device, no padding that matters, no pointers.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a kernel argument",
-    label = "not plain device data",
-    note = "accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool`, and arrays of numbers"
-)]
-pub unsafe trait Plain: Crosses {}
 
 macro_rules! plain { ($($t:ty, $code:expr;)*) => {$(
     // SAFETY: a primitive (or transparent wrapper of one) with the same layout on both targets; the codes below differ.

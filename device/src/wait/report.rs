@@ -71,7 +71,7 @@ pub(super) fn give_up_at<O: Ops>(
     at: &'static core::panic::Location<'static>,
 ) {
     // SAFETY: called with the record's only writer.
-    let place = |record| unsafe { write_place(record, at.file(), at.line(), at.column()) };
+    let place = |record| unsafe { write_place(record, at.file(), at.line(), at.column(), "") };
     report(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns, place);
 }
 
@@ -115,27 +115,40 @@ fn report<O: Ops>(
     raise_peers(ops, rank, code);
 }
 
-/// Writes a place in the source, the end of the file's name if it is long.
+/// Writes a place in the source, and behind a zero what is said there: of a long name of a file the end, of a long message the beginning.
 ///
 /// # Safety
 /// `record` is live, and this thread is its only writer.
 #[inline(always)]
-unsafe fn write_place(record: *mut AbortRecord, file: &str, line: u32, column: u32) {
-    let bytes = file.as_bytes();
-    let skip = bytes.len().saturating_sub(192);
-    let len = bytes.len() - skip;
-    // SAFETY: the caller's contract; `len` is at most 192.
+unsafe fn write_place(record: *mut AbortRecord, file: &str, line: u32, column: u32, message: &str) {
+    const MOST: usize = AbortRecord::EMPTY.file.len();
+    let name = file.len().min(if message.is_empty() { MOST } else { MOST / 2 });
+    // SAFETY: the caller's contract; both parts, and the zero between them, are at most `MOST` bytes.
     unsafe {
         (&raw mut (*record).line).write_volatile(line);
         (&raw mut (*record).column).write_volatile(column);
-        (&raw mut (*record).file_len).write_volatile(len as u32);
         let to = (&raw mut (*record).file).cast::<u8>();
-        let from = bytes.as_ptr().add(skip);
-        let mut i = 0;
-        while i < len {
-            to.add(i).write_volatile(from.add(i).read());
-            i += 1;
+        write_bytes(to, file.as_ptr().add(file.len() - name), name);
+        let mut len = name;
+        if !message.is_empty() {
+            to.add(name).write_volatile(0);
+            let said = message.len().min(MOST - name - 1);
+            write_bytes(to.add(name + 1), message.as_ptr(), said);
+            len += 1 + said;
         }
+        (&raw mut (*record).file_len).write_volatile(len as u32);
+    }
+}
+
+/// # Safety
+/// `len` bytes at `from` are valid for reading, at `to` for writing.
+#[inline(always)]
+unsafe fn write_bytes(to: *mut u8, from: *const u8, len: usize) {
+    let mut i = 0;
+    while i < len {
+        // SAFETY: the caller's contract.
+        unsafe { to.add(i).write_volatile(from.add(i).read()) };
+        i += 1;
     }
 }
 
@@ -166,11 +179,19 @@ fn claim(abort: u64, code: u64) -> bool {
     unsafe { <u64 as Modify<System, AcqRel>>::compare_exchange(abort as *mut u64, 0, code) == 0 }
 }
 
-/// Fills the record for a panic, if this is the first fault of the rank.
+/// Fills the record for a panic that says `message`, if this is the first fault of the rank.
 ///
 /// # Safety
 /// `control` names live words and a live record.
-pub unsafe fn record_panic(control: &Control, rank: u32, block: u32, file: &str, line: u32, column: u32) {
+pub unsafe fn record_panic(
+    control: &Control,
+    rank: u32,
+    block: u32,
+    file: &str,
+    line: u32,
+    column: u32,
+    message: &str,
+) {
     if !claim(control.abort, abort_code(rank, kind::PANIC)) {
         return;
     }
@@ -182,7 +203,7 @@ pub unsafe fn record_panic(control: &Control, rank: u32, block: u32, file: &str,
         (&raw mut (*record).peer).write_volatile(rank);
         (&raw mut (*record).block).write_volatile(block);
         (&raw mut (*record).operation).write_volatile(operation::HOOK);
-        write_place(record, file, line, column);
+        write_place(record, file, line, column, message);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
 }

@@ -1,11 +1,13 @@
 //! Every rule, all errors at once. Each message gives the rule and the accepted form, at the token that breaks it.
 
+mod fields;
+
 use crate::configured;
 use crate::errors::Errors;
-use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, ScheduleFn};
-use crate::tables::ELEMENTS;
+use crate::model::{Args, Fold, Hook, HookModule, Item, Kind, Model, ScheduleFn};
+use fields::{element, fields};
 use quote::ToTokens;
-use syn::{FnArg, GenericParam, PathArguments, ReturnType, Signature, Type};
+use syn::{FnArg, GenericParam, ReturnType, Signature, Type};
 
 const PRODUCE: &str = "pub fn produce(ctx: &Produce, args: &Args) -> W";
 const CONSUME: &str = "pub fn consume(ctx: &Consume, args: &Args, value: W)";
@@ -244,56 +246,6 @@ fn text(t: &impl ToTokens) -> String {
     text
 }
 
-const ELEMENT_TYPES: &str = "Element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2";
-const ARGUMENTS: &str =
-    "accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool` and arrays of them";
-
-/// What is certainly no element is refused here, in one message; names that only rustc can resolve are left to its trait solver.
-fn element(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
-    let instead = match ty {
-        Type::Path(p) => {
-            let Some(last) = p.path.segments.last() else { return };
-            let own = |i: &proc_macro2::Ident| module.is_some_and(|m| m.types.contains(i));
-            match (last.ident.to_string().as_str(), &last.arguments) {
-                ("Pack", _) => "; a pack stands for its elements",
-                (_, PathArguments::AngleBracketed(_)) => "",
-                ("bool", _) => "; use `u8`",
-                ("usize", _) => "; use `u64` or `u32`",
-                ("isize", _) => "; use `i64` or `i32`",
-                ("char" | "str" | "String" | "u128" | "i128", _) => "",
-                _ if p.path.get_ident().is_some_and(own) => "; pass or send its fields one by one",
-                _ => return,
-            }
-        }
-        Type::Tuple(t) if t.elems.is_empty() => "",
-        Type::Tuple(_) => "; pass a slice for each part, or send a part at a time",
-        Type::Array(_) => "; pass its elements, or use `Pack`",
-        Type::Reference(_) | Type::Slice(_) | Type::Ptr(_) => "",
-        _ => return,
-    };
-    errors.at(
-        ty,
-        format!("`{}` cannot stand in a slice or cross the wire{instead}. {ELEMENT_TYPES}", text(ty)),
-    );
-}
-
-/// Sums need an atomic addition.
-fn sum(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
-    let name = text(ty);
-    let generic = module
-        .and_then(|m| m.args.as_ref())
-        .is_some_and(|a| a.generics.type_params().any(|t| t.ident == name));
-    let known = ELEMENTS.iter().any(|e| e.0 == name);
-    if generic || known && !["u32", "u64", "f32", "f64"].contains(&name.as_str()) {
-        errors.at(
-            ty,
-            format!(
-                "there is no atomic addition for `{name}`: `Accumulate` is of `u32`, `u64`, `f32` or `f64`"
-            ),
-        );
-    }
-}
-
 fn same_wire(module: &HookModule, errors: &mut Errors) {
     let of = |h: &Option<Hook>| h.as_ref().and_then(|h| h.wire.clone());
     let (Some(sent), Some(taken)) = (of(&module.produce), of(&module.consume)) else { return };
@@ -392,65 +344,6 @@ fn generics(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors
             }
             _ => errors.span(*span, format!("with `elements(..)`, `{what}` has one type parameter: {form}")),
         }
-    }
-}
-
-fn fields(args: &Args, module: Option<&HookModule>, errors: &mut Errors) {
-    if module.is_some() && args.generics.lifetimes().count() > 1 {
-        errors.at(
-            args.generics.lifetimes().nth(1),
-            "`Args` has at most one lifetime, the launch's: `pub struct Args<'a>`",
-        );
-    }
-    for field in &args.fields {
-        if let Some(ty) = field.kind.element() {
-            element(ty, module, errors);
-        }
-        if let Kind::Accumulate(ty) = &field.kind {
-            sum(ty, module, errors);
-        }
-        if let Some(message) = refused(field, module) {
-            errors.at(&field.ty, message);
-        }
-        if field.ident.to_string().starts_with("__") {
-            errors.at(&field.ident, "names that begin with `__` are taken; choose another");
-        }
-    }
-}
-
-/// What certainly cannot be an argument, in one message; the rest is left to rustc's trait solver.
-fn refused(field: &Field, module: Option<&HookModule>) -> Option<String> {
-    match &field.ty {
-        Type::Reference(r) if r.mutability.is_some() => Some(format!(
-            "thousands of threads hold `Args` at once, so `{}` cannot be `&mut`; use `Out<'a, T>` for results, `Accumulate<'a, T>` for sums",
-            field.ident
-        )),
-        Type::Reference(r) if matches!(field.kind, Kind::Plain) => {
-            Some(format!("`&{}` cannot cross to the device; {ARGUMENTS}", text(&r.elem)))
-        }
-        Type::Ptr(_) => Some(format!("raw pointers cannot cross to the device; {ARGUMENTS}")),
-        Type::Slice(_) | Type::TraitObject(_) | Type::ImplTrait(_) | Type::Tuple(_) | Type::FnPtr(_) => {
-            Some(format!("`{}` cannot be a kernel argument; {ARGUMENTS}", text(&field.ty)))
-        }
-        Type::Path(p) => {
-            let last = p.path.segments.last()?;
-            let is = |names: &[&str]| names.iter().any(|n| last.ident == n);
-            if is(&["Vec", "String", "Box", "Rc", "Arc", "HashMap"]) {
-                return Some(format!("`{}` does not exist on the device; {ARGUMENTS}", last.ident));
-            }
-            if p.path.get_ident().is_some_and(|i| module.is_some_and(|m| m.types.contains(i))) {
-                return Some(format!(
-                    "`{}` cannot be a kernel argument: pass its fields one by one; {ARGUMENTS}",
-                    last.ident
-                ));
-            }
-            if is(&["char", "u128", "i128", "Option", "Result"]) {
-                return Some(format!("`{}` cannot be a kernel argument; {ARGUMENTS}", text(&field.ty)));
-            }
-            let bare = is(&["Out", "Accumulate"]) && field.kind.element().is_none();
-            bare.then(|| format!("`{0}` needs its element type: `{0}<'a, f32>`", last.ident))
-        }
-        _ => None,
     }
 }
 

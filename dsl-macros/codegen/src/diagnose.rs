@@ -91,6 +91,15 @@ fn one(
     let device_only = match d.code.as_deref() {
         _ if missing(d, place).is_some() && unresolved => true,
         Some("E0463") => true,
+        _ if d.message.starts_with("couldn't read") => {
+            message +=
+                "\nthe device has the module's own text, and no files beside it: write out what is included";
+            true
+        }
+        _ if d.message.contains("on this architecture") => {
+            message += "\nwrite it with functions of `core` and of fusewire's device prelude";
+            true
+        }
         Some("E0433" | "E0432") => name.is_some_and(|n| {
             let first = n.split("::").next().unwrap_or(n);
             ["super", "crate", "self"].contains(&first) || text.host_may_know(first) || depends_on(first)

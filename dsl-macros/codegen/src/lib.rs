@@ -20,6 +20,7 @@ mod find;
 mod generate;
 mod host;
 mod model;
+mod plain;
 mod source;
 mod syntax;
 mod tables;
@@ -30,6 +31,7 @@ pub use errors::Errors;
 pub use find::{Found, find_kernels};
 pub use generate::device_source;
 pub use model::{Entry, Item, Model, SourceFile};
+pub use plain::elsewhere as plain_elsewhere;
 pub use tables::{ARCHS, ELEMENTS, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 
 use crates::Asked;
@@ -108,6 +110,14 @@ fn expand_asked(asked: Asked, mode: Mode) -> TokenStream {
         Mode::Compile => device::images(&model),
     };
     match images {
+        // Cargo expands it again once this variable is another: what is built without images must not pass for a build with them.
+        Ok(_) if mode == Mode::CheckOnly => {
+            let item = generate::host(&model, &[]);
+            quote! {
+                const _: ::core::option::Option<&::core::primitive::str> = ::core::option_env!("FUSEWIRE_CHECK_ONLY");
+                #item
+            }
+        }
         Ok(images) => generate::host(&model, &images),
         Err(device_errors) => {
             let (errors, item) = (device_errors.to_compile_errors(), generate::host(&model, &[]));

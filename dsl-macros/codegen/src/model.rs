@@ -1,6 +1,7 @@
 //! What a kernel is, once parsed.
 
 use crate::crates::DeviceCrate;
+use crate::plain::PlainType;
 use crate::tables::{ELEMENTS, Protocol, SCHEDULES, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::path::PathBuf;
@@ -104,6 +105,8 @@ pub struct HookModule {
     pub produce: Option<Hook>,
     /// `fn consume`.
     pub consume: Option<Hook>,
+    /// Whether a function reads what stands at the transposed index.
+    pub asks_shape: bool,
     /// Other functions: inlined too.
     pub fns: Vec<Span>,
     /// The contents with `#[inline(always)]` on each function: for the device.
@@ -115,6 +118,8 @@ pub struct HookModule {
     pub copies: Vec<&'static str>,
     /// Names of its structs, enums and unions but `Args`.
     pub types: Vec<Ident>,
+    /// Those of them that are plain data.
+    pub plain: Vec<PlainType>,
     /// Names of all items but the hooks and `Args`.
     pub names: Vec<Ident>,
 }
@@ -159,6 +164,8 @@ pub enum Kind {
     /// `DeviceWindow` and `DevicePeers`: by value, made by a launch from their host halves. The type with its lifetime `'static`, as it
     /// crosses; hooks are lent it.
     Handle(Type),
+    /// `Option<T>` of plain data: by value, in a form of its own.
+    Option(Type),
     /// By value.
     Plain,
 }
@@ -168,7 +175,7 @@ impl Kind {
     pub fn element(&self) -> Option<&Type> {
         match self {
             Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => Some(t),
-            Kind::Handle(_) | Kind::Plain => None,
+            Kind::Handle(_) | Kind::Option(_) | Kind::Plain => None,
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The user's text at the user's lines, with a record of every insertion, so that a place in device text leads back.
 
+mod print;
+
 use crate::model::SourceFile;
+use print::Printed;
 use proc_macro2::{LineColumn, Span, TokenStream, TokenTree};
 use std::path::PathBuf;
 
@@ -18,8 +21,8 @@ pub struct Text {
 enum Origin {
     /// The text has the file's lines.
     File { outside: String, insertions: Vec<Insertion> },
-    /// The text, after one line, is the printed item.
-    Printed { item: String, tokens: TokenStream },
+    /// The text, after one line, is the printed item, whose tokens begin at these lines and columns.
+    Printed { places: Vec<((usize, usize), Span)> },
 }
 
 #[derive(Debug, Clone)]
@@ -38,6 +41,8 @@ pub struct Parts<'a> {
     pub inlined: &'a TokenStream,
     /// Where `#[inline(always)]` goes in the file.
     pub inline: &'a [Span],
+    /// Tokens for which blanks stand in the file.
+    pub blank: &'a [Span],
     /// What goes before the closing brace of a module.
     pub tail: Option<&'a str>,
     /// Crate attributes.
@@ -99,7 +104,11 @@ impl Text {
             if number < start.line {
                 continue;
             }
-            let chars: Vec<char> = line.chars().collect();
+            let mut chars: Vec<char> = line.chars().collect();
+            // A token has no line break in it.
+            for span in parts.blank.iter().filter(|s| s.start().line == number) {
+                chars.get_mut(span.start().column..span.end().column)?.fill(' ');
+            }
             let from = if number == start.line { start.column } else { 0 };
             let to = if number == end.line { end.column } else { chars.len() };
             text.extend(std::iter::repeat_n(' ', from));
@@ -121,12 +130,11 @@ impl Text {
     }
 
     fn printed(parts: &Parts<'_>) -> Text {
-        let item = parts.inlined.to_string();
-        let mut text = item.clone();
+        let Printed { mut text, places, .. } = Printed::of(parts.inlined);
         if let (Some(tail), Some(brace)) = (parts.tail, text.rfind('}')) {
             text.insert_str(brace, tail);
         }
-        let origin = Origin::Printed { item, tokens: parts.inlined.clone() };
+        let origin = Origin::Printed { places };
         Text { text: format!("{}\n{text}", parts.header), file: None, origin }
     }
 
@@ -143,14 +151,11 @@ impl Text {
                 let (line, column) = self.user_place(line, column);
                 span_at(item, line, column)
             }
-            // Printed tokens are read again: the same number of tokens lie before the place.
-            Origin::Printed { item, tokens } => {
-                let (line, column) = (line.checked_sub(1)?, column.checked_sub(1)?);
-                let printed = spans(&item.parse().ok()?);
-                let own = spans(tokens);
-                let at =
-                    printed.iter().rposition(|s| (s.start().line, s.start().column) <= (line, column))?;
-                own.get(at).copied()
+            // Behind the header's line.
+            Origin::Printed { places } => {
+                let place = (line.checked_sub(2)?, column.checked_sub(1)?);
+                let at = places.iter().rposition(|(from, _)| *from <= place)?;
+                Some(places[at].1)
             }
         }
     }

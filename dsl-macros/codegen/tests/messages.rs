@@ -77,6 +77,18 @@ fn every_message() {
         "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } fn produce(); }",
         "mod m { #[cfg_attr(x, y)] pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } }",
     ];
+    let types = [
+        "struct P { x: f32 }",
+        "#[derive(Clone, Copy, Plain)] struct P { x: f32 }",
+        "#[derive(Copy, Plain)] #[repr(C)] struct P { x: f32 }",
+        "#[derive(Clone, Copy, Plain)] #[repr(C, align(32))] struct P { x: f32 }",
+        "#[derive(Clone, Copy, Plain)] #[repr(C)] struct P<T> { x: T }",
+        "#[derive(Clone, Copy, Plain)] #[repr(C)] struct P { #[cfg(x)] x: f32 }",
+        "#[derive(Clone, Copy, Plain)] enum P { A }",
+        "#[derive(Clone, Copy, Plain)] #[repr(C)] enum P { A }",
+        "#[derive(Clone, Copy, Plain)] #[repr(u8)] enum P { A(f32), B { x: f32 } }",
+        "#[derive(Clone, Copy, Plain)] #[repr(C)] union P { x: f32 }",
+    ];
     let fields = [
         "",
         "pub input: &'a [f32]",
@@ -86,7 +98,10 @@ fn every_message() {
         "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: *const f32",
         "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: &'a f32",
         "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Vec<f32>",
-        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Option<f32>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Option<&'a [f32]>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Option<Option<f32>>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Option<Out<'a, f32>>",
+        "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Option<char>",
         "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: (f32, f32)",
         "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Accumulate<'a>",
         "pub input: &'a [f32], pub output: Out<'a, f32>, pub x: Accumulate<'a, u8>",
@@ -123,6 +138,8 @@ fn every_message() {
     cases.extend(attributes.map(|a| (a.into(), MODULE.into())));
     cases.extend(items.map(|i| (String::new(), i.into())));
     cases.extend(fields.map(|f| (String::new(), module(f, ""))));
+    let with_p = "pub input: &'a [f32], pub output: Out<'a, f32>, pub p: P";
+    cases.extend(types.map(|t| (String::new(), module(with_p, t))));
     cases.extend(
         produce
             .map(|p| (String::new(), hooks(&format!("fn produce{p}{}", if p == "()" { "{}" } else { "" })))),

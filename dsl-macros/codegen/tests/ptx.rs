@@ -129,7 +129,7 @@ macro_rules! sound {
         }
     )*};
 }
-sound! { copy transpose tiles tiles_add scale_add quantise ring exchange activations }
+sound! { copy transpose tiles tiles_add scale_add params quantise ring exchange activations }
 
 /// All element types; one architecture, since the others differ in nothing that depends on the element.
 #[test]
@@ -192,6 +192,20 @@ fn line_information_names_the_users_file() {
         text.contains(&format!("\t.loc\t{number} {hook} ")),
         "no place on line {hook} of the user's file"
     );
+}
+
+/// A panic's message goes from the handler into the record: file and message are two words each, beside abort word, record, rank, block, line
+/// and column. That entries pay nothing for it is what `sound` says of local memory.
+#[test]
+fn a_panic_says_its_message() {
+    let model = kernel("transpose");
+    let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+    let parameters: BTreeSet<&str> = text
+        .split("12record_panic_param_")
+        .skip(1)
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
+        .collect();
+    assert_eq!(parameters.len(), 10, "{parameters:?}");
 }
 
 /// Which memory operations a copy is made of: a change of protocol or code generation shows here.

@@ -78,6 +78,8 @@ pub struct Field {
     pub code: u64,
     /// Bytes of an element, or of a value.
     pub size: usize,
+    /// A value that may be left out.
+    pub optional: bool,
 }
 
 /// What becomes of an argument.
@@ -169,7 +171,7 @@ fn on<'t, X: Transport>(name: &str, transport: &'t dyn Any) -> Result<&'t X> {
 
 impl Field {
     const fn elements<T: Element>(name: &'static str, access: Access) -> Self {
-        Field { name, access, code: T::CODE as u64, size: T::SIZE }
+        Field { name, access, code: T::CODE as u64, size: T::SIZE, optional: false }
     }
 
     #[doc(hidden)]
@@ -189,7 +191,13 @@ impl Field {
 
     #[doc(hidden)]
     pub const fn value<T: Plain>(name: &'static str) -> Self {
-        Field { name, access: Access::Value, code: <T as Crosses>::CODE, size: size_of::<T>() }
+        let (access, code) = (Access::Value, <T as Crosses>::CODE);
+        Field { name, access, code, size: size_of::<T>(), optional: false }
+    }
+
+    #[doc(hidden)]
+    pub const fn option<T: Plain>(name: &'static str) -> Self {
+        Field { optional: true, ..Self::value::<T>(name) }
     }
 }
 

@@ -16,8 +16,8 @@ mod tagged {
 }
 
 #[comm_kernel(transports(Shm))]
-fn counts<O: Ops>(kernel: &Kernel<O>, total: Accumulate<'_, u32>, by: u32) -> Flow {
-    total.add(0, by * (1 + kernel.block() as u32));
+fn counts<O: Ops>(kernel: &Kernel<O>, total: Accumulate<'_, u32>, by: Option<u32>) -> Flow {
+    total.add(0, by.unwrap_or(1) * (1 + kernel.block() as u32));
     Ok(())
 }
 
@@ -46,6 +46,7 @@ fn a_table_says_what_there_is() {
     ];
     assert_eq!(fields, expected);
     assert_eq!(all[6].fields[0].access, Access::Accumulate);
+    assert!(all[6].fields[1].optional && !all[3].fields[1].optional);
 }
 
 #[test]
@@ -66,6 +67,8 @@ fn values_become_arguments() {
     let launcher = kernels!(counts)[0].prepare(&shm).unwrap();
     launcher.launch(&stream, &values, &Call { blocks: 3, ..Call::default() }).unwrap();
     assert_eq!(total.read(&stream).unwrap(), [5 * (1 + 2 + 3)]);
+    launcher.launch(&stream, &[Value::Region(&region), Value::Absent], &Call::default()).unwrap();
+    assert_eq!(total.read(&stream).unwrap(), [5 * (1 + 2 + 3) + 1]);
 }
 
 #[test]
@@ -108,6 +111,7 @@ fn what_does_not_fit_is_named() {
             refused(0, &[f, f, r, o], &call),
             "argument `input` has elements of f32, but this is a single value",
         ),
+        (refused(0, &[a, Value::Absent, r, o], &call), "argument `flag` is not an `Option`"),
         (refused(0, &[a, f, r, a], &call), "overlap"),
         (refused(1, &[a, f, r, o], &call), "neither a peer to send to"),
         (refused(1, &[a, f, r, o], &Call { to: Some(3), ..Call::default() }), "peer 3 in a world of 1"),

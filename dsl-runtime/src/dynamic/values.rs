@@ -104,6 +104,8 @@ pub enum Value<'v> {
     Region(&'v Region),
     /// A value, by [`Value::plain`] or [`Value::from_bytes`].
     Plain(Bytes<'v>),
+    /// Nothing: for an `Option`.
+    Absent,
 }
 
 /// The bytes of a value, and the number of its type.
@@ -184,7 +186,7 @@ impl<'s, 'v> Values<'s, 'v> {
                 T::NAME,
                 Named(region.code)
             ))),
-            Value::Plain(_) => Err(Error::misuse(format!(
+            Value::Plain(_) | Value::Absent => Err(Error::misuse(format!(
                 "argument `{}` has elements of {}, but this is a single value",
                 field.name,
                 T::NAME
@@ -234,6 +236,18 @@ impl<'s, 'v> Values<'s, 'v> {
                 "argument `{}` is a single value, but these are elements in memory",
                 field.name
             ))),
+            Value::Absent => Err(Error::misuse(format!("argument `{}` is not an `Option`", field.name))),
+        }
+    }
+
+    /// The next, by value or left out.
+    ///
+    /// # Errors
+    /// As for [`Values::read`].
+    pub fn option<T: Plain>(&mut self) -> Result<Option<T>> {
+        match self.values.first() {
+            Some(Value::Absent) => self.next().map(|_| None),
+            _ => self.value().map(Some),
         }
     }
 }

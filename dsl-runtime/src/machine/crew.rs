@@ -3,7 +3,6 @@
 use super::Running;
 use super::overflow::{enter, leave};
 use fusewire_device::wait::{Flow, abort_code, kind, record_panic};
-use fusewire_transports::host::panic_text;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -136,7 +135,7 @@ fn member(shared: &Shared, index: u32) {
 
 thread_local! {
     static IN_BLOCK: Cell<bool> = const { Cell::new(false) };
-    static PANIC: RefCell<Option<(String, u32, u32)>> = const { RefCell::new(None) };
+    static PANIC: RefCell<Option<([String; 2], u32, u32)>> = const { RefCell::new(None) };
 }
 
 /// What a panic in a block says, and where, goes into the fault instead of to standard error.
@@ -148,7 +147,7 @@ fn catch_panics_of_blocks() {
             if !IN_BLOCK.get() {
                 before(info);
             } else if let Some(at) = info.location() {
-                let said = panic_text(at.file(), info.payload_as_str().unwrap_or_default());
+                let said = [at.file(), info.payload_as_str().unwrap_or_default()].map(str::to_owned);
                 PANIC.set(Some((said, at.line(), at.column())));
             }
         }));
@@ -177,9 +176,9 @@ fn guarded(block: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u
     IN_BLOCK.set(false);
     PANIC.set(None);
     if panicked && let Some((control, rank, block)) = armed {
-        let (file, line, column) = panic.unwrap_or_default();
+        let ([file, message], line, column) = panic.unwrap_or_default();
         // SAFETY: the words of the kernel that this thread ran; the operation that holds them has not returned.
-        unsafe { record_panic(&control, rank, block, &file, line, column) };
+        unsafe { record_panic(&control, rank, block, &file, line, column, &message) };
         on_panic(abort_code(rank, kind::PANIC));
     }
 }

@@ -165,22 +165,25 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
             return Ok(elements);
         }
         let [inputs, outputs] = schedule.chunks(self.member());
-        let (input, output) =
-            (args.input().map(|p| (p.len, inputs)), args.output().map(|p| (p.len, outputs)));
+        let input = args.input().map(|p| ("input", p.len, inputs));
+        let output = args.output().map(|p| ("output", p.len, outputs));
         let found = if outputs > 0 { output.or(input) } else { input.or(output) };
-        let Some((len, chunks)) = found else {
-            return Err(Error::misuse(
-                "the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
-            ));
+        let Some((name, len, chunks)) = found else {
+            return Err(Error::misuse(format!(
+                "`{}`: the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
+                H::NAME
+            )));
         };
         let chunks = chunks.max(1) as usize;
-        match len.is_multiple_of(chunks) {
-            true => Ok(len / chunks),
-            false if chunks == self.prepared.world() => Err(Error::misuse(format!(
-                "{len} elements cannot be cut into {chunks} equal chunks, one for each rank"
-            ))),
-            false => Err(Error::misuse(format!("{len} elements cannot be cut into {chunks} equal chunks"))),
+        if len.is_multiple_of(chunks) {
+            return Ok(len / chunks);
         }
+        let each = if chunks == self.prepared.world() { ", one for each rank" } else { "" };
+        Err(Error::misuse(format!(
+            "`{}`: the {len} elements of its {name} cannot be cut into {chunks} equal chunks{each}: make it a multiple of {chunks} long, or say \
+             `LaunchOptions::elements`",
+            H::NAME
+        )))
     }
 
     fn cut(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {

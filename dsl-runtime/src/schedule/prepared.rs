@@ -15,7 +15,7 @@ use fusewire_device::ops::Ops;
 use fusewire_device::protocol::direct::bulk;
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Cut, Link, Machine};
+use fusewire_transports::host::{Cut, Link, Machine, OWN_SCHEDULE};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,8 +36,10 @@ pub(crate) struct Prepared<X: Transport> {
     variants: Vec<Variant>,
     /// Threads of a block at most.
     threads: u32,
-    /// Whether a launch needs the shape of its chunks.
+    /// Whether chunks are walked in tiles: `layout(transposed)`.
     shaped: bool,
+    /// Why a launch needs the shape of its chunks, if it does.
+    why_shape: Option<&'static str>,
     /// Whether launches may be set up while the kernel before them still runs.
     follows: bool,
     /// Multiprocessors of the smallest part, where ranks have parts of GPUs. The same on all ranks: plans depend on it.
@@ -129,6 +131,11 @@ impl<X: Transport> Prepared<X> {
             variants,
             threads: most_threads::<H>(),
             shaped: H::TRANSPOSED,
+            why_shape: match (H::TRANSPOSED, H::ASKS_SHAPE) {
+                (true, _) => Some("is of `layout(transposed)`"),
+                (false, true) => Some("reads what it sends transposed"),
+                (false, false) => None,
+            },
             follows,
             part,
             ledger,
@@ -242,22 +249,22 @@ impl<X: Transport> Prepared<X> {
 
     /// The geometry of a plan, without peers.
     pub(crate) fn shape(&self, plan: &Plan, options: &LaunchOptions) -> Result<Shape> {
-        let (rows, cols) = match options.shape {
-            None if self.shaped => {
+        let (rows, cols) = match (options.shape, self.why_shape) {
+            (None, Some(why)) => {
                 return Err(Error::misuse(format!(
-                    "`{}` is of `layout(transposed)`, so each launch says the shape of a chunk as it arrives: `LaunchOptions::default().shape(rows, cols)`",
+                    "`{}` {why}, so each launch says the shape of a chunk as it arrives: `LaunchOptions::default().shape(rows, cols)`",
                     self.name
                 )));
             }
-            None => (1, plan.elements),
-            Some((r, _)) if self.shaped && u32::try_from(r).is_err() => {
+            (None, None) => (1, plan.elements),
+            (Some((r, _)), _) if self.shaped && u32::try_from(r).is_err() => {
                 return Err(Error::misuse(format!(
                     "{r} rows of a chunk, but `{}` is of `layout(transposed)`, which takes fewer than 2^32: let its rows be columns",
                     self.name
                 )));
             }
-            Some((r, c)) if r.checked_mul(c) == Some(plan.elements) => (r, c),
-            Some((r, c)) => {
+            (Some((r, c)), _) if r.checked_mul(c) == Some(plan.elements) => (r, c),
+            (Some((r, c)), _) => {
                 return Err(Error::misuse(format!(
                     "a shape of {r} x {c} for chunks of {} elements: it must hold just as many",
                     plan.elements
@@ -326,7 +333,7 @@ impl<X: Transport> Prepared<X> {
             Protocol::Bulk => "by bulk copies",
             Protocol::Copy => "by the copy engine",
         };
-        let how = [if custom { "a schedule of its own" } else { name }, by];
+        let how = [if custom { OWN_SCHEDULE } else { name }, by];
         let parts = match plan.protocol {
             _ if custom => plan.blocks,
             Protocol::Copy => 0,
@@ -457,7 +464,10 @@ pub(crate) fn holds<H: HookSet>(
     for (name, place, chunks) in [("input", input, sent), ("output", output, received)] {
         if let Some(Place { len, .. }) = place.filter(|place| place.len < chunks * elements) {
             return Err(Error::misuse(format!(
-                "an {name} of {len} elements for {chunks} chunks of {elements}"
+                "`{}`: `{name}` has {len} elements, but this launch takes {chunks} chunks of {elements}, {} in all: give it as many, or say \
+                 fewer in `LaunchOptions::elements`",
+                H::NAME,
+                chunks * elements
             )));
         }
     }

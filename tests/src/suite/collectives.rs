@@ -227,7 +227,7 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
     let plain = AllGatherOf::<gathered::Hooks>::all_gather(&ground.transport)?;
     let (input, mut output) = (ground.device.buffer::<u32>(7)?, ground.device.buffer::<u32>(8 * ranks)?);
     let args = gathered::Launch { input: input.view(), output: output.view_mut() };
-    says(misuse(plain.launch(&ground.stream, args)), &["input of 7 elements for 1 chunks of 8"]);
+    says(misuse(plain.launch(&ground.stream, args)), &["`input` has 7 elements", "1 chunks of 8"]);
     works(rank, &ground)
 }
 

@@ -168,7 +168,9 @@ pub fn panic_in_consume<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (culprit, (input, mut output)) = (rank.size() / 2, buffers(rank, &ground, 3000)?);
     let args = bad_consume::Launch { input: input.view(), output: output.view_mut(), culprit };
     launcher.launch(&ground.stream, args)?;
-    panicked(&told(rank, &ground)?, culprit, "kernels/faulty.rs", Some(bad_consume::LINE));
+    let fault = told(rank, &ground)?;
+    panicked(&fault, culprit, "kernels/faulty.rs", Some(bad_consume::LINE));
+    says(&fault, &["element 77 of the chunk is not wanted"]);
     mended(rank, &ground)
 }
 

@@ -241,8 +241,8 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
         Ok(misuse(all.launch(&ground, what, args, &LaunchOptions::default())))
     };
     says(launch(What::Reduce(ranks), 8)?, &["root", &format!("a world of {ranks} ranks")]);
-    says(launch(What::AllReduce, 7)?, &["input of 7 elements for 1 chunks of 8"]);
-    says(launch(What::ReduceScatter, 8 * ranks - 1)?, &[&format!("for {ranks} chunks of 8")]);
+    says(launch(What::AllReduce, 7)?, &["`input` has 7 elements", "1 chunks of 8"]);
+    says(launch(What::ReduceScatter, 8 * ranks - 1)?, &[&format!("{ranks} chunks of 8")]);
     let options = LaunchOptions::default().protocol(Protocol::Lines);
     let (input, mut output) = (ground.device.buffer(8)?, ground.device.buffer(8)?);
     let args = summed::Launch { input: input.view(), output: output.view_mut() };

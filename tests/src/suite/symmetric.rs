@@ -208,7 +208,7 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
         let options = LaunchOptions::default().protocol(way);
         refused(&input, false, options.clone(), &[&format!("{way:?}"), "Buffer::symmetric"]);
         if way != Protocol::Direct {
-            refused(&short, true, options, &["an input of", "chunks of 64"]);
+            refused(&short, true, options, &["`input` has", "chunks of 64"]);
         }
     }
     if ways.contains(&Protocol::Bulk) {

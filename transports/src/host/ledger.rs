@@ -23,6 +23,9 @@ pub struct Launched {
     pub left: bool,
 }
 
+/// [`Launched::schedule`] of a kernel that is a schedule of its own.
+pub const OWN_SCHEDULE: &str = "a schedule of its own";
+
 /// How a launch cuts its chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {

@@ -385,10 +385,17 @@ impl Link {
         let record = self.board.read(rank, Duration::from_secs(if rank == me { 1 } else { 2 }));
         let mut fault = match record {
             Some(record) => Fault::read(self.name, me, &record),
-            None => {
-                Fault { transport: self.name, reader: me, rank, operation: None, at: None, launched: None }
-            }
+            None => Fault {
+                transport: self.name,
+                reader: me,
+                rank,
+                operation: None,
+                at: None,
+                launched: None,
+                staging: None,
+            },
         };
+        fault.staging = fault.no_room().then_some(self.layout.window);
         if let Some(peer) = fault.missed() {
             let both = self.board.launched(rank).zip(self.board.launched(peer));
             fault.launched = both.map(|(own, theirs)| Box::new([own, theirs]));

@@ -13,8 +13,8 @@ mod words;
 
 pub use board::Board;
 pub use error::{Error, Result};
-pub use fault::{Fault, Operation, Place, Refusal, panic_text};
-pub use ledger::{Cut, Launched};
+pub use fault::{Fault, Operation, Place, Refusal};
+pub use ledger::{Cut, Launched, OWN_SCHEDULE};
 pub use link::{Health, Launching, Link, Machine, Queue, Region};
 pub use mapping::Mapping;
 pub use options::Options;

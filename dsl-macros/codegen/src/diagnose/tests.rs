@@ -15,6 +15,7 @@ fn said(body: &str) -> Vec<(bool, usize, String)> {
         item: &tokens,
         inlined: &tokens,
         inline: &[],
+        blank: &[],
         tail: None,
         header: "#![no_std] #![allow(warnings)]",
         file: Some(&source),
@@ -89,8 +90,15 @@ fn an_error_without_a_place_is_shown_as_it_was_printed() {
     let mut errors = Errors::default();
     let model = crate::syntax::parse(attribute, item, Vec::new(), &mut errors).unwrap();
     let tokens = model.tokens.clone();
-    let text =
-        Text::of(&Parts { item: &tokens, inlined: &tokens, inline: &[], tail: None, header: "", file: None });
+    let text = Text::of(&Parts {
+        item: &tokens,
+        inlined: &tokens,
+        inline: &[],
+        blank: &[],
+        tail: None,
+        header: "",
+        file: None,
+    });
     report(&CompileError::Diagnostics(Vec::new()), &text, &model, &mut errors);
     assert!(errors.messages()[0].starts_with("this kernel does not compile for the device"));
     let mut errors = Errors::default();

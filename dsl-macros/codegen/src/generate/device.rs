@@ -36,10 +36,12 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
                 .collect();
             let (ident, body) = (&module.ident, &module.inlined);
             let inlined = quote!(mod #ident { #body });
+            let blank: Vec<Span> = module.plain.iter().flat_map(|p| p.word.iter().copied()).collect();
             Text::of(&Parts {
                 item: &item,
                 inlined: &inlined,
                 inline: &inline,
+                blank: &blank,
                 tail: Some(&tail),
                 header: HEADER,
                 file,
@@ -52,6 +54,7 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
                 item: &item,
                 inlined: &inlined,
                 inline: &inline,
+                blank: &[],
                 tail: None,
                 header: HEADER,
                 file,

@@ -47,10 +47,11 @@ pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> T
         match &f.kind {
             Kind::Plain => quote!(pub #name: #ty),
             Kind::Handle(ty) => quote!(pub #name: #ty),
+            Kind::Option(t) => quote!(pub #name: #d::args::RawOption<#t>),
             Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => quote!(pub #name: #d::args::RawSlice<#t>),
         }
     });
-    let generic = param.map(|t| quote!(<#t>));
+    let generic = param.map(|t| quote!(<#t: ::core::marker::Copy>));
     quote! {
         #[doc(hidden)]
         #[derive(Clone, Copy)]
@@ -111,6 +112,7 @@ pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
         Kind::Out(_) => quote!(#d::args::Out::from_raw(__raw.#name, __lent)),
         Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(__raw.#name, __lent)),
         Kind::Handle(_) => quote!(__raw.#name.lend(__lent)),
+        Kind::Option(_) => quote!(__raw.#name.get()),
         Kind::Plain => quote!(__raw.#name),
     }
 }
@@ -176,9 +178,14 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     };
     let static_bound = param.as_ref().map(|t| quote!(#t: #d::element::Element,));
     let copy = copy(args, param.as_ref(), &bounds, d);
+    let plain_types = module.plain.iter().map(|plain| {
+        let parts = &plain.parts;
+        quote!(#d::__plain! { #parts })
+    });
     quote! {
         #raw
         #copy
+        #(#plain_types)*
         #[doc(hidden)]
         struct #hooks #generic (::core::marker::PhantomData<#phantom>);
         impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
@@ -309,10 +316,13 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
             Some(t) if !is_param(t) && !is_known(t) => {
                 out.extend(assertion(t.span(), t, quote!(#d::element::Element)))
             }
-            None if !is_known(&field.ty) && !generic.as_ref().is_some_and(|g| names(&field.ty, g)) => {
-                out.extend(assertion(field.ty.span(), &field.ty, quote!(#d::args::Plain)));
+            Some(_) => {}
+            None => {
+                let ty = if let Kind::Option(t) = &field.kind { t } else { &field.ty };
+                if !is_known(ty) && !generic.as_ref().is_some_and(|g| names(ty, g)) {
+                    out.extend(assertion(ty.span(), ty, quote!(#d::args::Plain)));
+                }
             }
-            _ => {}
         }
     }
     if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w) && !is_known(w)) {

@@ -160,6 +160,11 @@ fn kernels(model: &Model) -> TokenStream {
             const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
+    let asks_shape = matches!(&model.item, Item::Hooks(m) if m.asks_shape).then(|| {
+        quote!(
+            const ASKS_SHAPE: ::core::primitive::bool = true;
+        )
+    });
     let folds = model.options.reduce.as_ref().map(|_| {
         quote!(
             const FOLDS: ::core::primitive::bool = true;
@@ -181,6 +186,7 @@ fn kernels(model: &Model) -> TokenStream {
                 const ELEMENT: &'static ::core::primitive::str = #element_name;
                 const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
                 #transposed
+                #asks_shape
                 #folds
                 const SENDS_AS_IS: ::core::primitive::bool = #sends;
                 const KEEPS_AS_IS: ::core::primitive::bool = #keeps;

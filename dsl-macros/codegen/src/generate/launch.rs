@@ -41,10 +41,13 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                 members.extend(quote!(#doc pub #name: #handle::Owner<'a>,));
                 binds.extend(quote!(#name: #handle::bind(self.#name, #label, binder)?,));
             }
-            Kind::Plain => {
+            Kind::Option(_) | Kind::Plain => {
                 let ty = &f.ty;
                 members.extend(quote!(#doc pub #name: #ty,));
-                binds.extend(quote!(#name: self.#name,));
+                binds.extend(match &f.kind {
+                    Kind::Option(_) => quote!(#name: #krate::device::args::RawOption::new(self.#name),),
+                    _ => quote!(#name: self.#name,),
+                });
             }
         }
     }
@@ -84,6 +87,7 @@ pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &To
             Kind::Slice(t) => ("read", "read", t),
             Kind::Out(t) => ("write", "write", t),
             Kind::Accumulate(t) => ("accumulate", "write", t),
+            Kind::Option(t) => ("option", "option", t),
             Kind::Handle(_) | Kind::Plain => ("value", "value", &f.ty),
         };
         let (describe, take) = (format_ident!("{describe}"), format_ident!("{take}"));
@@ -112,5 +116,5 @@ pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &To
 
 /// Whether a launch borrows anything.
 pub fn has_buffers(fields: &[Field]) -> bool {
-    fields.iter().any(|f| !matches!(f.kind, Kind::Plain))
+    fields.iter().any(|f| !matches!(f.kind, Kind::Option(_) | Kind::Plain))
 }

@@ -56,7 +56,13 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
     match (module, last) {
         (Some(_), Some(last)) => {
             let body = match last {
-                TokenTree::Group(g) if whole && g.delimiter() == Delimiter::Brace => g.stream(),
+                TokenTree::Group(g) if whole && g.delimiter() == Delimiter::Brace => {
+                    match model.map(|m| &m.item) {
+                        // Without the derives that there are not.
+                        Some(crate::model::Item::Hooks(module)) => module.hosted.clone(),
+                        _ => g.stream(),
+                    }
+                }
                 _ => TokenStream::new(),
             };
             let generic = model.is_some_and(|m| !m.options.elements.is_empty());

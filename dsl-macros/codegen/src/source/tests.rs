@@ -37,7 +37,15 @@ fn word(tokens: &TokenStream, word: &str, n: usize) -> Span {
 
 fn text(file: &str, tokens: &TokenStream, inline: &[Span], tail: Option<&str>) -> Text {
     let file = SourceFile { path: "src/kernels.rs".into(), text: file.to_owned() };
-    let parts = Parts { item: tokens, inlined: tokens, inline, tail, header: "HEADER;", file: Some(&file) };
+    let parts = Parts {
+        item: tokens,
+        inlined: tokens,
+        inline,
+        blank: &[],
+        tail,
+        header: "HEADER;",
+        file: Some(&file),
+    };
     Text::of(&parts)
 }
 
@@ -105,7 +113,7 @@ fn a_file_that_has_changed_is_not_believed() {
         let made = text(&changed, &tokens, &[], Some(" TAIL "));
         assert!(made.file.is_none(), "{}", made.text);
         assert!(made.text.starts_with("HEADER;\n"));
-        assert!(made.text.ends_with(" TAIL }"), "{}", made.text);
+        assert!(made.text.trim_end().ends_with(" TAIL }"), "{}", made.text);
     }
     // A doc string inside may be spelt in two ways, and the rest of the file may be anything.
     let other = FILE.replace("fn after", "fn before");
@@ -119,6 +127,7 @@ fn tokens_of_a_macro_are_printed_and_found_again() {
         item: &tokens,
         inlined: &tokens,
         inline: &[],
+        blank: &[],
         tail: Some(" TAIL "),
         header: "HEADER;",
         file: None,
@@ -128,6 +137,48 @@ fn tokens_of_a_macro_are_printed_and_found_again() {
     let (line, column) = place(&made.text, "missing");
     let found = made.span_at(&tokens, line, column).unwrap();
     assert_eq!(found.start(), word(&tokens, "missing", 0).start());
+}
+
+#[test]
+fn what_a_macro_was_given_is_not_torn_apart() {
+    let given = |text: &str| {
+        let tokens: TokenStream = text.parse().unwrap();
+        proc_macro2::Group::new(proc_macro2::Delimiter::None, tokens)
+    };
+    let (sum, path, meta, ty, one) =
+        (given("1.0 + x"), given("a::b"), given("doc = \"a\nb\" "), given("&'a [f32]"), given("-2"));
+    let tokens = quote::quote!(#[#meta] fn f(y: #ty) { 2.0 * #sum - #path.c(#one) ; missing });
+    let printed = Printed::of(&tokens);
+    let expected =
+        "# [doc = \"a\nb\" ] fn f (y : & 'a [f32 ] ) {2.0 * (1.0 + x ) - a ::b . c ((- 2 ) ) ; missing } ";
+    assert_eq!(
+        printed.text.split_whitespace().collect::<String>(),
+        expected.split_whitespace().collect::<String>()
+    );
+    let (line, column) = place(&printed.text, "missing");
+    let found = printed.places.iter().find(|(at, _)| *at == (line - 1, column - 1)).unwrap();
+    assert!(line == 2 && found.1.source_text().is_none_or(|text| text == "missing"));
+}
+
+#[test]
+fn blanks_keep_lines_and_columns() {
+    let file = FILE.replace("    fn helper", "    /* ∑ */ #[derive(Plain, Copy)] struct P;\n    fn helper");
+    let tokens = item(&file);
+    let blank = [word(&tokens, "Plain", 0), word(&tokens, ",", 1)];
+    let source = SourceFile { path: "src/kernels.rs".into(), text: file.clone() };
+    let parts = Parts {
+        item: &tokens,
+        inlined: &tokens,
+        inline: &[],
+        blank: &blank,
+        tail: None,
+        header: "HEADER;",
+        file: Some(&source),
+    };
+    let made = Text::of(&parts);
+    assert_eq!(made.text.lines().nth(7).unwrap(), "    /* ∑ */ #[derive(       Copy)] struct P;");
+    let (line, column) = place(&made.text, "struct P");
+    assert_eq!(made.span_at(&tokens, line, column).unwrap().start(), word(&tokens, "struct", 1).start());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::configured::always;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
+use crate::plain;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
@@ -59,6 +60,8 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 fns: Vec::new(),
                 copies: Vec::new(),
                 types: Vec::new(),
+                plain: Vec::new(),
+                asks_shape: false,
                 names: Vec::new(),
                 inlined: TokenStream::new(),
                 hosted: TokenStream::new(),
@@ -135,11 +138,13 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     ahead.call(Attribute::parse_outer)?;
     ahead.parse::<Visibility>()?;
     if !starts_fn(&ahead) {
-        let item: syn::Item = input.parse()?;
+        let mut item: syn::Item = input.parse()?;
+        let is_args = matches!(&item, syn::Item::Struct(s) if s.ident == "Args");
+        module.plain.extend((!is_args).then(|| plain::take(&mut item, errors)).flatten());
         item.to_tokens(&mut module.inlined);
         item.to_tokens(&mut module.hosted);
         match &item {
-            syn::Item::Struct(s) if s.ident == "Args" => module.args = Some(struct_args(s, errors)),
+            syn::Item::Struct(s) if is_args => module.args = Some(struct_args(s, errors)),
             syn::Item::Impl(i) => module.copies.extend(copying(i)),
             other => {
                 let name = name_of(other);
@@ -160,6 +165,8 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     if input.peek(syn::token::Brace) {
         let body: TokenTree = input.parse()?;
         peer = field(body.to_token_stream(), "peer");
+        let asks = |name| field(body.to_token_stream(), name).is_some();
+        module.asks_shape |= asks("transposed") || asks("transposed_index");
         module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
         let says = attrs.iter().any(|a| a.path().is_ident("inline"));
         let inline = (!says).then(|| quote!(#[inline]));
@@ -213,7 +220,7 @@ fn field(tokens: TokenStream, name: &str) -> Option<Span> {
 const COPYING: [&str; 2] = ["Clone", "Copy"];
 
 /// `Clone` and `Copy` among what is derived.
-fn derived(attrs: &[Attribute]) -> Vec<&'static str> {
+pub fn derived(attrs: &[Attribute]) -> Vec<&'static str> {
     let mut found = Vec::new();
     for a in attrs.iter().filter(|a| a.path().is_ident("derive")) {
         // What is no list of paths is rustc's to refuse.
@@ -280,6 +287,9 @@ pub fn kind(ty: &Type) -> Kind {
     }
     if let Some(t) = generic(ty, "Accumulate") {
         return Kind::Accumulate(t);
+    }
+    if let Some(t) = generic(ty, "Option") {
+        return Kind::Option(t);
     }
     if let Type::Path(p) = ty
         && p.path.segments.last().is_some_and(|s| {

@@ -3,6 +3,8 @@
 mod item;
 mod options;
 
+pub use item::{derived, kind};
+
 use crate::crates::DeviceCrate;
 use crate::errors::Errors;
 use crate::model::Model;

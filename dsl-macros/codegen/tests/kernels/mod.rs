@@ -78,6 +78,45 @@ mod scale_add {
     }
 }
 
+/// By pack, with a struct, an enum and options by value.
+#[comm_kernel(transports(Nvl), schedules(all_to_all))]
+mod params {
+    #[derive(Clone, Copy, PartialEq, Plain)]
+    #[repr(u8)]
+    pub enum Mode {
+        Add,
+        Set,
+    }
+    #[derive(Clone, Plain, Copy)]
+    #[repr(C)]
+    pub struct Params {
+        pub mode: Mode,
+        pub scale: f32,
+        pub taps: [f32; 2],
+    }
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+        pub params: Params,
+        pub most: Option<f32>,
+        pub mode: Option<Mode>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<f32> {
+        let tap = args.params.taps[0] - args.params.taps[1];
+        args.input.pack(ctx).map(|v| {
+            let v = v * args.params.scale + tap;
+            args.most.map_or(v, |most| if v < most { v } else { most })
+        })
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: Pack<f32>) {
+        let place = args.output.at(ctx);
+        match args.mode.unwrap_or(args.params.mode) {
+            Mode::Add => place.update_pack(|old| old.zip(value, |a, b| a + b)),
+            Mode::Set => place.set_pack(value),
+        }
+    }
+}
+
 /// Four bytes in memory, one on the wire.
 #[comm_kernel(transports(Nvl))]
 mod quantise {

@@ -15,7 +15,7 @@ pub mod outer {
 }
 
 macro_rules! scaled {
-    ($name:ident, $element:ty, $scale:literal) => {
+    ($name:ident, $element:ty, $scale:expr) => {
         #[comm_kernel(transports(Shm, Nvl), schedules(sendrecv))]
         mod $name {
             pub struct Args<'a> {
@@ -33,7 +33,7 @@ macro_rules! scaled {
     };
 }
 scaled!(twice, f32, 2.0);
-scaled!(thrice, i64, 3);
+scaled!(thrice, i64, 1 + 2);
 
 fn main() -> fusewire::Result<()> {
     #[comm_kernel(transports(Shm, Nvl), schedules(sendrecv))]

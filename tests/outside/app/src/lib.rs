@@ -2,20 +2,21 @@
 
 use fusewire::prelude::*;
 
-/// Rounds what is sent, and scales what arrives by the sender's factor.
+/// Rounds what is sent, scales what arrives by the sender's factor, and adds a bias at one end.
 #[comm_kernel(transports(pipe::Tube, Shm, Nvl), schedules(all_to_all, sendrecv, pipe::Shift), uses(pipe))]
 pub mod scaled {
-    use pipe::curve::step;
+    use pipe::curve::{Bias, Place, step};
     pub struct Args<'a> {
         pub input: &'a [f32],
         pub scales: pipe::DeviceScales<'a>,
+        pub bias: Bias,
         pub output: Out<'a, f32>,
     }
     pub fn produce(ctx: &Produce, args: &Args) -> f32 {
-        step(args.input[ctx.index()])
+        args.bias.at(Place::Sender, step(args.input[ctx.index()]))
     }
     pub fn consume(ctx: &Consume, args: &Args, value: f32) {
-        args.output.at(ctx).set(args.scales.of(ctx.peer) * value);
+        args.output.at(ctx).set(args.bias.at(Place::Receiver, args.scales.of(ctx.peer) * value));
     }
 }
 
@@ -39,9 +40,15 @@ pub mod farthest {
 
 /// A schedule of one's own that works on any transport.
 #[comm_kernel(transports(pipe::Tube))]
-pub fn pass_on<O: Ops>(kernel: &Kernel<O>, chunk: &[u32], output: Out<'_, u32>) -> Flow {
+pub fn pass_on<O: Ops>(
+    kernel: &Kernel<O>,
+    chunk: &[u32],
+    bias: Option<pipe::curve::Bias>,
+    output: Out<'_, u32>,
+) -> Flow {
     let tile = kernel.share(chunk.len());
-    kernel.send_tile(kernel.next(1), tile, |ctx| chunk[ctx.index()])?;
+    let bias = bias.map_or(0, |bias| bias.value as u32);
+    kernel.send_tile(kernel.next(1), tile, |ctx| chunk[ctx.index()] + bias)?;
     // SAFETY: blocks have shares of their own.
     unsafe {
         kernel.recv_tile(kernel.previous(1), tile, |ctx: &Consume, value: u32| output.at(ctx).set(value))

@@ -4,6 +4,7 @@ use app::{copied, farthest, pass_on, scaled};
 use fusewire::device::schedule::check;
 use fusewire::prelude::*;
 use fusewire::{Error, Result};
+use pipe::curve::{Bias, Place};
 use pipe::{Scales, Shift, Tube, curve};
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ fn hooks_with_a_handle_and_shared_code() {
         let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
         let factors: Vec<f32> = (0..size).map(|r| 1.0 + r as f32).collect();
         let scales = Scales::new(&device, &factors)?;
-        let said = |from: usize, x: f32| factors[from] * curve::step(x);
+        let bias = Bias { place: Place::Receiver, value: 0.5 };
+        let said = |from: usize, x: f32| factors[from] * curve::step(x) + 0.5;
         let (all, pair, shift) =
             (scaled::all_to_all(&tube)?, scaled::sendrecv(&tube)?, scaled::shift(&tube)?);
         for n in [1, 7, 256, 5000] {
@@ -44,7 +46,7 @@ fn hooks_with_a_handle_and_shared_code() {
             let mut output = device.buffer::<f32>(n * size)?;
             all.launch(
                 &stream,
-                scaled::Launch { input: input.view(), scales: &scales, output: output.view_mut() },
+                scaled::Launch { input: input.view(), scales: &scales, bias, output: output.view_mut() },
             )?;
             let got = output.read(&stream)?;
             for from in 0..size {
@@ -55,12 +57,14 @@ fn hooks_with_a_handle_and_shared_code() {
             let input = device.buffer_from(&values(me, n))?;
             let mut output = device.buffer::<f32>(n)?;
             let (next, from) = ((me + 1) % size, (me + size - 1) % size);
-            let args = scaled::Launch { input: input.view(), scales: &scales, output: output.view_mut() };
+            let args =
+                scaled::Launch { input: input.view(), scales: &scales, bias, output: output.view_mut() };
             pair.sendrecv(&stream, next, from, args)?;
             let expected: Vec<f32> = values(from, n).iter().map(|x| said(from, *x)).collect();
             assert_eq!(output.read(&stream)?, expected, "from {from}, {n} elements");
             for by in [1, 2] {
-                let args = scaled::Launch { input: input.view(), scales: &scales, output: output.view_mut() };
+                let args =
+                    scaled::Launch { input: input.view(), scales: &scales, bias, output: output.view_mut() };
                 let graph = stream
                     .capture(|| shift.launch_as(&stream, Shift { by }, args, &LaunchOptions::default()))?;
                 for _ in 0..3 {
@@ -120,9 +124,13 @@ fn a_schedule_of_ones_own_on_it() {
         let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
         let input = device.buffer_from(&[world.rank() as u32; 500])?;
         let mut output = device.buffer::<u32>(500)?;
-        let args = pass_on::Launch { chunk: input.view(), output: output.view_mut() };
-        pass_on::on(&tube)?.launch(&stream, 2, args)?;
-        assert_eq!(output.read(&stream)?, [(world.rank() + 3) as u32 % 4; 500]);
+        let pass_on = pass_on::on(&tube)?;
+        let bias = Bias { place: Place::Sender, value: 9.0 };
+        for (bias, more) in [(None, 0), (Some(bias), 9)] {
+            let args = pass_on::Launch { chunk: input.view(), bias, output: output.view_mut() };
+            pass_on.launch(&stream, 2, args)?;
+            assert_eq!(output.read(&stream)?, [(world.rank() + 3) as u32 % 4 + more; 500]);
+        }
         Ok(())
     });
 }

@@ -2,13 +2,17 @@ use fusewire::prelude::*;
 
 #[comm_kernel(transports(Shm))]
 mod copy {
+    #[derive(Clone, Copy, Plain)]
+    #[repr(C)]
+    pub struct Params {
+        pub scale: f32,
+        pub clip: Option<f32>,
+    }
+
     pub struct Args<'a> {
         pub input: &'a [f32],
         pub output: Out<'a, f32>,
-        pub scale: Option<f32>,
-    }
-    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
-        args.input[ctx.index()]
+        pub params: Params,
     }
 }
 

@@ -1,0 +1,294 @@
+//! A fault in words.
+
+use super::{Fault, Operation};
+use crate::host::ledger::{OWN_SCHEDULE, compared};
+use fusewire_device::kernel::MOST_PACKS;
+use fusewire_device::protocol::simple::channel::HEADER;
+use std::fmt;
+
+/// Whether an operation names a range of elements.
+fn reaches(what: &str) -> bool {
+    what.starts_with("put") || what == "get"
+}
+
+/// Whether a number that is out of range is that of the peer: a record has 32 bits for it, `rank - 1` of rank 0 is more.
+fn is_peer(given: u64, peer: usize) -> bool {
+    given == peer as u64 || (given as i64) < 0 && given as u32 == peer as u32
+}
+
+/// A completion's syndrome in words (`mlx5dv.h`, `MLX5_CQE_SYNDROME_*`).
+fn syndrome_text(syndrome: u8) -> &'static str {
+    match syndrome {
+        0x01 => "a wrong local length",
+        0x02 => "a malformed entry",
+        0x04 => "local memory that is not registered",
+        0x05 => "the queue pair in error",
+        0x12 => "a request that the peer refuses",
+        0x13 => "peer's memory that is not registered, or no longer",
+        0x14 => "a failure at the peer",
+        0x15 => "no answer from the peer: is its link up, is its process alive?",
+        0x16 => "a peer that is not ready",
+        _ => "an error of the adapter's",
+    }
+}
+
+/// A length in packs.
+fn packs_text((bytes, rest): (u64, u64)) -> String {
+    let packs = bytes / 16;
+    match rest {
+        0 => format!("{packs} whole packs of 16 bytes"),
+        rest => format!("{packs} packs of 16 bytes, the last with {}", rest_text(rest)),
+    }
+}
+
+/// So many elements of a pack; 0 is all.
+fn rest_text(elements: u64) -> String {
+    match elements {
+        0 => "as many as fit".to_owned(),
+        1 => "1 element".to_owned(),
+        some => format!("{some} elements"),
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { transport, reader, rank, .. } = self;
+        if reader != rank {
+            write!(f, "rank {reader} was stopped by rank {rank}: ")?;
+        }
+        match &self.operation {
+            None => write!(f, "a kernel on {transport} was aborted; that rank's own error says why")?,
+            Some(operation) => operation.tell(f, transport, *rank)?,
+        }
+        if let (Some(at), false) = (&self.at, matches!(self.operation, Some(Operation::Panicked { .. }))) {
+            write!(f, " (called at {at})")?;
+        }
+        let late = matches!(self.operation, Some(Operation::Expired { .. }));
+        let compared = match (&self.launched, self.missed()) {
+            (Some(both), Some(peer)) => compared(*rank, &both[0], peer, &both[1], late),
+            _ => String::new(),
+        };
+        match self.missed() {
+            Some(peer) if late && compared.is_empty() && self.at.is_none() => {
+                write!(f, "; did rank {peer} launch the same kernel?")?;
+            }
+            _ => write!(f, ".{compared}")?,
+        }
+        if let (Some(staging), Some(both)) = (self.staging, &self.launched)
+            && both[0].schedule == OWN_SCHEDULE
+        {
+            write!(
+                f,
+                " A channel stages {staging} bytes, {} of them a tile's: what a tile has beyond waits until the peer receives. Where ranks send \
+                 before they receive, let tiles have at most `Kernel::most_staged` elements, or give `Options` more staging or fewer channels.",
+                staging - HEADER
+            )?;
+        }
+        write!(f, " The transport is poisoned until all ranks call `renew`")
+    }
+}
+
+impl Operation {
+    /// What happened, without the end of the sentence.
+    fn tell(&self, f: &mut fmt::Formatter<'_>, transport: &str, rank: usize) -> fmt::Result {
+        match self {
+            // For all peers at once, or for the other blocks of this rank.
+            Operation::Expired { what, peer, block, channel, expected, seen, waited } if *peer == rank => {
+                write!(
+                    f,
+                    "rank {rank} waited {waited:.3?} for {what} (block {block} of it, number {channel}, expected {expected}, seen {seen}): not \
+                 every peer, or not every block of rank {rank}, has come to it"
+                )
+            }
+            Operation::Expired { what, peer, block, channel, expected, seen, waited } => write!(
+                f,
+                "rank {rank} waited {waited:.3?} for {what} of rank {peer} on {transport} (block {block}, channel {channel}, \
+                 expected {expected}, seen {seen})"
+            ),
+            Operation::Panicked { block, file, line, column, message } => {
+                write!(f, "a hook panicked on rank {rank} at {file}:{line}:{column} (block {block})")?;
+                if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
+            }
+            Operation::Elsewhere { peer, own, theirs } => write!(
+                f,
+                "{transport}: rank {rank}'s output is byte {} of symmetric buffer {}, rank {peer}'s is byte {} of symmetric buffer {}: \
+                 give every rank the same part of the same buffer",
+                own.1, own.0, theirs.1, theirs.0
+            ),
+            Operation::Mismatch { peer, channel, bytes: true, expected, seen } => write!(
+                f,
+                "rank {peer} sends {seen} bytes on channel {channel} of {transport} where rank {rank} expects {expected}: \
+                 all ranks must launch with the same number of elements and the same options"
+            ),
+            Operation::Cut { peer, channel, bytes } => write!(
+                f,
+                "rank {peer} cuts the {bytes} bytes on channel {channel} of {transport} in another way than rank {rank}: all ranks must \
+                 launch with the same options: protocol, channels, blocks and shape"
+            ),
+            Operation::Length { peer, channel, expected, seen } => write!(
+                f,
+                "rank {peer} sends {} on channel {channel} of {transport} where rank {rank} expects {}: all ranks must launch with the same \
+                 number of elements, and both ends of a tile give it the same length",
+                packs_text(*seen),
+                packs_text(*expected)
+            ),
+            // The same but for the upper four bits: see `Call::ended`.
+            Operation::Mismatch { peer, channel, expected, seen, .. } if seen << 4 == expected << 4 => {
+                write!(
+                    f,
+                    "rank {peer} sends a chunk of another length on channel {channel} of {transport} (its last 16 bytes hold {}) than rank \
+                 {rank} expects (there {}): all ranks must launch with the same number of elements, and both ends of a tile give it the same length",
+                    rest_text(seen >> 60),
+                    rest_text(expected >> 60)
+                )
+            }
+            // A tile's wire type stands in the lowest bits: see `Kernel::send_tile`. (All-to-alls in lines have 16 bits of a digest here.)
+            Operation::Mismatch { peer, channel, expected, seen, .. }
+                if (seen ^ expected) << 4 >> 12 == 0 && expected >> 16 != 0 =>
+            {
+                write!(
+                    f,
+                    "rank {peer} sends a tile of another type on channel {channel} of {transport} than rank {rank} expects: both ends of \
+                 a tile give the same type, and take a channel's tiles in the same order"
+                )
+            }
+            Operation::Mismatch { peer, channel, expected, seen, .. } => write!(
+                f,
+                "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
+                 same with another number of elements: all ranks must launch the same kernels in the same order"
+            ),
+            Operation::Adapter { what, block, peer, syndrome, entry } => write!(
+                f,
+                "the adapter of rank {rank} ended entry {entry} towards rank {peer} with {} (syndrome {syndrome:#04x}); `{what}` in block \
+                 {block} found out",
+                syndrome_text(*syndrome)
+            ),
+            Operation::Fabric { what, peer, channel, status } => write!(
+                f,
+                "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
+                status.describe()
+            ),
+            // A range, by its end and by one more than that may be; or the peer.
+            Operation::OutOfRange { what, block, peer, given, limit }
+                if reaches(what) && !is_peer(*given, *peer) =>
+            {
+                write!(
+                    f,
+                    "`{what}` on rank {rank} (block {block}, peer {peer}) would reach element {given} of memory that has {}",
+                    limit.saturating_sub(1)
+                )
+            }
+            Operation::OutOfRange { what, block, peer, given, limit } if *limit == MOST_PACKS => write!(
+                f,
+                "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; one has at most {} (64 GiB)",
+                limit - 1
+            ),
+            // No world, channel or memory has so many.
+            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, given, limit }
+                if *limit > MOST_PACKS =>
+            {
+                write!(
+                    f,
+                    "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile that begins at element {given} and has {} elements: its \
+                     end is no index",
+                    u64::MAX - limit
+                )
+            }
+            // The block's number, or that of a peer.
+            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, limit, given }
+                if *given == *block as u64 && !is_peer(*given, *peer) =>
+            {
+                write!(
+                    f,
+                    "`{what}` on rank {rank} in block {block}: tiles of a block travel on the channel of its number, and there are {limit} \
+                     channels; launch {limit} blocks at most, or make the transport with more `Options::channels`"
+                )
+            }
+            Operation::OutOfRange { what, block, peer, given, limit } => write!(
+                f,
+                "`{what}` on rank {rank} (block {block}, peer {peer}) was given {given}, which must be below {limit}"
+            ),
+            Operation::Refused { what, block, peer, why } => {
+                write!(f, "`{what}` on rank {rank} (block {block}, peer {peer}) cannot be: {why}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fusewire_device::protocol::simple::channel::CUT;
+    use fusewire_device::wait::{AbortRecord, kind, operation};
+
+    fn told(operation: Operation) -> String {
+        let (transport, operation) = ("Shm", Some(operation));
+        Fault { transport, reader: 3, rank: 3, operation, at: None, launched: None, staging: None }
+            .to_string()
+    }
+
+    #[test]
+    fn tiles_are_told_apart_from_kernels() {
+        let mismatch = |seen: u64| {
+            let expected = 0x1f2e_3d4c_5b6a_7980;
+            told(Operation::Mismatch { peer: 1, channel: 2, bytes: false, expected, seen: expected ^ seen })
+        };
+        assert!(mismatch(3 << 60).contains("a chunk of another length"));
+        for type_and_rest in [0xf, 0xb, 3 << 60 | 6] {
+            let text = mismatch(type_and_rest);
+            assert!(text.contains("a tile of another type on channel 2"), "{text}");
+        }
+        assert!(mismatch(0x100 | 6).contains("another kernel"));
+        // Of lines, which name kernels by 16 bits.
+        let (expected, seen) = (0x4a01, 0x4a7f);
+        let text = told(Operation::Mismatch { peer: 1, channel: 2, bytes: false, expected, seen });
+        assert!(text.contains("another kernel"), "{text}");
+        let text =
+            |peer| told(Operation::OutOfRange { what: "recv_tile", block: 4, peer, given: 4, limit: 4 });
+        assert!(text(2).contains("in block 4") && text(2).contains("4 blocks at most"), "{}", text(2));
+        assert!(text(4).contains("must be below 4"), "{}", text(4));
+        // `rank - 1` of rank 0.
+        let below = |what| {
+            told(Operation::OutOfRange { what, block: 4, peer: u32::MAX as usize, given: u64::MAX, limit: 4 })
+        };
+        for text in ["send_tile", "put", "get"].map(below) {
+            assert!(text.contains("was given 18446744073709551615, which must be below 4"), "{text}");
+        }
+        let (given, limit) = (MOST_PACKS + 1, MOST_PACKS);
+        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
+        assert!(text.contains("a tile of 4294967297 packs") && text.contains("at most 4294967295"), "{text}");
+        let (given, limit) = (u64::MAX - 159, u64::MAX - 160);
+        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
+        assert!(text.contains("18446744073709551456 and has 160 elements"), "{text}");
+    }
+
+    #[test]
+    fn sizes_and_cuts_are_told_apart() {
+        let read = |expected, seen| {
+            let (kind, operation) = (kind::MISMATCH, operation::HEADER);
+            let record = AbortRecord { kind, operation, peer: 1, expected, seen, ..AbortRecord::EMPTY };
+            Fault::read("Shm", 0, &record).to_string()
+        };
+        let text = read(3 * CUT + 640, 5 * CUT + 640);
+        assert!(text.contains("cuts the 640 bytes") && text.contains("in another way"), "{text}");
+        let text = read(3 * CUT + 640, 5 * CUT + 1280);
+        assert!(text.contains("sends 1280 bytes") && text.contains("expects 640"), "{text}");
+    }
+
+    #[test]
+    fn what_a_panic_says_is_read_up_to_a_cut_character() {
+        let read = |text: &[u8]| {
+            let mut record =
+                AbortRecord { kind: kind::PANIC, file_len: text.len() as u32, ..AbortRecord::EMPTY };
+            record.file[..text.len()].copy_from_slice(text);
+            let fault = Fault::read("Shm", 0, &record);
+            let Some(Operation::Panicked { file, message, .. }) = fault.operation else { panic!("{fault}") };
+            (file, message)
+        };
+        let [both, place] = [&b"\xa9/a.rs\0too \xc3"[..], b"a.rs"].map(read);
+        assert_eq!((both.0.as_str(), both.1.as_str()), ("/a.rs", "too "));
+        assert_eq!((place.0.as_str(), place.1.as_str()), ("a.rs", ""));
+    }
+}
