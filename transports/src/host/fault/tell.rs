@@ -127,8 +127,8 @@ impl Operation {
             ),
             Operation::Length { peer, channel, expected, seen } => write!(
                 f,
-                "rank {peer} sends {} on channel {channel} of {transport} where rank {rank} expects {}: all ranks must launch with the same \
-                 number of elements, and both ends of a tile give it the same length",
+                "rank {peer} sends a chunk of another length on channel {channel} of {transport} ({}) than rank {rank} expects ({}): all ranks must launch \
+                 with the same number of elements, and both ends of a tile give it the same length",
                 packs_text(*seen),
                 packs_text(*expected)
             ),
