@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import weakref
 
 from . import _fusewire
 from .errors import Error, Misuse
 
-_OPEN = weakref.WeakSet()
+#: Worlds that were not closed, by the order in which they were made.
+_OPEN = weakref.WeakValueDictionary()
+_NUMBERS = itertools.count()
 
 
 @atexit.register
 def _leave():
-    """Ranks wait for each other at their ends, so that none is taken for lost."""
-    for world in list(_OPEN):
+    """Ranks wait for each other at their ends, so that none is taken for lost: in one order, the last world first."""
+    for _, world in sorted(_OPEN.items(), reverse=True):
         try:
             world.close()
         except Error:
@@ -42,8 +45,8 @@ class World:
         self._meet(raw, _fusewire.World.connect(raw, identity, beside.rank, beside.size, timeout))
 
     def _meet(self, library, raw):
-        self._library, self._raw = library, raw
-        _OPEN.add(self)
+        self._library, self._raw, self._number = library, raw, next(_NUMBERS)
+        _OPEN[self._number] = self
 
     @classmethod
     def _of(cls, library, raw):
@@ -104,8 +107,7 @@ class World:
 
     def close(self):
         """Waits until every rank is done with the world, or is gone, and leaves it. Collective; the end of the program does it too."""
-        if self in _OPEN:
-            _OPEN.discard(self)
+        if _OPEN.pop(self._number, None) is not None:
             self._raw._teardown()
 
     def __enter__(self):

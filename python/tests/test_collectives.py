@@ -92,6 +92,9 @@ def outputs():
     read_only = numpy.arange(n * 64, dtype="int32")
     read_only.flags.writeable = False
     assert shm.all_reduce(read_only)[1] == n
+    second = fusewire.World(beside=world, timeout=60)
+    assert (second.rank, second.size) == (me, n)
+    assert fusewire.Shm(second, window=1 << 16).all_gather(numpy.array([me]))[n - 1] == n - 1
     half = world.split(me % 2)
     assert (half.size, half.rank) == ((n + 1 - me % 2) // 2, me // 2)
     assert fusewire.Shm(half, window=1 << 16).all_reduce(numpy.ones(3, "int32"))[0] == half.size
