@@ -2,7 +2,7 @@
 //!
 //! | of others | here | until when it must be valid |
 //! |---|---|---|
-//! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`] | until its `owner` is dropped: behind the work that uses it |
+//! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`]; with the feature `dlpack` tensors, by `Buffer::from_dlpack` | until its `owner` is dropped: behind the work that uses it |
 //! | a stream | [`Stream::from_raw`] | while there is a handle of it |
 //! | a capture | noticed by whatever is queued on the stream | - |
 //!
@@ -15,6 +15,9 @@
 //! queues or waits. Replays of such a graph are not seen here. Whoever replays it sees to it that no other work on its transports and buffers
 //! runs at the same time, as by replaying it on the one stream that all of it is queued on. Faults of its kernels are reported by
 //! [`Stream::synchronize`] of the stream that was captured.
+
+#[cfg(feature = "dlpack")]
+pub mod dlpack;
 
 use crate::buffer::Memory;
 use crate::capture::Captured;

@@ -38,6 +38,7 @@
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `dlpack` | off | `Buffer::from_dlpack` and `Buffer::to_dlpack`: tensors of other libraries, by [DLPack](https://crates.io/crates/dlpark) |
 //! | `mlx5` | off | `fusewire::mlx5`: ConnectX adapters for [`Ibgda`], over libibverbs and libmlx5 |
 //!
 //! CUDA and libibverbs need no feature. The driver and the library are loaded at run time, the build needs neither, and a program

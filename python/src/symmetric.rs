@@ -7,6 +7,8 @@ use dlpark::allocation::dynamic;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned};
 use dlpark::python::{DlpackExporter, ExportRequest, export_dlpack};
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
+use fusewire::device::element::{Bf16, F8E4M3, F8E5M2, F16};
+use fusewire::foreign::dlpack::data_type;
 use fusewire_capi::fusewire_symmetric;
 use pyo3::prelude::*;
 use std::ptr;
@@ -26,28 +28,31 @@ struct Memory {
     _transport: Arc<Open>,
 }
 
-const TYPES: [(&str, DLDataType); 15] = [
-    ("bool", DLDataType::BOOL),
-    ("uint8", DLDataType::U8),
-    ("uint16", DLDataType::U16),
-    ("uint32", DLDataType::U32),
-    ("uint64", DLDataType::U64),
-    ("int8", DLDataType::I8),
-    ("int16", DLDataType::I16),
-    ("int32", DLDataType::I32),
-    ("int64", DLDataType::I64),
-    ("float16", DLDataType::F16),
-    ("float32", DLDataType::F32),
-    ("float64", DLDataType::F64),
-    ("bfloat16", DLDataType::BF16),
-    ("float8_e4m3fn", DLDataType::F8E4M3FN),
-    ("float8_e5m2", DLDataType::F8E5M2),
-];
+/// Elements as users call them, and for DLPack.
+fn types() -> [(&'static str, DLDataType); 15] {
+    [
+        ("bool", DLDataType::BOOL),
+        ("uint8", data_type::<u8>()),
+        ("uint16", data_type::<u16>()),
+        ("uint32", data_type::<u32>()),
+        ("uint64", data_type::<u64>()),
+        ("int8", data_type::<i8>()),
+        ("int16", data_type::<i16>()),
+        ("int32", data_type::<i32>()),
+        ("int64", data_type::<i64>()),
+        ("float16", data_type::<F16>()),
+        ("float32", data_type::<f32>()),
+        ("float64", data_type::<f64>()),
+        ("bfloat16", data_type::<Bf16>()),
+        ("float8_e4m3fn", data_type::<F8E4M3>()),
+        ("float8_e5m2", data_type::<F8E5M2>()),
+    ]
+}
 
 impl Symmetric {
     pub fn new(py: Python<'_>, transport: Arc<Open>, shape: Vec<i64>, dtype: &str) -> PyResult<Self> {
-        let Some((_, of)) = TYPES.into_iter().find(|(name, _)| *name == dtype) else {
-            let names = TYPES.map(|(name, _)| name).join(", ");
+        let Some((_, of)) = types().into_iter().find(|(name, _)| *name == dtype) else {
+            let names = types().map(|(name, _)| name).join(", ");
             return Err(misuse(
                 py,
                 format!("there is no symmetric memory of `{dtype}`; there is of {names}"),

@@ -56,6 +56,7 @@ pub fn features() -> Outcome {
     let combinations: &[&[&str]] = &[
         &["--package", "fusewire", "--no-default-features"],
         &["--package", "fusewire", "--features", "mlx5"],
+        &["--package", "fusewire", "--features", "dlpack"],
         &["--package", "fusewire-capi", "--no-default-features"],
         // What the macro compiles for the device.
         &["--package", "fusewire-transports", "--no-default-features"],
