@@ -216,6 +216,9 @@ class _Ranks(dist.ProcessGroup):
         return _Done(tensors)
 
     def barrier(self, opts=None):
+        if "cuda" in self._transports:
+            # As NCCL's: what this rank has queued comes before it.
+            torch.cuda.current_stream().synchronize()
         self._world.barrier()
         return _Done([])
 
