@@ -178,7 +178,7 @@ fn described(number: usize, kernel: Kernel) -> Described {
         let access = match field.access {
             Access::Read => fusewire_access::FUSEWIRE_READ,
             Access::Write => fusewire_access::FUSEWIRE_WRITE,
-            Access::Accumulate => fusewire_access::FUSEWIRE_ACCUMULATE,
+            Access::AddTo => fusewire_access::FUSEWIRE_ACCUMULATE,
             Access::Value => fusewire_access::FUSEWIRE_VALUE,
         };
         fusewire_field {

@@ -84,7 +84,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-    "cuPointerGetAttribute",
+    "cuPointerGetAttributes",
     "cuStreamBeginCapture_v2",
     "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",

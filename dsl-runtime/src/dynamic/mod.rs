@@ -90,7 +90,7 @@ pub enum Access {
     /// Elements that hooks write, each in its place.
     Write,
     /// Elements that hooks add to.
-    Accumulate,
+    AddTo,
     /// A value.
     Value,
 }
@@ -186,7 +186,7 @@ impl Field {
 
     #[doc(hidden)]
     pub const fn accumulate<T: Element>(name: &'static str) -> Self {
-        Self::elements::<T>(name, Access::Accumulate)
+        Self::elements::<T>(name, Access::AddTo)
     }
 
     #[doc(hidden)]

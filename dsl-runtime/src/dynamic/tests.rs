@@ -45,7 +45,7 @@ fn a_table_says_what_there_is() {
         ("output", Access::Write, 2),
     ];
     assert_eq!(fields, expected);
-    assert_eq!(all[6].fields[0].access, Access::Accumulate);
+    assert_eq!(all[6].fields[0].access, Access::AddTo);
     assert!(all[6].fields[1].optional && !all[3].fields[1].optional);
 }
 

@@ -103,7 +103,7 @@ pub enum Value<'v> {
     /// Elements: for what hooks read, write or add to.
     Region(&'v Region),
     /// A value, by [`Value::plain`] or [`Value::from_bytes`].
-    Plain(Bytes<'v>),
+    Scalar(Bytes<'v>),
     /// Nothing: for an `Option`.
     Absent,
 }
@@ -120,7 +120,7 @@ impl<'v> Value<'v> {
     pub fn plain<T: Plain>(value: &'v T) -> Self {
         // SAFETY: plain data; bytes between fields, if any, are read as whatever they are by `read_unaligned` of the same type alone.
         let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) };
-        Value::Plain(Bytes { code: T::CODE, bytes })
+        Value::Scalar(Bytes { code: T::CODE, bytes })
     }
 
     /// The bytes of a value of the type with the number `code`.
@@ -128,7 +128,7 @@ impl<'v> Value<'v> {
     /// # Safety
     /// They are those of such a value: a `bool` is 0 or 1, say.
     pub unsafe fn from_bytes(code: u64, bytes: &'v [u8]) -> Self {
-        Value::Plain(Bytes { code, bytes })
+        Value::Scalar(Bytes { code, bytes })
     }
 }
 
@@ -186,7 +186,7 @@ impl<'s, 'v> Values<'s, 'v> {
                 T::NAME,
                 Named(region.code)
             ))),
-            Value::Plain(_) | Value::Absent => Err(Error::misuse(format!(
+            Value::Scalar(_) | Value::Absent => Err(Error::misuse(format!(
                 "argument `{}` has elements of {}, but this is a single value",
                 field.name,
                 T::NAME
@@ -220,11 +220,11 @@ impl<'s, 'v> Values<'s, 'v> {
         let (field, value) = self.next()?;
         debug_assert_eq!(field.access, Access::Value);
         match value {
-            Value::Plain(Bytes { code, bytes }) if code == T::CODE && bytes.len() == size_of::<T>() => {
+            Value::Scalar(Bytes { code, bytes }) if code == T::CODE && bytes.len() == size_of::<T>() => {
                 // SAFETY: the bytes of a value of the same type, by `Value::plain` or the contract of `Value::from_bytes`.
                 Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
             }
-            Value::Plain(Bytes { code, bytes }) => Err(Error::misuse(format!(
+            Value::Scalar(Bytes { code, bytes }) => Err(Error::misuse(format!(
                 "argument `{}` is {} of {} bytes, but this is {} of {}",
                 field.name,
                 Named(T::CODE),
