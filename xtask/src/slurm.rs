@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const PACKAGES: [(&str, &str); 3] =
     [("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client")];
 
-/// Whether Slurm is there, installed if we may. The error is the reason why it is left out.
-pub fn prepare(install: bool) -> Outcome {
+/// A cluster, of packages that are installed if we may. The error is the reason why it is left out.
+pub fn prepare(install: bool) -> Outcome<Cluster> {
     // Its daemons start jobs for others.
     if !steps::is_root() {
         return Err("Slurm's daemons run as root alone".into());
@@ -25,10 +25,10 @@ pub fn prepare(install: bool) -> Outcome {
         println!("installing the package {package} on this system, for the tests under srun");
         steps::debian(package)?;
         if !there(program) {
-            return Err(format!("{package} was installed, but {program} does not run"));
+            return Err(format!("{package} was installed, but there is no {program}"));
         }
     }
-    Ok(())
+    Cluster::start(&target().join("slurm"))
 }
 
 /// Whether it is on the `PATH`: without a configuration it does not even say its version.
@@ -38,8 +38,7 @@ fn there(program: &str) -> bool {
 }
 
 /// The tests that start ranks by `srun`.
-pub fn run() -> Outcome {
-    let cluster = Cluster::start(&target().join("slurm"))?;
+pub fn run(cluster: &Cluster) -> Outcome {
     for (package, test) in [("fusewire-world", "processes"), ("fusewire-tests", "suite")] {
         let mut command = cargo();
         command.args(["test", "--quiet", "-p", package, "--test", test, "srun"]);
@@ -49,8 +48,8 @@ pub fn run() -> Outcome {
     Ok(())
 }
 
-/// The two daemons.
-struct Cluster {
+/// The two daemons, until it is dropped.
+pub struct Cluster {
     config: PathBuf,
     daemons: Vec<Child>,
 }

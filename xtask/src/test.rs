@@ -167,7 +167,7 @@ fn srun(account: &mut Account, install: bool) {
     const NAME: &str = "ranks under a real srun";
     if account.wants(NAME) {
         match crate::slurm::prepare(install) {
-            Ok(()) => account.step(NAME, crate::slurm::run),
+            Ok(cluster) => account.step(NAME, || crate::slurm::run(&cluster)),
             Err(why) => account.leave_out(NAME, &why),
         }
     }
