@@ -202,8 +202,35 @@ pub(crate) fn drop_later(uses: Vec<(Arc<Queue>, u64)>, owner: Owner) {
     settle();
 }
 
+/// Memory of somebody else on `device`, with `len` elements of `size` bytes at `address`.
+///
+/// # Errors
+/// [`Error::Misuse`] if the address is null, is not aligned to an element, or is not in the memory of `device`.
+pub(crate) fn memory(
+    device: &Device,
+    address: u64,
+    len: usize,
+    size: usize,
+    owner: Option<Owner>,
+) -> Result<Memory> {
+    if len.checked_mul(size).is_none_or(|bytes| bytes as u64 > u64::MAX - address) {
+        return Err(Error::misuse(format!(
+            "{len} elements from {address:#x} on: there are no such addresses"
+        )));
+    }
+    if len > 0 && (address == 0 || !address.is_multiple_of(size as u64)) {
+        return Err(Error::misuse(format!(
+            "a buffer at {address:#x}: the address of elements of {size} bytes is a multiple of that, and not null"
+        )));
+    }
+    if len > 0 {
+        is_on(device, address)?;
+    }
+    Ok(Memory::foreign(device, if len > 0 { address } else { 0 }, owner))
+}
+
 /// Refuses an address that is not in the memory of `device`.
-pub(crate) fn is_on(device: &Device, address: u64) -> Result<()> {
+fn is_on(device: &Device, address: u64) -> Result<()> {
     let Machine::Cuda(context) = &device.0 else { return Ok(()) };
     let (own, found) = (context.device(), foreign::device_of(context, DevicePtr::new(address))?);
     if found == Some(own.ordinal()) {
@@ -292,23 +319,7 @@ impl<T: Element> Buffer<T> {
         owner: impl Any + Send + Sync,
     ) -> Result<Self> {
         settle();
-        let bytes = len.checked_mul(T::SIZE).filter(|bytes| *bytes as u64 <= u64::MAX - address);
-        if bytes.is_none() {
-            return Err(Error::misuse(format!(
-                "{len} elements from {address:#x} on: there are no such addresses"
-            )));
-        }
-        if len > 0 && (address == 0 || !address.is_multiple_of(T::SIZE as u64)) {
-            return Err(Error::misuse(format!(
-                "a buffer at {address:#x}: the address of elements of {} bytes is a multiple of that, and not null",
-                T::SIZE
-            )));
-        }
-        if len > 0 {
-            is_on(device, address)?;
-        }
-        let owner: Owner = Box::new(owner);
-        Ok(Self::over(Memory::foreign(device, if len > 0 { address } else { 0 }, Some(owner)), len))
+        Ok(Self::over(memory(device, address, len, T::SIZE, Some(Box::new(owner)))?, len))
     }
 
     /// The elements of `values` as a buffer of CPU threads, where they are.

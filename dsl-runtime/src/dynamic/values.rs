@@ -2,8 +2,7 @@
 
 use super::{Access, Field};
 use crate::buffer::Memory;
-use crate::foreign::is_on;
-use crate::{Buffer, Device, Error, Result, View, ViewMut};
+use crate::{Buffer, Device, Error, Result, View, ViewMut, foreign};
 use fusewire_device::args::Plain;
 use fusewire_device::element::Element;
 use std::fmt;
@@ -62,20 +61,7 @@ impl Region {
         let Some(size) = element_size(code) else {
             return Err(Error::misuse(format!("there are no elements of a type with the number {code}")));
         };
-        if len.checked_mul(size).is_none_or(|bytes| bytes as u64 > u64::MAX - address) {
-            return Err(Error::misuse(format!(
-                "{len} elements from {address:#x} on: there are no such addresses"
-            )));
-        }
-        if len > 0 && (address == 0 || !address.is_multiple_of(size as u64)) {
-            return Err(Error::misuse(format!(
-                "elements of {size} bytes at {address:#x}: their address is a multiple of that, and not null"
-            )));
-        }
-        if len > 0 {
-            is_on(device, address)?;
-        }
-        let memory = Memory::foreign(device, if len > 0 { address } else { 0 }, None);
+        let memory = foreign::memory(device, address, len, size, None)?;
         Ok(Region { memory: Arc::new(memory), start: 0, len, code })
     }
 
