@@ -3,13 +3,13 @@
 use crate::error::{misuse, waiting};
 use crate::handle::{Handle, Passed};
 use crate::transport::Open;
-use dlpark::allocation::dynamic;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned};
 use dlpark::python::{DlpackExporter, ExportRequest, export_dlpack};
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 use fusewire::device::element::{Bf16, F8E4M3, F8E5M2, F16};
-use fusewire::foreign::dlpack::data_type;
+use fusewire::foreign::dlpack::{self, data_type};
 use fusewire_capi::fusewire_symmetric;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use std::ptr;
 use std::sync::Arc;
@@ -74,28 +74,12 @@ impl Symmetric {
 
     /// A descriptor that keeps the memory.
     fn tensor<M: ManagedTensorBase>(&self) -> PyResult<Managed<M>> {
-        let dims = self.shape.len();
-        let broken =
-            |error: dlpark::allocation::Error| pyo3::exceptions::PyBufferError::new_err(error.to_string());
-        let allocation = dynamic::Allocation::<M>::allocate(2 * dims).map_err(broken)?;
-        let mut tensor = allocation.initialize(Box::new(Arc::clone(&self.memory)), dims).map_err(broken)?;
-        let extra = tensor.extra_mut();
-        extra[..dims].copy_from_slice(&self.shape);
-        let mut stride = 1;
-        for k in (0..dims).rev() {
-            extra[dims + k] = stride;
-            stride *= self.shape[k];
-        }
-        let at = extra.as_mut_ptr();
         // SAFETY: the memory is there.
-        let data = unsafe { (self.memory.handle.api.fusewire_symmetric_address)(self.memory.handle.get().0) };
-        let device = DlpackExporter::device(self);
-        let seen = tensor.tensor_mut();
-        (seen.data, seen.device, seen.dtype) = (data.cast(), device, self.of);
-        // SAFETY: `2 * dims` numbers.
-        (seen.shape, seen.strides) = (at, unsafe { at.add(dims) });
-        // SAFETY: so many elements at the address, kept by the context; shape and strides are of the allocation.
-        Ok(unsafe { tensor.finish() })
+        let at = unsafe { (self.memory.handle.api.fusewire_symmetric_address)(self.memory.handle.get().0) };
+        let (kept, device) = (Box::new(Arc::clone(&self.memory)), DlpackExporter::device(self));
+        // SAFETY: so many elements at the address, for as long as the memory is kept.
+        let made = unsafe { dlpack::tensor(kept, at.addr() as u64, device, self.of, &self.shape) };
+        made.map_err(|error| PyBufferError::new_err(error.to_string()))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::buffer::Memory;
 use crate::{Buffer, Device, Error, Result};
-use dlpark::DlpackFlags;
 use dlpark::allocation::dynamic::Allocation;
-use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensorVersioned};
+use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType};
 use dlpark::versioned::Dlpack;
+use dlpark::{DlpackFlags, Managed, ManagedTensorBase, OpaqueContext};
 use fusewire_device::element::Element;
 use fusewire_transports::host::Machine;
 use std::sync::Arc;
@@ -31,6 +31,40 @@ fn place(machine: &Machine) -> DLDevice {
             DLDevice { device_type: DLDeviceType::CUDA, device_id: context.device().ordinal() as i32 }
         }
     }
+}
+
+/// A tensor of elements at `address`, row by row, which keeps `kept`.
+///
+/// # Errors
+/// [`Error::Misuse`] for a shape that has more dimensions than a descriptor.
+///
+/// # Safety
+/// There are elements of that type and shape, on that device, for as long as `kept` is.
+pub unsafe fn tensor<M: ManagedTensorBase>(
+    kept: impl OpaqueContext,
+    address: u64,
+    device: DLDevice,
+    of: DLDataType,
+    shape: &[i64],
+) -> Result<Managed<M>> {
+    let dims = shape.len();
+    let broken =
+        |error: dlpark::allocation::Error| Error::misuse(format!("a tensor of shape {shape:?}: {error}"));
+    let mut tensor =
+        Allocation::<M>::allocate(2 * dims).map_err(broken)?.initialize(kept, dims).map_err(broken)?;
+    let numbers = tensor.extra_mut();
+    let mut stride = 1;
+    for k in (0..dims).rev() {
+        (numbers[k], numbers[dims + k]) = (shape[k], stride);
+        stride *= shape[k];
+    }
+    let numbers = numbers.as_mut_ptr();
+    let seen = tensor.tensor_mut();
+    (seen.data, seen.device, seen.dtype) = (address as *mut _, device, of);
+    // SAFETY: `2 * dims` numbers.
+    (seen.shape, seen.strides) = (numbers, unsafe { numbers.add(dims) });
+    // SAFETY: the caller's contract; shape and strides are of the allocation.
+    Ok(unsafe { tensor.finish() })
 }
 
 impl<T: Element> Buffer<T> {
@@ -99,32 +133,18 @@ impl<T: Element> Buffer<T> {
                 self.len()
             )));
         }
-        let dims = shape.len();
-        let broken =
-            |error: dlpark::allocation::Error| Error::misuse(format!("a tensor of shape {shape:?}: {error}"));
-        let allocation = Allocation::<DLManagedTensorVersioned>::allocate(2 * dims).map_err(broken)?;
+        let shape: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
         let kept: Box<Arc<Memory>> = Box::new(Arc::clone(self.memory()));
-        let mut tensor = allocation.initialize(kept, dims).map_err(broken)?;
-        let numbers = tensor.extra_mut();
-        let mut stride = 1;
-        for k in (0..dims).rev() {
-            (numbers[k], numbers[dims + k]) = (shape[k] as i64, stride);
-            stride *= shape[k] as i64;
-        }
-        let numbers = numbers.as_mut_ptr();
-        let seen = tensor.tensor_mut();
-        seen.data = self.address() as *mut _;
-        (seen.device, seen.dtype) = (place(self.memory().machine()), data_type::<T>());
-        // SAFETY: `2 * dims` numbers.
-        (seen.shape, seen.strides) = (numbers, unsafe { numbers.add(dims) });
-        // SAFETY: so many elements at the address, kept by the context; shape and strides are of the allocation.
-        Ok(unsafe { tensor.finish() })
+        let at = place(self.memory().machine());
+        // SAFETY: so many elements, for as long as the memory is kept.
+        unsafe { tensor(kept, self.address(), at, data_type::<T>(), &shape) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dlpark::ffi::DLManagedTensorVersioned;
     use fusewire_device::element::{Bf16, F8E4M3, F8E5M2, F16};
 
     #[test]
