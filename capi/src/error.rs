@@ -96,8 +96,7 @@ struct Fields {
 
 fn of(error: &Error) -> Box<Kept> {
     let (status, fields) = match error {
-        Error::Misuse { .. } => (FUSEWIRE_MISUSE, Fields::default()),
-        Error::Peers(_) => (FUSEWIRE_MISUSE, Fields::default()),
+        Error::Misuse { .. } | Error::Peers(_) => (FUSEWIRE_MISUSE, Fields::default()),
         Error::Fault(fault) => {
             let mut fields = Fields { rank: Some(fault.rank), ..Fields::default() };
             match &fault.operation {

@@ -177,10 +177,10 @@ unsafe fn with(
     let (launcher, transport) = unsafe { (given(launcher, "launcher")?, given(transport, "transport")?) };
     // SAFETY: the caller's contract.
     let values = unsafe { elements(values, value_count, "values")? };
-    let region = |(field, value): (&Field, &fusewire_value)| -> fusewire::Result<Option<Region>> {
-        if field.access == Access::Value {
-            return Ok(None);
-        }
+    // Values without a field are kept: the launcher says how many there should be.
+    let pairs = || values.iter().zip(launcher.fields.iter().map(Some).chain(std::iter::repeat(None)));
+    let region = |(value, field): (&fusewire_value, Option<&Field>)| -> fusewire::Result<Option<Region>> {
+        let Some(field) = field.filter(|field| field.access != Access::Value) else { return Ok(None) };
         let fusewire_value { data, len, of } = *value;
         if !(1..15).contains(&of.code()) {
             return Err(misuse(format!("argument `{}`: `of` is no type of elements", field.name)));
@@ -189,29 +189,26 @@ unsafe fn with(
         let region = unsafe { transport.region(data.addr() as u64, len, of.code(), of.size()) };
         Ok(Some(region.map_err(|error| misuse(format!("argument `{}`: {error}", field.name)))?))
     };
-    let regions: Vec<Option<Region>> =
-        launcher.fields.iter().zip(values).map(region).collect::<fusewire::Result<_>>()?;
-    let made = |((field, value), region): ((&Field, &fusewire_value), _)| match region {
-        Some(region) => Ok(Value::Region(region)),
-        None if field.optional && value.data.is_null() => Ok(Value::Absent),
-        None if value.len == field.size => {
+    let regions: Vec<Option<Region>> = pairs().map(region).collect::<fusewire::Result<_>>()?;
+    let made = |((value, field), region): ((&fusewire_value, Option<&Field>), _)| match (region, field) {
+        (Some(region), _) => Ok(Value::Region(region)),
+        (None, None) => Ok(Value::Absent),
+        (None, Some(field)) if field.optional && value.data.is_null() => Ok(Value::Absent),
+        (None, Some(field)) if value.len == field.size => {
             // SAFETY: the caller's contract.
             let bytes = unsafe { elements(value.data.cast(), value.len, field.name)? };
             // SAFETY: as above.
             Ok(unsafe { Value::from_bytes(field.code, bytes) })
         }
-        None => Err(misuse(format!(
+        (None, Some(field)) => Err(misuse(format!(
             "argument `{}` is a value of {} bytes, but these are {}",
             field.name, field.size, value.len
         ))),
     };
     let regions = regions.iter().map(Option::as_ref);
-    let made: Vec<Value<'_>> =
-        launcher.fields.iter().zip(values).zip(regions).map(made).collect::<fusewire::Result<_>>()?;
+    let made: Vec<Value<'_>> = pairs().zip(regions).map(made).collect::<fusewire::Result<_>>()?;
     // SAFETY: the caller's contract.
     let call = unsafe { call.as_ref() }.map_or_else(|| Ok(Call::default()), called)?;
-    // As many as there are fields, or the launcher says how many there should be.
-    let made = if values.len() > made.len() { [made, vec![Value::plain(&0u8)]].concat() } else { made };
     body(&*launcher.launcher, &made, &call)
 }
 
