@@ -30,7 +30,7 @@ typedef enum {
   FUSEWIRE_OK = 0,
   // The caller asked for something that cannot be; nothing was done.
   FUSEWIRE_MISUSE = 1,
-  // A kernel ended before its work was done: a wait expired, a hook panicked, a peer launched something else.
+  // A kernel ended before its work was done: a wait expired, a hook panicked, a peer launched something else, a rank aborted.
   FUSEWIRE_FAULT = 2,
   // Ranks disagree, are missing, or did not come in time.
   FUSEWIRE_PEER = 3,
@@ -139,7 +139,7 @@ typedef struct {
   int64_t channel;
   // Fault: the kernel that the rank had launched last.
   const char *kernel;
-  // Fault: what the rank waited for, such as "data"; or where a hook panicked.
+  // Fault: what the rank waited for, such as "data"; where a hook panicked; or why it called `fusewire_transport_abort`.
   const char *waited_for;
 } fusewire_error;
 
@@ -325,6 +325,13 @@ fusewire_status fusewire_transport_check(const fusewire_transport *transport);
 
 // Makes it usable again after a fault. Waits for what this rank has queued on it. Collective.
 fusewire_status fusewire_transport_renew(const fusewire_transport *transport);
+
+// Ends every wait of its kernels, on this rank and on its peers, with `FUSEWIRE_FAULT`, this rank and `reason`: then it is to be renewed. From any
+// thread, also while others wait for a stream or close it; it waits for nobody. What came first counts. `FUSEWIRE_PEER` if the peers cannot be told.
+//
+// `reason` is a string.
+fusewire_status fusewire_transport_abort(const fusewire_transport *transport,
+                                         const char *reason);
 
 // Ends it: waits for what this rank has queued on it, then for every rank. Launchers of it refuse launches from here on. Collective.
 fusewire_status fusewire_transport_close(const fusewire_transport *transport);

@@ -148,6 +148,24 @@ pub unsafe extern "C" fn fusewire_transport_renew(transport: *const fusewire_tra
     guard(|| Ok(each!(unsafe { &given(transport, "transport")?.transport }, it => it.renew())?))
 }
 
+/// Ends every wait of its kernels, on this rank and on its peers, with `FUSEWIRE_FAULT`, this rank and `reason`: then it is to be renewed. From any
+/// thread, also while others wait for a stream or close it; it waits for nobody. What came first counts. `FUSEWIRE_PEER` if the peers cannot be told.
+///
+/// # Safety
+/// As the crate says; `reason` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fusewire_transport_abort(
+    transport: *const fusewire_transport,
+    reason: *const c_char,
+) -> fusewire_status {
+    guard(|| {
+        // SAFETY: the caller's contract.
+        let (transport, reason) =
+            unsafe { (&given(transport, "transport")?.transport, text(reason, "reason")?) };
+        Ok(each!(transport, it => it.abort(reason))?)
+    })
+}
+
 /// Ends it: waits for what this rank has queued on it, then for every rank. Launchers of it refuse launches from here on. Collective.
 ///
 /// # Safety

@@ -55,6 +55,8 @@ pub mod kind {
     pub const LINK: u32 = 11;
     /// A window's operation was given memory that is not registered.
     pub const UNREGISTERED: u32 = 12;
+    /// The host raised the abort word: a rank's program asked for it.
+    pub const ABORT: u32 = 13;
 }
 
 /// What a thread was doing, as a number in an [`AbortRecord`].

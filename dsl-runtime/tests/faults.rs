@@ -183,6 +183,49 @@ fn a_fault_stays_as_it_was_told() {
 }
 
 #[test]
+fn a_program_ends_the_waits_of_all_ranks() {
+    const LONG: Duration = Duration::from_secs(60);
+    let run = |world: World| {
+        let transport =
+            Shm::rendezvous(&world, Options { deadline: LONG, ..Options::from(1 << 16) }).unwrap();
+        let (stream, start) = (Device::of(&transport).stream().unwrap(), Instant::now());
+        launch(&transport, &stream, &[10]).unwrap();
+        let launcher = copy::sendrecv(&transport).unwrap();
+        let device = Device::of(&transport);
+        let (input, mut output) = (device.buffer::<f32>(40).unwrap(), device.buffer::<f32>(40).unwrap());
+        // Rank 2 never launches; a thread of rank 1 that does not own the transport has had enough.
+        if world.rank() < 2 {
+            let args = copy::Launch { input: input.view(), output: output.view_mut() };
+            launcher.recv(&stream, world.rank() + 1, args).unwrap();
+        }
+        let abort = transport.abort_handle();
+        let thread = (world.rank() == 1).then(|| {
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(50));
+                abort.abort("a checkpoint failed").unwrap();
+            })
+        });
+        let by_another = format!("rank {} was stopped by rank 1: ", world.rank());
+        let by = if world.rank() == 1 { "rank 1 aborted Shm" } else { by_another.as_str() };
+        let why =
+            "rank 1 aborted Shm: a checkpoint failed. The transport is poisoned until all ranks call `renew`";
+        if world.rank() < 2 {
+            told(&stream.synchronize(), &[by, why]);
+        }
+        thread.into_iter().for_each(|thread| thread.join().unwrap());
+        world.barrier().unwrap();
+        // What is launched behind it ends at once.
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        launcher.recv(&stream, (world.rank() + 1) % 3, args).unwrap();
+        told(&stream.synchronize(), &[why]);
+        transport.renew().unwrap();
+        launch(&transport, &stream, &[10, 20]).unwrap();
+        assert!(start.elapsed() < LONG / 2, "it took {:?}", start.elapsed());
+    };
+    World::threads(3, run).unwrap();
+}
+
+#[test]
 fn a_hooks_panic_says_why() {
     for (wrong, known) in
         [(1, "take several packs"), (2, "take several packs"), (3, "take several packs"), (0, "")]

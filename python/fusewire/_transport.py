@@ -78,6 +78,13 @@ class Transport:
         """Makes the transport usable again after a fault. Collective."""
         self._raw.renew()
 
+    def abort(self, reason="no reason given"):
+        """Ends every wait of its kernels, on this rank and on its peers, with a ``Fault``: ``.rank`` is this one, ``.waited_for`` is ``reason``.
+
+        From any thread, also while others wait in a collective; it waits for nobody. Then the transport is to be renewed.
+        """
+        self._raw.abort(reason)
+
     def close(self):
         """Ends the transport: waits for what this rank has launched, then for every rank. Collective."""
         self._raw.close()

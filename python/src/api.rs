@@ -48,6 +48,7 @@ api! {
     fusewire_transport_device: fn(*const fusewire_transport) -> i32;
     fusewire_transport_check: fn(*const fusewire_transport) -> fusewire_status;
     fusewire_transport_renew: fn(*const fusewire_transport) -> fusewire_status;
+    fusewire_transport_abort: fn(*const fusewire_transport, *const c_char) -> fusewire_status;
     fusewire_transport_close: fn(*const fusewire_transport) -> fusewire_status;
     fusewire_transport_free: fn(*mut fusewire_transport);
     fusewire_symmetric_new: fn(*const fusewire_transport, usize, Out<fusewire_symmetric>) -> fusewire_status;

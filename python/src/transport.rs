@@ -214,6 +214,14 @@ impl Transport {
         waiting(py, api, move || unsafe { (api.fusewire_transport_renew)(at.get()) })
     }
 
+    /// Ends every wait of its kernels, on all ranks. From any thread.
+    fn abort(&self, py: Python<'_>, reason: &str) -> PyResult<()> {
+        let reason = CString::new(reason.replace('\0', " ")).unwrap_or_default();
+        let (api, at) = (self.open.handle.api, self.open.handle.get());
+        // SAFETY: the transport is there, and `reason` is a string.
+        waiting(py, api, move || unsafe { (api.fusewire_transport_abort)(at.get(), reason.as_ptr()) })
+    }
+
     /// Ends it: waits for what this rank has launched, then for every rank. Collective.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let (api, at) = (self.open.handle.api, self.open.handle.get());

@@ -1,5 +1,8 @@
 """What is refused: exceptions that name the argument, and nothing done; never a crash."""
 
+import threading
+import time
+
 import numpy
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
@@ -106,6 +109,27 @@ def late():
         shm.all_reduce(x)
 
 
+def aborted():
+    world = fusewire.World(timeout=30)
+    shm = fusewire.Shm(world, window=1 << 16, deadline=60)
+    x = numpy.ones(1000, "float32")
+    shm.all_reduce(x)
+    if world.rank == 0:
+        # Rank 1 never comes: another thread ends the wait.
+        threading.Timer(0.05, shm.abort, ["rank 1 is late"]).start()
+        began = time.monotonic()
+        with pytest.raises(fusewire.Fault) as fault:
+            shm.all_reduce(x)
+        assert time.monotonic() - began < 10
+        assert (fault.value.rank, fault.value.waited_for) == (0, "rank 1 is late"), vars(fault.value)
+    world.barrier()
+    with pytest.raises(fusewire.Fault, match="rank 0 aborted Shm: rank 1 is late"):
+        while True:
+            shm.check()
+    shm.renew()
+    assert shm.all_reduce(x)[0] == 2
+
+
 def disagreeing():
     world = fusewire.World(timeout=30)
     shm = fusewire.Shm(world, window=1 << 16, deadline=1)
@@ -116,6 +140,10 @@ def disagreeing():
 
 def test_a_rank_that_waits_in_vain_says_for_whom():
     run(2, late)
+
+
+def test_another_thread_ends_a_wait():
+    run(2, aborted)
 
 
 def test_ranks_that_reduce_different_types_are_told():

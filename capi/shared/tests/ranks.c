@@ -89,6 +89,18 @@ int main(void) {
   must(fusewire_launch(sum, shm, stream, values, 2, NULL));
   must(fusewire_stream_synchronize(stream, 0));
 
+  /* Rank 0 launches alone once more: rank 2 ends its wait. */
+  if (rank == 0) {
+    must(fusewire_launch(sum, shm, stream, values, 2, NULL));
+    check(fusewire_stream_synchronize(stream, 0) == FUSEWIRE_FAULT, "aborted");
+    const fusewire_error *error = fusewire_last_error();
+    check(error->rank == 2 && strcmp(error->waited_for, "enough") == 0, "who and why");
+  }
+  if (rank == 2) must(fusewire_transport_abort(shm, "enough"));
+  must(fusewire_world_barrier(world));
+  check(fusewire_transport_abort(shm, NULL) == FUSEWIRE_MISUSE, "no reason");
+  must(fusewire_transport_renew(shm));
+
   fusewire_symmetric_free(memory);
   fusewire_launcher_free(copy);
   fusewire_launcher_free(sum);

@@ -129,6 +129,29 @@ pub trait Bootstrap: Send + Sync {
         drop(callback);
     }
 
+    /// Sends `text` to `members`, none of whom waits for it, by [`on_notice`](Self::on_notice). Waits for none of them. Default: an error.
+    ///
+    /// # Errors
+    /// The store is out of reach, or this bootstrap has no notices.
+    fn notify(&self, members: &[Rank], topic: u64, text: &str) -> Result<()> {
+        let _ = (members, topic, text);
+        Err(Error::misuse(
+            "this bootstrap has no notices, so the other ranks are not told",
+            "implement `Bootstrap::notify` and `Bootstrap::on_notice`",
+        ))
+    }
+
+    /// Calls back for each notice with this topic, on a thread of the bootstrap's own, until [`off_notice`](Self::off_notice). Default:
+    /// never.
+    fn on_notice(&self, topic: u64, callback: NoticeCallback) {
+        let _ = (topic, callback);
+    }
+
+    /// Ends [`on_notice`](Self::on_notice); a call that is under way goes on.
+    fn off_notice(&self, topic: u64) {
+        let _ = topic;
+    }
+
     /// Says goodbye: this rank's silence from now on is not a death. Called once, last, and must not block for long.
     fn leave(&self) {}
 
@@ -140,6 +163,9 @@ pub trait Bootstrap: Send + Sync {
 
 /// What is called with each lost rank and with how it was noticed.
 pub type LostCallback = Box<dyn Fn(Rank, &str) + Send>;
+
+/// What is called with the rank that sent a notice and with its text.
+pub type NoticeCallback = std::sync::Arc<dyn Fn(Rank, &str) + Send + Sync>;
 
 fn no_messages() -> Error {
     Error::misuse(

@@ -88,7 +88,7 @@ mod text;
 mod wire;
 mod world;
 
-pub use bootstrap::{Bootstrap, LostCallback};
+pub use bootstrap::{Bootstrap, LostCallback, NoticeCallback};
 pub use env::{Launch, Launcher};
 pub use error::{DifferingField, Disagreement, EnvError, Error, Fabric, Misuse, PeerError, Result, Timeout};
 pub use id::UniqueId;

@@ -127,6 +127,45 @@ fn a_lost_rank_is_known_to_the_others_at_once() {
 }
 
 #[test]
+fn a_notice_reaches_ranks_that_are_doing_something_else() {
+    ranks(4, &options(), |world| {
+        let (tell, told) = mpsc::channel();
+        let listen = |world: &World, topic| {
+            let tell = tell.clone();
+            world.on_notice(topic, move |rank, text| tell.send((topic, rank, text.to_owned())).unwrap());
+        };
+        listen(&world, 5);
+        let group = (world.rank() > 0).then(|| world.subgroup(&[3, 1, 2]).unwrap());
+        group.iter().for_each(|group| listen(group, 6));
+        world.barrier().unwrap();
+        if world.rank() == 3 {
+            world.notify(4, "nobody listens to this").unwrap();
+            world.notify(5, "to all\x1b[0m").unwrap();
+            group.as_ref().unwrap().notify(6, "to the group").unwrap();
+        }
+        let next = || told.recv_timeout(Duration::from_secs(10));
+        if world.rank() != 3 {
+            assert_eq!(next(), Ok((5, 3, "to all\\u{1b}[0m".to_owned())));
+            if group.is_some() {
+                // Rank 3 is the first of the group.
+                assert_eq!(next(), Ok((6, 0, "to the group".to_owned())));
+            }
+        }
+        world.off_notice(5);
+        world.barrier().unwrap();
+        if world.rank() == 1 {
+            world.notify(5, "too late").unwrap();
+            group.as_ref().unwrap().notify(6, "behind it").unwrap();
+        }
+        if let 2 | 3 = world.rank() {
+            assert_eq!(next(), Ok((6, 1, "behind it".to_owned())));
+        }
+        world.teardown_barrier().unwrap();
+        assert!(told.try_recv().is_err());
+    });
+}
+
+#[test]
 fn the_loss_of_the_store_is_the_loss_of_its_rank() {
     let id = UniqueId::create_on(Ipv4Addr::LOCALHOST.into()).unwrap();
     let options = options();

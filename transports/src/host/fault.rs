@@ -67,6 +67,11 @@ pub enum Operation {
         /// How long it waited.
         waited: Duration,
     },
+    /// The rank's program called [`Transport::abort`](super::Transport::abort).
+    Aborted {
+        /// What it gave as the reason.
+        reason: String,
+    },
     /// A hook or schedule panicked.
     Panicked {
         /// Block in its grid.

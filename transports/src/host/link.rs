@@ -1,5 +1,6 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
+use super::abort::Aborts;
 use super::{Board, Cut, Error, Fault, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped, MappedParts};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
@@ -138,6 +139,7 @@ pub struct Link {
     joined: Mutex<Vec<Joined>>,
     /// Ranks between whose GPUs nothing carries lines whole.
     parted: OnceLock<(usize, usize)>,
+    pub(super) aborts: Aborts,
     /// The fault, from when it was first read on: launches go on meanwhile.
     told: Mutex<Option<Fault>>,
 }
@@ -173,6 +175,7 @@ impl Link {
             machine,
             board,
             region: ManuallyDrop::new(region),
+            aborts: Aborts::new(teardown.topic()),
             teardown: Mutex::new(Some(teardown)),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -192,6 +195,7 @@ impl Link {
                 let _ = link.region.raise_abort(abort_code(rank as u32, kind::LOST));
             }
         });
+        link.listen();
         Ok(link)
     }
 
@@ -374,8 +378,10 @@ impl Link {
         if let Some(record) = self.region.record() {
             self.board.post(&record);
         }
-        if why == kind::LOST {
-            return Err(Error::Lost { rank });
+        match why {
+            kind::LOST => return Err(Error::Lost { rank }),
+            kind::ABORT => return Err(Box::new(self.aborts.fault(self.name, me, rank)).into()),
+            _ => {}
         }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fault) = &*told {
@@ -455,6 +461,11 @@ impl Link {
         }
     }
 
+    /// Whether every rank has closed it, or is gone.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     fn turns(&self) -> MutexGuard<'_, u64> {
         self.launching.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -464,7 +475,7 @@ impl Link {
         self.region.quiesce()?;
         self.world.barrier()?;
         // SAFETY: between two barriers, with nothing under way on any rank.
-        unsafe { self.region.clear()? };
+        self.renew_aborts(|| unsafe { self.region.clear() })?;
         self.board.clear();
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for joined in self.joined.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -506,6 +517,7 @@ impl fmt::Debug for Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.board.note(|notes| notes.left());
+        self.stop_listening();
         let teardown = self.teardown.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // Where peers keep what they have mapped, nobody is waited for. Else nobody lets go before every rank is done or known to be lost;
         // where that is not known in time, or was not when it was closed, the memory stays.

@@ -1,5 +1,6 @@
 //! What the host halves share: options, the collective set-up of a region, faults, tear-down.
 
+mod abort;
 mod board;
 mod error;
 mod fault;
@@ -11,6 +12,7 @@ mod share;
 pub(crate) mod symmetric;
 mod words;
 
+pub use abort::AbortHandle;
 pub use board::Board;
 pub use error::{Error, Result};
 pub use fault::{Fault, Operation, Place, Refusal};
@@ -65,6 +67,24 @@ pub unsafe trait Transport: Send + Sync + 'static {
     /// The fault, for as long as the transport is poisoned: until [`Transport::renew`].
     fn check(&self) -> Result<()> {
         self.link().check()
+    }
+    /// Ends every wait of kernels on this transport, on this rank and on its peers: [`Error::Fault`] with
+    /// [`Operation::Aborted`] names this rank and says `reason` (its first 1024 bytes). From then on the transport is poisoned on every rank,
+    /// as after any fault: launches end at once, until [`Transport::renew`].
+    ///
+    /// From any thread, at any time; of several aborts, and of an abort and a fault, the first counts on each rank. It waits for no kernel and
+    /// no peer: it writes a word, and hands the reason to the world. What [`Transport::renew`] or [`Transport::close`] waits for on the host
+    /// goes on: both need the peers. After a `close` it does nothing.
+    ///
+    /// # Errors
+    /// If peers cannot be told: the world's store is out of reach, or is a [`Bootstrap`](fusewire_world::Bootstrap) without notices. This
+    /// rank's kernels have been stopped all the same, and the peers' end at their deadline.
+    fn abort(&self, reason: &str) -> Result<()> {
+        self.link().abort(reason)
+    }
+    /// For [`AbortHandle::abort`] on threads that do not share the transport.
+    fn abort_handle(&self) -> AbortHandle {
+        AbortHandle::new(self.link())
     }
     /// Agrees the transport anew after a fault: lines, positions and records start from zero. Collective; waits for what this rank has queued
     /// on it. Windows are renewed by themselves, behind this.

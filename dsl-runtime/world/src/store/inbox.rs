@@ -7,11 +7,15 @@ use std::time::{Duration, Instant};
 use super::proto::{Event, OpKey};
 use crate::error::PeerError;
 use crate::sync::{after, lock, wait_for};
-use crate::wire::Bytes;
-use crate::{Error, LostCallback, Rank, Result};
+use crate::wire::{self, Bytes};
+use crate::{Error, LostCallback, NoticeCallback, Rank, Result};
 
 /// The most messages of one rank that may wait to be received.
 const MOST_MESSAGES: usize = 1 << 14;
+/// The most notices that may wait to be told: the oldest go first.
+const MOST_NOTICES: usize = 1 << 10;
+/// The tag of notices. The world's own tags, and those of groups, never have all bits set.
+pub(crate) const NOTICE: u64 = u64::MAX;
 /// The most groups whose teardown one rank may have announced.
 const MOST_GROUPS: usize = 1 << 16;
 
@@ -34,6 +38,11 @@ pub(crate) struct State {
     gone: BTreeMap<Rank, Gone>,
     /// The dead in the order of the news.
     lost: Vec<(Rank, String)>,
+    /// Notices that have not been told yet: topic, sender, text.
+    notices: VecDeque<(u64, Rank, String)>,
+    /// By topic. A thread tells them as soon as there is one.
+    listeners: HashMap<u64, NoticeCallback>,
+    listening: bool,
     /// Nothing more will come, and why.
     closed: Option<Error>,
     /// This rank said goodbye itself.
@@ -175,6 +184,13 @@ impl Inbox {
             Event::GivenUp { op, by, missing } => {
                 state.finish(op, Outcome::GivenUp { by, missing: missing.0 })
             }
+            Event::Message { from, tag: NOTICE, bytes } => {
+                let Ok((topic, text)) = wire::decode(from, "a notice", &bytes.0) else { return };
+                if state.notices.len() == MOST_NOTICES {
+                    state.notices.pop_front();
+                }
+                state.notices.push_back((topic, from, text));
+            }
             Event::Message { from, tag, bytes } => {
                 if state.gone.contains_key(&from) {
                     return;
@@ -285,6 +301,45 @@ impl Inbox {
             .map(drop)
             .map_err(|e| Error::fabric("starting the thread for `on_lost`", e, "raise the limit on threads"))
     }
+
+    /// Tells `callback` of each notice of this topic, from one thread for all topics that ends with the inbox.
+    pub fn on_notice(inbox: &Arc<Self>, topic: u64, callback: NoticeCallback) -> Result<()> {
+        let mut state = lock(&inbox.state);
+        state.listeners.insert(topic, callback);
+        if std::mem::replace(&mut state.listening, true) {
+            return Ok(());
+        }
+        drop(state);
+        let own = Arc::clone(inbox);
+        let spawned =
+            std::thread::Builder::new().name("fusewire-notices".to_owned()).spawn(move || own.tell_notices());
+        spawned.map(drop).map_err(|e| {
+            lock(&inbox.state).listening = false;
+            Error::fabric("starting the thread for notices", e, "raise the limit on threads")
+        })
+    }
+
+    /// Until nothing more will come.
+    fn tell_notices(&self) {
+        loop {
+            let news = self.wait(after(Duration::from_secs(3600)), |state| match state.notices.pop_front() {
+                Some((topic, from, text)) => Some(Some((state.listeners.get(&topic).cloned(), from, text))),
+                None => state.closed.is_some().then_some(None),
+            });
+            match news {
+                Some(Some((Some(callback), from, text))) => callback(from, &text),
+                Some(None) => return,
+                // Of a topic that nobody listens to any more, or the time is up.
+                Some(Some((None, ..))) | None => {}
+            }
+        }
+    }
+
+    /// Forgets a topic.
+    pub fn off_notice(&self, topic: u64) {
+        // What a callback holds goes behind the lock.
+        let _gone = lock(&self.state).listeners.remove(&topic);
+    }
 }
 
 impl State {
@@ -346,6 +401,30 @@ mod tests {
         let inbox = Inbox::new(0, 3, 1000);
         (0..=MOST_MESSAGES as u64).for_each(|tag| inbox.deliver(message(0, tag)));
         assert!(why_lost(&inbox).contains("16385 messages"));
+    }
+
+    #[test]
+    fn notices_that_nobody_tells_are_bounded_and_the_last_ones_stay() {
+        let notice = |n: usize| Event::Message {
+            from: 1,
+            tag: NOTICE,
+            bytes: Bytes(wire::encode(&(7u64, n.to_string())).unwrap()),
+        };
+        let inbox = Arc::new(Inbox::new(0, 3, 1000));
+        (0..2 * MOST_NOTICES).for_each(|n| inbox.deliver(notice(n)));
+        inbox.deliver(Event::Message { from: 1, tag: NOTICE, bytes: Bytes(vec![0xff; 3]) });
+        assert!(inbox.lost().is_empty() && inbox.with(|state| state.notices.len()) == MOST_NOTICES);
+        let (tell, told) = std::sync::mpsc::channel();
+        let callback = Arc::new(move |from: Rank, text: &str| tell.send((from, text.to_owned())).unwrap());
+        Inbox::on_notice(&inbox, 7, callback).unwrap();
+        for n in MOST_NOTICES..2 * MOST_NOTICES {
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((1, n.to_string())));
+        }
+        inbox.off_notice(7);
+        inbox.deliver(notice(0));
+        // The callback is gone, and its channel with it.
+        assert!(told.recv_timeout(Duration::from_secs(10)).is_err());
+        inbox.leave();
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::hub::{Hub, Register, Sink};
-use super::inbox::{Inbox, Outcome};
+use super::inbox::{Inbox, NOTICE, Outcome};
 use super::proto::{Few, OpKey, Request};
-use crate::bootstrap::{Bootstrap, LostCallback};
+use crate::bootstrap::{Bootstrap, LostCallback, NoticeCallback};
 use crate::error::Timeout;
 use crate::group::group_id;
 use crate::list::Ranks;
 use crate::sync::{after, lock};
 use crate::tcp::client::Connection;
-use crate::wire::Bytes;
+use crate::wire::{self, Bytes};
 use crate::world::ONCE;
 use crate::{Error, Rank, Result};
 
@@ -259,6 +259,22 @@ impl Bootstrap for Member {
     fn on_lost(&self, callback: LostCallback) {
         // Without a thread there is no callback; the collectives still tell.
         let _ = self.inbox.on_lost(callback);
+    }
+
+    fn notify(&self, members: &[Rank], topic: u64, text: &str) -> Result<()> {
+        let notice = wire::encode(&(topic, text))?;
+        self.check_size(&notice)?;
+        let mut others = members.iter().filter(|rank| **rank != self.rank);
+        others.try_for_each(|&to| self.post(Request::Send { to, tag: NOTICE, bytes: Bytes(notice.clone()) }))
+    }
+
+    fn on_notice(&self, topic: u64, callback: NoticeCallback) {
+        // As for `on_lost`.
+        let _ = Inbox::on_notice(&self.inbox, topic, callback);
+    }
+
+    fn off_notice(&self, topic: u64) {
+        self.inbox.off_notice(topic);
     }
 
     fn leave(&self) {

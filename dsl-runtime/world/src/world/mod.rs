@@ -345,6 +345,36 @@ impl World {
         }));
     }
 
+    /// Sends `text` to the other ranks, which are called back if they listen by [`on_notice`](Self::on_notice), whatever they are doing. Waits
+    /// for none of them.
+    ///
+    /// # Errors
+    /// The store is out of reach, or the [caller's bootstrap](Self::with_bootstrap) has no notices.
+    pub fn notify(&self, topic: u64, text: &str) -> Result<()> {
+        let sent = self.core.bootstrap.notify(&self.group.members, topic, text);
+        sent.map_err(|error| error.during("notify"))
+    }
+
+    /// Calls back with rank and text (fit for a terminal) of each notice with this topic, on a thread of the world's, until [`off_notice`](Self::off_notice) or the
+    /// end of the world. One callback a topic. Callbacks share the thread: one that waits holds up the others. As for
+    /// [`on_lost`](Self::on_lost), it must not keep a clone of the world.
+    ///
+    /// A world [with the caller's bootstrap](Self::with_bootstrap) calls back if that does.
+    pub fn on_notice(&self, topic: u64, callback: impl Fn(Rank, &str) + Send + Sync + 'static) {
+        let group = Arc::clone(&self.group);
+        let call = move |rank, text: &str| {
+            if let Some(place) = group.members.iter().position(|&member| member == rank) {
+                callback(place, &Printable(text).to_string());
+            }
+        };
+        self.core.bootstrap.on_notice(topic, Arc::new(call));
+    }
+
+    /// Ends [`on_notice`](Self::on_notice) for this topic; a call that is under way goes on.
+    pub fn off_notice(&self, topic: u64) {
+        self.core.bootstrap.off_notice(topic);
+    }
+
     /// Says goodbye now, for all clones: later calls on them fail. Dropping the last clone does the same.
     pub fn leave(&self) {
         self.core.end(|bootstrap| bootstrap.leave());

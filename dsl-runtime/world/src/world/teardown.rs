@@ -17,6 +17,13 @@ pub struct Teardown {
     context: u64,
 }
 
+impl Teardown {
+    /// A number that the ranks share, and that no other end has: the topic of notices about what they made.
+    pub fn topic(&self) -> u64 {
+        self.context
+    }
+}
+
 /// Marks contexts in which there is one end and nothing else. Contexts of groups do not have it.
 pub(crate) const ONCE: u64 = 1 << 63;
 

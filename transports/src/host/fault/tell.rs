@@ -105,6 +105,7 @@ impl Operation {
                 "rank {rank} waited {waited:.3?} for {what} of rank {peer} on {transport} (block {block}, channel {channel}, \
                  expected {expected}, seen {seen})"
             ),
+            Operation::Aborted { reason } => write!(f, "rank {rank} aborted {transport}: {reason}"),
             Operation::Panicked { block, file, line, column, message } => {
                 write!(f, "a hook panicked on rank {rank} at {file}:{line}:{column} (block {block})")?;
                 if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }

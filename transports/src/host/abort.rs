@@ -1,0 +1,159 @@
+//! Aborts by a program: one rank's host ends the kernels of all ranks, and says why.
+//!
+//! Every rank raises its own abort word: no host reaches the memory of every transport's peers. The word of it comes by a notice of the world,
+//! on a thread that waits for nothing else. A notice says how often the transport had been renewed, so that one that comes late stops nothing
+//! that was launched behind a `renew`.
+
+use super::{Error, Fault, Link, Operation, Result};
+use fusewire_device::wait::{abort_code, kind};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Bytes of a reason that travel.
+const LONGEST: usize = 1024;
+
+/// Aborts a transport's kernels from any thread, whoever owns the transport; see [`Transport::abort`](super::Transport::abort). It keeps
+/// nothing alive.
+#[derive(Clone)]
+pub struct AbortHandle(Weak<Link>);
+
+impl AbortHandle {
+    pub(super) fn new(link: &Arc<Link>) -> Self {
+        AbortHandle(Arc::downgrade(link))
+    }
+
+    /// As [`Transport::abort`](super::Transport::abort); does nothing where the transport is gone.
+    ///
+    /// # Errors
+    /// As for [`Transport::abort`](super::Transport::abort).
+    pub fn abort(&self, reason: &str) -> Result<()> {
+        self.0.upgrade().map_or(Ok(()), |link| link.abort(reason))
+    }
+}
+
+impl fmt::Debug for AbortHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AbortHandle of {:?}", self.0.upgrade())
+    }
+}
+
+/// A link's aborts, from one `renew` to the next.
+pub(super) struct Aborts {
+    /// Of notices: the same on all ranks.
+    topic: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Times that the transport was renewed: the same on all ranks.
+    renewals: u64,
+    /// Words are being cleared: what comes now counts behind that.
+    renewing: bool,
+    reasons: BTreeMap<usize, String>,
+    /// What came too early: the rank, and the renewals that it saw.
+    early: Vec<(usize, u64, String)>,
+}
+
+impl Aborts {
+    pub(super) fn new(topic: u64) -> Self {
+        Aborts { topic, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The fault of an abort by `rank`.
+    pub(super) fn fault(&self, transport: &'static str, reader: usize, rank: usize) -> Fault {
+        let reason = self.state().reasons.get(&rank).cloned();
+        let operation = reason.map(|reason| Operation::Aborted { reason });
+        Fault { transport, reader, rank, operation, at: None, launched: None, staging: None }
+    }
+}
+
+impl Link {
+    /// Has notices of this link's peers told to it.
+    pub(super) fn listen(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        self.world().on_notice(self.aborts.topic, move |rank, text| {
+            if let Some(link) = weak.upgrade()
+                && let Some((renewals, reason)) = text.split_once(' ')
+                && let Ok(renewals) = renewals.parse()
+            {
+                link.aborted(rank, renewals, reason);
+            }
+        });
+    }
+
+    pub(super) fn stop_listening(&self) {
+        self.world().off_notice(self.aborts.topic);
+    }
+
+    /// See [`Transport::abort`](super::Transport::abort).
+    ///
+    /// # Errors
+    /// If the abort word cannot be written, or the peers cannot be told.
+    pub fn abort(&self, reason: &str) -> Result<()> {
+        if self.has_ended() {
+            return Ok(());
+        }
+        let reason = &reason[..reason.floor_char_boundary(LONGEST)];
+        let (me, mut state) = (self.world().rank(), self.aborts.state());
+        if state.renewing {
+            let renewals = state.renewals + 1;
+            state.early.push((me, renewals, reason.to_owned()));
+            return Ok(());
+        }
+        self.stop(&mut state, me, reason)
+    }
+
+    /// A peer has aborted, behind so many renewals.
+    fn aborted(&self, rank: usize, renewals: u64, reason: &str) {
+        let mut state = self.aborts.state();
+        if renewals > state.renewals {
+            state.early.push((rank, renewals, reason.to_owned()));
+        } else if renewals == state.renewals && !state.renewing {
+            // A context that is lost has no kernels to stop.
+            let _ = self.stop(&mut state, rank, reason);
+        }
+    }
+
+    /// Stops this rank's kernels for `rank`, and has the peers stop theirs if that is this rank. Under the lock, so that no `renew` comes
+    /// between the word and its notice.
+    fn stop(&self, state: &mut State, rank: usize, reason: &str) -> Result<()> {
+        if state.reasons.contains_key(&rank) {
+            return Ok(());
+        }
+        // Before the word: whoever sees that asks for the reason.
+        state.reasons.insert(rank, reason.to_owned());
+        let raised = self.region().raise_abort(abort_code(rank as u32, kind::ABORT));
+        if rank == self.world().rank() {
+            let notice = format!("{} {reason}", state.renewals);
+            self.world().notify(self.aborts.topic, &notice).map_err(Error::from).and(raised)
+        } else {
+            raised
+        }
+    }
+
+    /// Clears the words by `clear`: aborts from before are over with it, others come behind it. Between two barriers of all ranks.
+    pub(super) fn renew_aborts(&self, clear: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.aborts.state().renewing = true;
+        let cleared = clear();
+        let mut state = self.aborts.state();
+        state.renewing = false;
+        if cleared.is_ok() {
+            state.renewals += 1;
+            state.reasons.clear();
+        }
+        let renewals = state.renewals;
+        // Where clearing failed, ranks differ in what they count, and the transport is of no more use.
+        let early: Vec<_> =
+            state.early.extract_if(.., |(_, of, _)| *of <= renewals || cleared.is_err()).collect();
+        for (rank, _, reason) in early {
+            let _ = self.stop(&mut state, rank, &reason);
+        }
+        cleared
+    }
+}
