@@ -76,7 +76,9 @@ pub use fusewire_macros::{Plain, comm_kernel, device_crate};
 #[cfg(feature = "mlx5")]
 pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
-pub use fusewire_transports::host::{AbortHandle, Cut, Fault, Launched, Operation, Options, Place, Refusal};
+pub use fusewire_transports::host::{
+    AbortHandle, Cut, Fault, Launched, Operation, Options, Place, Refusal, Warning, on_warning,
+};
 pub use fusewire_transports::peers::{PeersConfig, PeersError};
 pub use fusewire_transports::{
     HostIb, Ibgda, Mesh, MultiPeerTransport, Nvl, NvlMesh, Shm, ShmMesh, Transport,

@@ -9,7 +9,7 @@ use crate::schedule::copy::Aside;
 use crate::uses::Capture;
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Link, Machine};
+use fusewire_transports::host::{Link, Machine, Waiting};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -134,6 +134,7 @@ impl Stream {
         self.queue().notice()?;
         self.not_capturing("synchronize")?;
         let used = self.0.used.load(Ordering::Acquire);
+        let _waiting = self.0.waiting();
         match &self.0.kind {
             Kind::Host(worker) => match worker.wait(Some(limit)) {
                 Waited::Done => {}
@@ -262,6 +263,7 @@ impl Queue {
     fn wait(&self) -> fusewire_transports::host::Result<()> {
         // Numbered once they were queued: those up to here are before what is waited for.
         let used = self.used.load(Ordering::Acquire);
+        let _waiting = self.waiting();
         match &self.kind {
             Kind::Host(worker) if worker.wait(None) != Waited::Done => return Err(gone()),
             Kind::Host(_) => {}
@@ -270,6 +272,11 @@ impl Queue {
         }
         self.over(used);
         Ok(())
+    }
+
+    /// This thread waits for the kernels of these links: see `Options::warn`.
+    fn waiting(&self) -> Vec<Waiting> {
+        lock(&self.links).iter().filter_map(|due| Waiting::on(&due.link)).collect()
     }
 
     /// The stream was waited for, behind these uses.

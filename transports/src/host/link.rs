@@ -1,7 +1,8 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
 use super::abort::Aborts;
-use super::{Board, Cut, Error, Fault, Options, Result, Symmetric};
+use super::warning::{self, Waits};
+use super::{Board, Cut, Error, Fault, Launched, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped, MappedParts};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::{Teardown, World};
@@ -140,6 +141,7 @@ pub struct Link {
     /// Ranks between whose GPUs nothing carries lines whole.
     parted: OnceLock<(usize, usize)>,
     pub(super) aborts: Aborts,
+    pub(super) waits: Waits,
     /// The fault, from when it was first read on: launches go on meanwhile.
     told: Mutex<Option<Fault>>,
 }
@@ -176,6 +178,7 @@ impl Link {
             board,
             region: ManuallyDrop::new(region),
             aborts: Aborts::new(teardown.topic()),
+            waits: Waits::default(),
             teardown: Mutex::new(Some(teardown)),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -196,6 +199,10 @@ impl Link {
             }
         });
         link.listen();
+        if let Some(warn) = link.options.warn {
+            warning::watch(&link, warn)
+                .map_err(|source| Error::System { what: "starting the thread that warns".into(), source })?;
+        }
         Ok(link)
     }
 
@@ -414,6 +421,11 @@ impl Link {
     /// of one peer's chunk, and how chunks are cut.
     pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, cut: Cut) {
         self.board.note(|notes| notes.launched(kernel, how, elements, cut));
+    }
+
+    /// What `rank` launched last; `None` for ranks of other hosts.
+    pub(super) fn launched(&self, rank: usize) -> Option<Launched> {
+        self.board.launched(rank)
     }
 
     /// See [`super::Transport::renew`].

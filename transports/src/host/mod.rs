@@ -10,6 +10,7 @@ mod mapping;
 mod options;
 mod share;
 pub(crate) mod symmetric;
+mod warning;
 mod words;
 
 pub use abort::AbortHandle;
@@ -22,6 +23,7 @@ pub use mapping::Mapping;
 pub use options::Options;
 pub(crate) use share::{machine, share};
 pub use symmetric::{Symmetric, map_all};
+pub use warning::{Waiting, Warning, on_warning};
 pub(crate) use words::Words;
 
 use fusewire_device::ops::Ops;

@@ -21,6 +21,9 @@ pub struct Options {
     pub line_channels: u32,
     /// How long one wait in a kernel may last.
     pub deadline: Duration,
+    /// After how long a host thread that waits for kernels is warned of, by [`on_warning`](super::on_warning); ranks may differ in it. `None` is
+    /// never. It stops nothing: that is the deadline's part.
+    pub warn: Option<Duration>,
 }
 
 impl Options {
@@ -66,10 +69,17 @@ impl Options {
         self
     }
 
+    /// Sets after how long a thread that waits for kernels is warned of.
+    #[must_use]
+    pub fn warn(mut self, after: Duration) -> Self {
+        self.warn = Some(after);
+        self
+    }
+
     /// The layout of every rank's region.
     ///
     /// # Errors
-    /// If the staging is too small for the channels, a number is zero or too large, or `FUSEWIRE_DEADLINE_MS` is no number.
+    /// If the staging is too small for the channels, a number is zero or too large, or `FUSEWIRE_DEADLINE_MS` or `FUSEWIRE_WARN_MS` is no number.
     pub fn layout(&self, world: usize) -> Result<Layout> {
         let misuse = |what: String| Err(Error::Misuse { what });
         if self.channels == 0 || self.channels > 4096 {
@@ -94,13 +104,18 @@ impl Options {
                 self.per_peer_bytes, self.channels
             ));
         }
-        if let Some(text) = std::env::var_os(DEADLINE)
-            && parsed(&text).is_none()
-        {
-            return misuse(format!("{DEADLINE}={}: it should be a number of milliseconds", text.display()));
+        for name in [DEADLINE, WARN] {
+            if let Some(text) = std::env::var_os(name)
+                && parsed(&text).is_none()
+            {
+                return misuse(format!("{name}={}: it should be a number of milliseconds", text.display()));
+            }
         }
         if self.deadline.is_zero() || self.deadline > Duration::from_secs(24 * 3600) {
             return misuse(format!("a deadline of {:?}; waits last between 1 ns and a day", self.deadline));
+        }
+        if self.warn.is_some_and(|warn| warn.is_zero()) {
+            return misuse("a warning after 0 s; it comes after 1 ns at least, or never (`None`)".into());
         }
         let Ok(world) = u32::try_from(world) else { return misuse(format!("a world of {world} ranks")) };
         Ok(Layout {
@@ -117,6 +132,8 @@ impl Options {
 
 /// Names the default deadline, in milliseconds.
 const DEADLINE: &str = "FUSEWIRE_DEADLINE_MS";
+/// Names the default time until a warning, in milliseconds; 0 is never.
+const WARN: &str = "FUSEWIRE_WARN_MS";
 
 fn parsed(milliseconds: &OsStr) -> Option<u64> {
     milliseconds.to_str()?.parse().ok()
@@ -124,17 +141,19 @@ fn parsed(milliseconds: &OsStr) -> Option<u64> {
 
 impl Default for Options {
     /// 32 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap,
-    /// 80 line channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`.
+    /// 80 line channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`;
+    /// no warning, or after `FUSEWIRE_WARN_MS`.
     fn default() -> Self {
         // What is no number is told when a layout is asked for: a default cannot fail.
-        let ms = std::env::var_os(DEADLINE).and_then(|text| parsed(&text)).unwrap_or(10_000);
+        let ms = |name| std::env::var_os(name).and_then(|text| parsed(&text));
         Options {
             per_peer_bytes: 32 << 20,
             channels: 32,
             signals: 8,
             heap_bytes: 1 << 20,
             line_channels: 80,
-            deadline: Duration::from_millis(ms),
+            deadline: Duration::from_millis(ms(DEADLINE).unwrap_or(10_000)),
+            warn: ms(WARN).filter(|ms| *ms > 0).map(Duration::from_millis),
         }
     }
 }
