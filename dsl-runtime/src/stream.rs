@@ -334,7 +334,7 @@ impl Queue {
     pub(crate) fn not_given_up(&self) -> fusewire_transports::host::Result<()> {
         match self.is_given_up() {
             true => Err(fusewire_transports::host::Error::Misuse {
-                what: "a stream is to be waited for that was still busy when `synchronize_within` gave it up: synchronize it first".into(),
+                what: "the stream is still busy, and `synchronize_within` gave it up: synchronize it before anything else waits for it".into(),
             }),
             false => Ok(()),
         }

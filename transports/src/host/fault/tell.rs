@@ -79,7 +79,7 @@ impl fmt::Display for Fault {
         {
             write!(
                 f,
-                " A channel stages {staging} bytes, {} of them a tile's: what a tile has beyond waits until the peer receives. Where ranks send \
+                " A channel stages {staging} bytes, {} of them for a tile; the rest of a longer tile waits until the peer receives. Where ranks send \
                  before they receive, let tiles have at most `Kernel::most_staged` elements, or give `Options` more staging or fewer channels.",
                 staging - HEADER
             )?;
@@ -128,8 +128,8 @@ impl Operation {
             ),
             Operation::Length { peer, channel, expected, seen } => write!(
                 f,
-                "rank {peer} sends a chunk of another length on channel {channel} of {transport} ({}) than rank {rank} expects ({}): all ranks must launch \
-                 with the same number of elements, and both ends of a tile give it the same length",
+                "rank {peer} sends a chunk of another length on channel {channel} of {transport} ({}) than rank {rank} expects ({}). All ranks must launch \
+                 with the same number of elements. Both ends of a tile give it the same length",
                 packs_text(*seen),
                 packs_text(*expected)
             ),
@@ -138,7 +138,7 @@ impl Operation {
                 write!(
                     f,
                     "rank {peer} sends a chunk of another length on channel {channel} of {transport} (its last 16 bytes hold {}) than rank \
-                 {rank} expects (there {}): all ranks must launch with the same number of elements, and both ends of a tile give it the same length",
+                 {rank} expects (there {}). All ranks must launch with the same number of elements. Both ends of a tile give it the same length",
                     rest_text(seen >> 60),
                     rest_text(expected >> 60)
                 )
@@ -149,14 +149,14 @@ impl Operation {
             {
                 write!(
                     f,
-                    "rank {peer} sends a tile of another type on channel {channel} of {transport} than rank {rank} expects: both ends of \
+                    "rank {peer} sends a tile of another type on channel {channel} of {transport} than rank {rank} expects. Both ends of \
                  a tile give the same type, and take a channel's tiles in the same order"
                 )
             }
             Operation::Mismatch { peer, channel, expected, seen, .. } => write!(
                 f,
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
-                 same with another number of elements: all ranks must launch the same kernels in the same order"
+                 same with another number of elements. All ranks must launch the same kernels in the same order"
             ),
             Operation::Adapter { what, block, peer, syndrome, entry } => write!(
                 f,
@@ -201,8 +201,8 @@ impl Operation {
             {
                 write!(
                     f,
-                    "`{what}` on rank {rank} in block {block}: tiles of a block travel on the channel of its number, and there are {limit} \
-                     channels; launch {limit} blocks at most, or make the transport with more `Options::channels`"
+                    "`{what}` on rank {rank} in block {block}: tiles of a block travel on the channel of its number, and there are {limit} channels. \
+                     Launch {limit} blocks at most, or make the transport with more `Options::channels`"
                 )
             }
             Operation::OutOfRange { what, block, peer, given, limit } => write!(

@@ -1,0 +1,257 @@
+//! The checks before a launch, and the launch.
+
+use super::Prepared;
+use crate::kernel::{Arguments, Binder, HookSet, Place};
+use crate::machine::{Crew, Running};
+use crate::residency::{self, Footprint};
+use crate::schedule::plan::Plan;
+use crate::schedule::{LaunchOptions, Protocol};
+use crate::stream::{Kind, Queue};
+use crate::{Error, Result, Stream, Transport};
+use fusewire_device::launch::{Grid, Params, Shape};
+use fusewire_device::ops::Ops;
+use fusewire_device::protocol::simple::channel;
+use fusewire_driver as cuda;
+use fusewire_transports::host::{Cut, OWN_SCHEDULE};
+use std::sync::Arc;
+
+/// What is launched, beside its arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'c, S> {
+    pub(crate) plan: &'c Plan,
+    pub(crate) shape: Shape,
+    pub(crate) options: &'c LaunchOptions,
+    /// The schedule's, as peers that wait for it are told.
+    pub(crate) name: &'static str,
+    /// This rank's.
+    pub(crate) schedule: S,
+}
+
+impl<X: Transport> Prepared<X> {
+    /// The geometry of a plan, without peers.
+    pub(crate) fn shape(&self, plan: &Plan, options: &LaunchOptions) -> Result<Shape> {
+        let (rows, cols) = match (options.shape, self.why_shape) {
+            (None, Some(why)) => {
+                return Err(Error::misuse(format!(
+                    "`{}` {why}, so each launch says the shape of a chunk as it arrives: `LaunchOptions::default().shape(rows, cols)`",
+                    self.name
+                )));
+            }
+            (None, None) => (1, plan.elements),
+            (Some((r, _)), _) if self.shaped && u32::try_from(r).is_err() => {
+                return Err(Error::misuse(format!(
+                    "{r} rows of a chunk, but `{}` is of `layout(transposed)`, which takes fewer than 2^32: let its rows be columns",
+                    self.name
+                )));
+            }
+            (Some((r, c)), _) if r.checked_mul(c) == Some(plan.elements) => (r, c),
+            (Some((r, c)), _) => {
+                return Err(Error::misuse(format!(
+                    "a shape of {r} x {c} for chunks of {} elements: it must hold just as many",
+                    plan.elements
+                )));
+            }
+        };
+        let (share, own_share) = plan.shares();
+        let copy = if plan.protocol == Protocol::Bulk { plan.chunk } else { 0 };
+        let shape = Shape {
+            elements: plan.elements as u64,
+            rows: rows as u64,
+            cols: cols as u64,
+            chunk: plan.chunk,
+            kernel: channel::Call::ended(self.kernel, plan.rest),
+            share,
+            own_share,
+            first: plan.first,
+            outputs: 0,
+            output_offset: 0,
+            input: 0,
+            tiles: u64::from(plan.tiles),
+            channels: plan.channels,
+            diagonal: plan.diagonal,
+            phase: 0,
+            allocation: 0,
+            cut: 0,
+        };
+        Ok(shape.name_cut(plan.protocol as u64, copy))
+    }
+
+    /// Whether peers may store `chunks` chunks of `elements` into the output of a launch.
+    pub(crate) fn symmetric(&self, output: Option<Place<'_>>, elements: usize, chunks: usize) -> bool {
+        output.is_some_and(|o| {
+            let ours = o.symmetric.is_some_and(|s| s.link() == self.link.id());
+            ours && elements.checked_mul(chunks).is_some_and(|n| n <= o.len)
+        })
+    }
+
+    /// Tells a shape where the symmetric output of a launch is, and the input that is copied there.
+    pub(crate) fn aim(&self, plan: &Plan, shape: &mut Shape, args: &impl Arguments) -> Result<()> {
+        let output = args.output().filter(|_| plan.protocol.stores());
+        if let Some((place, memory)) = output.and_then(|o| Some((o, o.symmetric?))) {
+            shape.outputs = memory.table();
+            shape.output_offset = place.address - memory.own();
+            shape.allocation = memory.number();
+        }
+        if plan.protocol == Protocol::Bulk {
+            shape.input = input(args)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays.
+    pub(crate) fn note<S>(&self, stream: &Stream, call: &Call<'_, S>) {
+        let Call { plan, shape, name, .. } = call;
+        // Of two kernels around the copy engine's work the first.
+        if stream.is_capturing() || shape.phase > 0 {
+            return;
+        }
+        let custom = *name == "custom";
+        let by = match plan.protocol {
+            _ if custom || plan.elements == 0 => "",
+            Protocol::Staged => "by staging",
+            Protocol::Lines => "in lines",
+            Protocol::Direct => "straight into outputs",
+            Protocol::Bulk => "by bulk copies",
+            Protocol::Copy => "by the copy engine",
+        };
+        let how = [if custom { OWN_SCHEDULE } else { name }, by];
+        let parts = match plan.protocol {
+            _ if custom => plan.blocks,
+            Protocol::Copy => 0,
+            _ if plan.elements == 0 => 0,
+            _ => plan.channels,
+        };
+        let cols = if self.shaped && !custom { shape.cols } else { 0 };
+        let cut = Cut { parts: parts.into(), cols, first: shape.first };
+        self.link.note(self.name, how, (!custom).then_some(plan.elements as u64), cut);
+    }
+
+    /// Launches with checked geometry.
+    pub(crate) fn launch<A: Arguments, S: Copy + Send + Sync + 'static>(
+        &self,
+        stream: &Stream,
+        args: &A,
+        call: &Call<'_, S>,
+    ) -> Result<()> {
+        let (binder, raw) = self.bind(stream, args)?;
+        let _claims = binder.claim(stream)?;
+        let _turns = stream.touch_all(&self.links)?;
+        self.queue(stream, &binder, raw, call)
+    }
+
+    /// Checks the arguments of a launch.
+    pub(crate) fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Arc<Binder>, A::Raw)> {
+        let device = self.device();
+        device.check_stream(stream)?;
+        let mut binder = Binder::new(device, &self.link);
+        let raw = args.bind(&mut binder)?;
+        Ok((Arc::new(binder), raw))
+    }
+
+    /// Queues a kernel whose buffers are claimed.
+    pub(crate) fn queue<R: Copy + Send + Sync + 'static, S: Copy + Send + Sync + 'static>(
+        &self,
+        stream: &Stream,
+        binder: &Arc<Binder>,
+        raw: R,
+        call: &Call<'_, S>,
+    ) -> Result<()> {
+        self.note(stream, call);
+        let Call { plan, shape, options, schedule, .. } = *call;
+        let control = self.link.control(options.deadline);
+        let mut params = Params { ops: self.ops, control, shape, raw, schedule };
+        let variant = self.variant(plan.protocol, Some(plan.unroll))?;
+        match (&stream.0.kind, &variant.function, variant.entry.host) {
+            (Kind::Cuda(s), Some(function), _) => {
+                // Copies stand before and behind the copy engine's kernels.
+                let may_follow = self.follows && plan.protocol != Protocol::Copy;
+                let block = Footprint::of(function, plan.threads, plan.shared());
+                let grid = residency::Grid { block, blocks: plan.blocks };
+                let ledger = self.ledger.as_deref().expect("a GPU has a ledger");
+                let (mut follows, mut admitted) = (false, None);
+                if stream.is_capturing() {
+                    stream.captured(|c| {
+                        c.modules.push(function.clone());
+                        follows = c.demand.captured(ledger, grid, may_follow);
+                    });
+                } else {
+                    // What was queued last may be the wait for another stream.
+                    let may_follow = !stream.queue().take_behind() && may_follow;
+                    let launch = ledger.admit(stream.queue(), grid, may_follow, Queue::is_idle)?;
+                    follows = admitted.insert(launch).follows;
+                }
+                let config = cuda::LaunchConfig::new(plan.blocks, plan.threads);
+                let config = config.programmatic_serialization(follows).dynamic_shared(plan.shared());
+                let at: *mut _ = &raw mut params;
+                // SAFETY: the entry was compiled for these very parameter types; every buffer in them was checked and lives until
+                // the stream is idle; the blocks are resident together.
+                let launch = || unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()]) };
+                match stream.is_capturing() {
+                    true => launch()?,
+                    false => stream.queue().pending.launch(s, 1, launch)?,
+                }
+            }
+            (Kind::Host(_), _, Some(entry)) => {
+                let (blocks, held, ops) = (plan.blocks, Arc::clone(binder), self.ops);
+                let running = Running { kernel: self.name, file: self.file, rank: self.rank() };
+                stream.push(Arc::new(move |crew: &mut Crew| {
+                    let _held = &held;
+                    let at = Address((&raw const params).cast());
+                    // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
+                    let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };
+                    crew.run(blocks, running, &block, &|code| tell_peers(&ops, code));
+                }));
+            }
+            _ => return Err(Error::misuse(format!("`{}` was not compiled for this device", self.name))),
+        }
+        Ok(())
+    }
+}
+
+/// A pointer that blocks' threads share; what it points to is plain data that nobody writes.
+struct Address(*const u8);
+
+impl Address {
+    fn get(&self) -> *const u8 {
+        self.0
+    }
+}
+
+// SAFETY: see the type.
+unsafe impl Sync for Address {}
+
+fn tell_peers<O: Ops>(ops: &O, code: u64) {
+    for peer in (0..ops.world()).filter(|p| *p != ops.rank()) {
+        ops.raise_abort(peer, code);
+    }
+}
+
+/// Refuses buffers too short for what goes through no hook, which would see where they end: so many chunks sent, and received.
+pub(crate) fn holds<H: HookSet>(
+    args: &H::Args<'_>,
+    elements: usize,
+    sent: usize,
+    received: usize,
+) -> Result<()> {
+    let place = |as_is: bool, place| if as_is { place } else { None };
+    let (input, output) = (place(H::SENDS_AS_IS, args.input()), place(H::KEEPS_AS_IS, args.output()));
+    for (name, place, chunks) in [("input", input, sent), ("output", output, received)] {
+        if let Some(Place { len, .. }) = place.filter(|place| place.len < chunks * elements) {
+            return Err(Error::misuse(format!(
+                "`{}`: `{name}` has {len} elements, but this launch takes {chunks} chunks of {elements}, {} in all: give it as many, or say \
+                 fewer in `LaunchOptions::elements`",
+                H::NAME,
+                chunks * elements
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Address of the input that is copied from.
+pub(crate) fn input(args: &impl Arguments) -> Result<u64> {
+    match args.input() {
+        Some(input) => Ok(input.address),
+        None => Err(Error::misuse("copies are from `input`, which these arguments lack")),
+    }
+}

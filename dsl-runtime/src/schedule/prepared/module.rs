@@ -1,0 +1,138 @@
+//! The code of a kernel on this rank's GPU: which entries can run, their modules, how many blocks fit.
+
+use super::{Variant, WARP};
+use crate::kernel::{Entry, Image};
+use crate::residency::Ledger;
+use crate::schedule::Protocol;
+use crate::{Error, Result};
+use fusewire_device::protocol::direct::bulk;
+use fusewire_driver as cuda;
+use fusewire_transports::host::{Link, Machine};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+/// The entries that the GPUs of all ranks can run: bulk copies are of compute capability 9.0, and of blocks with much shared memory, which
+/// some newer GPUs lack. Collective if there are such.
+pub(super) fn runnable(link: &Link, entries: &'static [Entry]) -> Result<Vec<&'static Entry>> {
+    let is_bulk = |e: &&Entry| e.protocol == Protocol::Bulk;
+    let has = match link.machine() {
+        Machine::Host => true,
+        Machine::Cuda(context) => {
+            // Beside what the kernel has of its own.
+            let needed = most_shared(Protocol::Bulk) + 1024;
+            let device = context.device();
+            device.compute_capability().0 >= 9 && device.max_shared_per_block_optin() >= needed
+        }
+    };
+    let all =
+        !entries.iter().any(|e| is_bulk(&e)) || link.world().all_gather_as(&has)?.into_iter().all(|has| has);
+    Ok(entries.iter().filter(|e| all || !is_bulk(e)).collect())
+}
+
+/// Shared memory that a launch gives to each block at most.
+fn most_shared(protocol: Protocol) -> u32 {
+    if protocol == Protocol::Bulk { bulk::shared_bytes(bulk::MOST) } else { 0 }
+}
+
+/// A function that may have the shared memory it needs.
+pub(super) fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Function> {
+    // Else the first launch would wait for all kernels that run.
+    function.context().reserve_stack(function.attributes().local_bytes as usize)?;
+    let shared = most_shared(entry.protocol);
+    if shared > 0 {
+        function.set_max_dynamic_shared(shared)?;
+    }
+    Ok(function)
+}
+
+/// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
+/// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks: the fewest multiprocessors of a part, if there is one.
+pub(super) fn agree_residency(
+    link: &Link,
+    ledger: Option<&Ledger>,
+    variants: &mut [Variant],
+    most: u32,
+) -> Result<Option<u32>> {
+    let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(None) };
+    let (world, card) = (link.world(), (context.device().uuid(), std::process::id()));
+    let cards: Vec<([u8; 16], u32)> = world.all_gather_as(&card)?;
+    let here: Vec<u32> =
+        cards.iter().filter(|(uuid, _)| *uuid == card.0).map(|(_, process)| *process).collect();
+    let mut sharers = 1;
+    if context.place().is_none() {
+        ledger.shared_by(here.iter().collect::<BTreeSet<_>>().len() as u32);
+        sharers = here.len() as u32;
+    }
+    let mut own = Vec::new();
+    for Variant { entry, function, .. } in &*variants {
+        for warps in 1..=most / WARP {
+            let function = function.as_ref().expect("a variant of a GPU is loaded");
+            let each = function.max_active_blocks_per_sm(warps * WARP, most_shared(entry.protocol))?;
+            own.push(each * context.multiprocessors() / sharers);
+        }
+    }
+    let part = context.place().map(|_| context.multiprocessors());
+    let all: Vec<(Option<u32>, Vec<u32>)> = world.all_gather_as(&(part, own))?;
+    let fewest = |at: usize| all.iter().filter_map(|(_, rank)| rank.get(at)).min().copied().unwrap_or(0);
+    let each = (most / WARP) as usize;
+    for (number, variant) in variants.iter_mut().enumerate() {
+        variant.resident = (number * each..(number + 1) * each).map(fewest).collect();
+    }
+    Ok(all.iter().filter_map(|(part, _)| *part).min())
+}
+
+/// Modules by GPU, image and the first of the entries that were loaded from it.
+type Modules = HashMap<(usize, *const u8, &'static str), cuda::Module>;
+
+/// The newest image of an entry that the GPU runs.
+fn image(context: &cuda::Context, entry: &Entry) -> Result<&'static Image> {
+    let (major, minor) = context.device().compute_capability();
+    let number = |i: &Image| i.arch.trim_start_matches("sm_").parse::<u32>().unwrap_or(u32::MAX);
+    let fitting = entry.images.iter().filter(|i| number(i) <= major * 10 + minor);
+    fitting.max_by_key(|i| number(i)).ok_or_else(|| {
+        let have: Vec<&str> = entry.images.iter().map(|i| i.arch).collect();
+        Error::misuse(format!(
+            "`{}` has no PTX for {} (sm_{major}{minor}); it has [{}]. Name an older one in `archs(..)`{}",
+            entry.symbol,
+            context.device(),
+            have.join(", "),
+            if have.is_empty() { ", and build without FUSEWIRE_CHECK_ONLY" } else { "" }
+        ))
+    })
+}
+
+/// Whether kernels of this GPU may be set up while the one before them on their stream still runs (programmatic dependent launch: from
+/// compute capability 9.0 on). `FUSEWIRE_FOLLOW=0` turns it off.
+pub(super) fn follows(context: &cuda::Context) -> bool {
+    context.device().compute_capability().0 >= 9
+        && std::env::var_os("FUSEWIRE_FOLLOW").is_none_or(|v| v != "0")
+}
+
+/// Loads the entries, once per GPU. An image has those of other transports and schedules too: the driver is given what these entries
+/// need.
+pub(super) fn load(context: &cuda::Context, entries: &[&'static Entry]) -> Result<Vec<cuda::Function>> {
+    struct Cache(Modules);
+    // SAFETY: the pointers are keys, never followed.
+    unsafe impl Send for Cache {}
+    static MODULES: Mutex<Option<Cache>> = Mutex::new(None);
+    let images = entries.iter().map(|e| image(context, e)).collect::<Result<Vec<_>>>()?;
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = &mut modules.get_or_insert_with(|| Cache(HashMap::new())).0;
+    let function = |(entry, own): (&&'static Entry, &&'static Image)| {
+        let of_image = entries.iter().zip(&images).filter(|(_, i)| i.text.as_ptr() == own.text.as_ptr());
+        let symbols: Vec<&'static str> = of_image.map(|(e, _)| e.symbol).collect();
+        let key = (context.device().ordinal(), own.text.as_ptr(), symbols[0]);
+        let module = match cache.get(&key) {
+            Some(module) => module.clone(),
+            None => {
+                let part = cuda::ptx::part(own.text, &symbols);
+                let text = cuda::ptx::raised(&part, context.device().compute_capability().0);
+                let module = cuda::Module::load_ptx(context, &text, &cuda::JitOptions::default())?;
+                cache.insert(key, module.clone());
+                module
+            }
+        };
+        ready(module.function(entry.symbol)?, entry)
+    };
+    entries.iter().zip(&images).map(function).collect()
+}
