@@ -34,9 +34,9 @@ pub struct fusewire_value {
 pub enum fusewire_protocol {
     /// As the size says.
     FUSEWIRE_BY_SIZE = 0,
-    /// Through staging, with credits.
+    /// Through staging, with credits: NCCL's Simple.
     FUSEWIRE_STAGED = 1,
-    /// In 128-byte lines that carry their flags.
+    /// In 128-byte lines that carry their flags: NCCL's LL128.
     FUSEWIRE_LINES = 2,
     /// Straight into symmetric outputs.
     FUSEWIRE_DIRECT = 3,

@@ -29,16 +29,16 @@ pub(crate) use sendrecv::same_length;
 
 use std::time::Duration;
 
-/// How bytes travel.
+/// How bytes travel. NCCL's names are beside ours where it has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Protocol {
-    /// Through rings of staging in the receiver's memory, with credits: any size.
+    /// Through rings of staging in the receiver's memory, with credits ("Simple"): any size.
     Staged,
-    /// In 128-byte lines that carry their flags: small chunks, at a fraction of the latency.
+    /// In 128-byte lines that carry their flags ("LL128"): small chunks, at a fraction of the latency.
     Lines,
-    /// Straight into the peers' outputs: where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
+    /// Straight into the peers' outputs ("zero copy"): where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
     /// hooks have no `consume`. Nothing is staged, and no block receives.
     Direct,
     /// As `Direct`, by bulk copies through shared memory that one thread of each block asks for (the Tensor Memory Accelerator): for hooks
@@ -71,13 +71,13 @@ pub struct LaunchOptions {
     /// Channels to each peer; by default chosen from the size. Short staged all-to-alls among several ranks have more than one block at each
     /// end of a channel, as far as multiprocessors go.
     pub channels: Option<u32>,
-    /// Blocks that copy the rank's own chunk of an all-to-all; by default chosen from the channels.
+    /// Blocks for the self copy of an all-to-all, the chunk that a rank keeps: the diagonal of the matrix of ranks. By default chosen from the channels.
     pub diagonal: Option<u32>,
     /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)` or `reduce(..)`; on the host always 1. With `Protocol::Bulk`
     /// one warp copies; the others of an all-to-all's send what chunks begin with, before the peers say *go*.
     pub threads: Option<u32>,
-    /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. What is left for
-    /// others, this launch does without.
+    /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. Give fewer to leave multiprocessors to other
+    /// streams.
     pub blocks: Option<u32>,
     /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default about 128 KiB, or that. With
     /// `Protocol::Bulk`, bytes of one copy, up to 16 KiB.

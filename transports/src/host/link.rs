@@ -1,5 +1,7 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
+mod end;
+
 use super::abort::Aborts;
 use super::warning::{self, Waits};
 use super::{Board, Cut, Error, Fault, Launched, Options, Result, Symmetric};
@@ -428,38 +430,6 @@ impl Link {
         self.board.launched(rank)
     }
 
-    /// See [`super::Transport::renew`].
-    ///
-    /// # Errors
-    /// If a rank is lost or does not come.
-    pub fn renew(self: &Arc<Self>) -> Result<()> {
-        let all = self.with_joined();
-        // Positions must not be cleared under a kernel.
-        let _turns = idle(&all)?;
-        self.renew_idle()
-    }
-
-    /// See [`super::Transport::close`].
-    ///
-    /// # Errors
-    /// If a rank does not come; the first that is missing is named.
-    pub fn close(self: &Arc<Self>) -> Result<()> {
-        let all = self.with_joined();
-        let turns = idle(&all)?;
-        all.iter().for_each(|link| link.closed.store(true, Ordering::Release));
-        drop(turns);
-        let end = |link: &Arc<Link>| {
-            link.region.quiesce()?;
-            let name = link.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Some(name) = name else { return Ok(()) };
-            link.world.end(name)?;
-            link.ended.store(true, Ordering::Release);
-            Ok(())
-        };
-        // All of them, whatever comes of one: peers wait.
-        all.iter().map(end).fold(Ok(()), Result::and)
-    }
-
     /// Refuses launches on a transport that was closed.
     ///
     /// # Errors
@@ -473,43 +443,8 @@ impl Link {
         }
     }
 
-    /// Whether every rank has closed it, or is gone.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
     fn turns(&self) -> MutexGuard<'_, u64> {
         self.launching.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// With nothing queued, and nobody launching.
-    fn renew_idle(&self) -> Result<()> {
-        self.region.quiesce()?;
-        self.world.barrier()?;
-        // SAFETY: between two barriers, with nothing under way on any rank.
-        self.renew_aborts(|| unsafe { self.region.clear() })?;
-        self.board.clear();
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        for joined in self.joined.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            joined.link.renew_idle()?;
-        }
-        self.world.barrier()?;
-        Ok(())
-    }
-}
-
-/// Waits until nothing is queued on these links, and keeps everybody from launching on them. Streams are not waited for under the locks, since
-/// whoever ends there may launch.
-fn idle(all: &[Arc<Link>]) -> Result<Vec<MutexGuard<'_, u64>>> {
-    loop {
-        let seen: Vec<u64> = all.iter().map(|link| *link.turns()).collect();
-        for (stream, _) in all.iter().filter_map(|link| link.last_use()) {
-            stream.wait_idle()?;
-        }
-        let turns: Vec<_> = all.iter().map(|link| link.turns()).collect();
-        if turns.iter().map(|turns| **turns).eq(seen) {
-            return Ok(turns);
-        }
     }
 }
 
@@ -523,20 +458,5 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rank, size) = (self.world.rank(), self.world.size());
         write!(f, "{} on {:?}, rank {rank} of {size}", self.name, self.machine)
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.board.note(|notes| notes.left());
-        self.stop_listening();
-        let teardown = self.teardown.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // Where peers keep what they have mapped, nobody is waited for. Else nobody lets go before every rank is done or known to be lost;
-        // where that is not known in time, or was not when it was closed, the memory stays.
-        let free = self.region.outlives_rank() || teardown.is_some_and(|name| self.world.teardown(name));
-        if free || self.ended.load(Ordering::Acquire) {
-            // SAFETY: the link is dropped once, and does not use the region any more.
-            unsafe { ManuallyDrop::drop(&mut self.region) };
-        }
     }
 }

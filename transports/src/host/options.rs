@@ -16,8 +16,8 @@ pub struct Options {
     pub signals: u32,
     /// Symmetric heap of each rank in bytes, for raw `put` and `get`.
     pub heap_bytes: usize,
-    /// Channels with line buffers (816 KiB each from each peer): the most blocks that can send small chunks at once, and what one call
-    /// can carry, 191 KiB each; 0 leaves that protocol out.
+    /// Channels with line buffers, for the protocol of lines (NCCL's LL128): 816 KiB each from each peer. They are the most blocks that can send small
+    /// chunks at once, and bound what one call can carry, 191 KiB each; 0 leaves that protocol out.
     pub line_channels: u32,
     /// How long one wait in a kernel may last.
     pub deadline: Duration,
