@@ -142,6 +142,7 @@ macro_rules! for_each_case {
             faults {
                 a_rank_never_launches: 2..=8,
                 a_receiver_never_comes: 2..=8,
+                a_program_aborts: 2..=8,
                 panic_in_produce: 1..=8,
                 panic_in_consume: 1..=8,
                 index_out_of_range: 1..=8,

@@ -106,6 +106,40 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
     mended(rank, &ground)
 }
 
+/// Rank 0 never launches, and no deadline is near: a thread of the last rank ends the waits of all.
+pub fn a_program_aborts<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let copier: Copier<X> = ground.transport.all_to_all()?;
+    let (me, last) = (rank.me(), rank.size() - 1);
+    works(rank, &ground)?;
+    let abort = ground.transport.abort_handle();
+    let thread = (me == last).then(|| {
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            abort.abort("a checkpoint failed")
+        })
+    });
+    let (input, mut output) = buffers(rank, &ground, 50)?;
+    if me > 0 {
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        let options = LaunchOptions::default().deadline(10 * KNOWN);
+        copier.launch_with(&ground.stream, args, &options)?;
+        let fault = fault(&ground, KNOWN);
+        assert_eq!((fault.reader, fault.rank, fault.transport), (me, last, X::NAME), "{fault}");
+        assert_eq!(operation(&fault), &Operation::Aborted { reason: "a checkpoint failed".into() });
+        says(&fault, &[&format!("rank {last} aborted {}: a checkpoint failed", X::NAME), "renew"]);
+    }
+    if let Some(thread) = thread {
+        thread.join().expect("no panic").map_err(Error::from)?;
+    }
+    rank.world.barrier()?;
+    let start = Instant::now();
+    while ground.transport.check().is_ok() {
+        assert!(start.elapsed() < KNOWN, "rank {me} was not told");
+    }
+    mended(rank, &ground)
+}
+
 /// A sender that fills the staging of a peer that does not receive.
 /// By staging the sender's ring fills up in the first call; by lines two calls go without an answer, and the third does not.
 pub fn a_receiver_never_comes<X: Subject>(rank: &Rank<X>) -> Outcome {
