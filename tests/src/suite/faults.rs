@@ -377,7 +377,7 @@ pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
     assert!(named, "{fault}");
     // Where the peer has the block's number, the record does not tell which of them was wrong.
     if !matches!(operation(&fault), Operation::OutOfRange { peer: 4, .. }) {
-        says(&fault, &["there are 4 channels", "launch 4 blocks at most", "Options::channels"]);
+        says(&fault, &["there are 4 channels", "Launch 4 blocks at most", "Options::channels"]);
     }
     mended(rank, &ground)
 }
