@@ -75,6 +75,12 @@ enum Gone {
     Left,
 }
 
+/// Starts a thread that ends by itself.
+fn thread(name: &str, what: &'static str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    spawned.map(drop).map_err(|e| Error::fabric(what, e, "raise the limit on threads"))
+}
+
 impl State {
     /// Says that a collective's outcome is wanted; any other is dropped.
     pub fn expect(&mut self, op: OpKey) {
@@ -279,58 +285,48 @@ impl Inbox {
     /// the world, and cannot hold up the store.
     pub fn on_lost(self: &Arc<Self>, callback: LostCallback) -> Result<()> {
         let inbox = Arc::clone(self);
-        let watch = move || {
+        thread("fusewire-on-lost", "starting the thread for `on_lost`", move || {
             let mut told = 0;
-            let far = Duration::from_secs(3600);
-            loop {
-                let news = inbox.wait(after(far), |state| match state.lost.get(told) {
-                    Some(news) => Some(Some(news.clone())),
-                    None => state.closed.is_some().then_some(None),
-                });
-                match news {
-                    Some(Some((rank, why))) => callback(rank, &why),
-                    Some(None) => return,
-                    None => continue,
-                }
+            while let Some((rank, why)) = inbox.news(|state| state.lost.get(told).cloned()) {
+                callback(rank, &why);
                 told += 1;
             }
-        };
-        std::thread::Builder::new()
-            .name("fusewire-on-lost".to_owned())
-            .spawn(watch)
-            .map(drop)
-            .map_err(|e| Error::fabric("starting the thread for `on_lost`", e, "raise the limit on threads"))
+        })
     }
 
     /// Tells `callback` of each notice of this topic, from one thread for all topics that ends with the inbox.
-    pub fn on_notice(inbox: &Arc<Self>, topic: u64, callback: NoticeCallback) -> Result<()> {
-        let mut state = lock(&inbox.state);
+    pub fn on_notice(self: &Arc<Self>, topic: u64, callback: NoticeCallback) -> Result<()> {
+        let mut state = lock(&self.state);
         state.listeners.insert(topic, callback);
         if std::mem::replace(&mut state.listening, true) {
             return Ok(());
         }
         drop(state);
-        let own = Arc::clone(inbox);
-        let spawned =
-            std::thread::Builder::new().name("fusewire-notices".to_owned()).spawn(move || own.tell_notices());
-        spawned.map(drop).map_err(|e| {
-            lock(&inbox.state).listening = false;
-            Error::fabric("starting the thread for notices", e, "raise the limit on threads")
-        })
+        let inbox = Arc::clone(self);
+        let started = thread("fusewire-notices", "starting the thread for notices", move || {
+            let next = |state: &mut State| {
+                let (topic, from, text) = state.notices.pop_front()?;
+                Some((state.listeners.get(&topic).cloned(), from, text))
+            };
+            while let Some((callback, from, text)) = inbox.news(next) {
+                // Else nobody listens to the topic any more.
+                if let Some(callback) = callback {
+                    callback(from, &text);
+                }
+            }
+        });
+        started.inspect_err(|_| lock(&self.state).listening = false)
     }
 
-    /// Until nothing more will come.
-    fn tell_notices(&self) {
+    /// What `next` finds, however long that takes; `None` when nothing more will come.
+    fn news<T>(&self, mut next: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
         loop {
-            let news = self.wait(after(Duration::from_secs(3600)), |state| match state.notices.pop_front() {
-                Some((topic, from, text)) => Some(Some((state.listeners.get(&topic).cloned(), from, text))),
+            let found = self.wait(after(Duration::from_secs(3600)), |state| match next(state) {
+                Some(news) => Some(Some(news)),
                 None => state.closed.is_some().then_some(None),
             });
-            match news {
-                Some(Some((Some(callback), from, text))) => callback(from, &text),
-                Some(None) => return,
-                // Of a topic that nobody listens to any more, or the time is up.
-                Some(Some((None, ..))) | None => {}
+            if let Some(found) = found {
+                return found;
             }
         }
     }
@@ -416,7 +412,7 @@ mod tests {
         assert!(inbox.lost().is_empty() && inbox.with(|state| state.notices.len()) == MOST_NOTICES);
         let (tell, told) = std::sync::mpsc::channel();
         let callback = Arc::new(move |from: Rank, text: &str| tell.send((from, text.to_owned())).unwrap());
-        Inbox::on_notice(&inbox, 7, callback).unwrap();
+        inbox.on_notice(7, callback).unwrap();
         for n in MOST_NOTICES..2 * MOST_NOTICES {
             assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((1, n.to_string())));
         }

@@ -270,7 +270,7 @@ impl Bootstrap for Member {
 
     fn on_notice(&self, topic: u64, callback: NoticeCallback) {
         // As for `on_lost`.
-        let _ = Inbox::on_notice(&self.inbox, topic, callback);
+        let _ = self.inbox.on_notice(topic, callback);
     }
 
     fn off_notice(&self, topic: u64) {
