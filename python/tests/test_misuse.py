@@ -88,11 +88,17 @@ def test_any_array_is_taken_or_refused(shm, shape, dtype, step, start, other):
         assert came.dtype == x.dtype and came.size == x.size and (came == x.reshape(-1).reshape(came.shape)).all()
 
 
-def late():
+def met(deadline):
+    """A world and a transport that has worked once, and what it reduced."""
     world = fusewire.World(timeout=30)
-    shm = fusewire.Shm(world, window=1 << 16, deadline=0.3)
+    shm = fusewire.Shm(world, window=1 << 16, deadline=deadline)
     x = numpy.ones(1000, "float32")
     shm.all_reduce(x)
+    return world, shm, x
+
+
+def late():
+    world, shm, x = met(deadline=0.3)
     if world.rank == 0:
         with pytest.raises(fusewire.Fault) as fault:
             shm.all_reduce(x)
@@ -110,10 +116,7 @@ def late():
 
 
 def aborted():
-    world = fusewire.World(timeout=30)
-    shm = fusewire.Shm(world, window=1 << 16, deadline=60)
-    x = numpy.ones(1000, "float32")
-    shm.all_reduce(x)
+    world, shm, x = met(deadline=60)
     if world.rank == 0:
         # Rank 1 never comes: another thread ends the wait.
         threading.Timer(0.05, shm.abort, ["rank 1 is late"]).start()
