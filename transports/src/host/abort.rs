@@ -52,8 +52,19 @@ struct State {
     /// Words are being cleared: what comes now counts behind that.
     renewing: bool,
     reasons: BTreeMap<usize, String>,
-    /// What came too early: the rank, and the renewals that it saw.
-    early: Vec<(usize, u64, String)>,
+    /// What came too early, the first of each rank: the renewals that it saw, and why.
+    early: BTreeMap<usize, (u64, String)>,
+}
+
+impl State {
+    fn keep(&mut self, rank: usize, renewals: u64, reason: &str) {
+        self.early.entry(rank).or_insert_with(|| (renewals, cut(reason).to_owned()));
+    }
+}
+
+/// As much of a reason as travels.
+fn cut(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(LONGEST)]
 }
 
 impl Aborts {
@@ -99,11 +110,10 @@ impl Link {
         if self.has_ended() {
             return Ok(());
         }
-        let reason = &reason[..reason.floor_char_boundary(LONGEST)];
-        let (me, mut state) = (self.world().rank(), self.aborts.state());
+        let (me, mut state, reason) = (self.world().rank(), self.aborts.state(), cut(reason));
         if state.renewing {
             let renewals = state.renewals + 1;
-            state.early.push((me, renewals, reason.to_owned()));
+            state.keep(me, renewals, reason);
             return Ok(());
         }
         self.stop(&mut state, me, reason)
@@ -113,10 +123,10 @@ impl Link {
     fn aborted(&self, rank: usize, renewals: u64, reason: &str) {
         let mut state = self.aborts.state();
         if renewals > state.renewals {
-            state.early.push((rank, renewals, reason.to_owned()));
+            state.keep(rank, renewals, reason);
         } else if renewals == state.renewals && !state.renewing {
             // A context that is lost has no kernels to stop.
-            let _ = self.stop(&mut state, rank, reason);
+            let _ = self.stop(&mut state, rank, cut(reason));
         }
     }
 
@@ -149,11 +159,32 @@ impl Link {
         }
         let renewals = state.renewals;
         // Where clearing failed, ranks differ in what they count, and the transport is of no more use.
-        let early: Vec<_> =
-            state.early.extract_if(.., |(_, of, _)| *of <= renewals || cleared.is_err()).collect();
-        for (rank, _, reason) in early {
-            let _ = self.stop(&mut state, rank, &reason);
+        for (rank, (of, reason)) in std::mem::take(&mut state.early) {
+            if of <= renewals || cleared.is_err() {
+                let _ = self.stop(&mut state, rank, &reason);
+            } else {
+                state.keep(rank, of, &reason);
+            }
         }
         cleared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_early_abort_of_each_rank_is_kept() {
+        let mut state = State::default();
+        for (rank, reason) in [(3, "first"), (3, "second"), (1, "another")] {
+            state.keep(rank, 1, reason);
+        }
+        // Whatever a peer sends, and within no character.
+        state.keep(2, 1, &"\u{e4}".repeat(LONGEST));
+        let long = "\u{e4}".repeat(LONGEST / 2);
+        let kept: Vec<_> = state.early.iter().map(|(rank, (_, reason))| (*rank, reason.as_str())).collect();
+        assert_eq!(kept, [(1, "another"), (2, long.as_str()), (3, "first")]);
+        assert_eq!(cut(&format!("x{long}")).len(), LONGEST - 1);
     }
 }
