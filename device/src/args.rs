@@ -281,6 +281,12 @@ impl<'a, T: Element> Out<'a, T> {
         Place { at: unsafe { self.start.add(first) }, ctx, own: PhantomData }
     }
 
+    /// The address of element `first`, which the caller has seen to be inside.
+    #[inline(always)]
+    pub(crate) fn pointer(&self, first: usize) -> *mut T {
+        self.start.wrapping_add(first)
+    }
+
     /// The place of `len` elements from `first` on, which belong to as many `consume` calls.
     ///
     /// # Panics

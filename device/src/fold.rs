@@ -159,6 +159,12 @@ pub trait Number: Element {
     fn plus(self, other: Self) -> Self;
     /// The product; of integers modulo their range.
     fn times(self, other: Self) -> Self;
+    /// The neutral element of `plus`: -0 of floating-point numbers.
+    const NOTHING: Self;
+    /// The least of all values.
+    const LEAST: Self;
+    /// The greatest of all values.
+    const GREATEST: Self;
     /// The lesser; NaN if either is, and -0 is less than +0.
     fn lesser(self, other: Self) -> Self;
     /// The greater; NaN if either is, and -0 is less than +0.
@@ -193,6 +199,9 @@ pub trait Mean: Number {
 macro_rules! integers {
     ($($t:ty)*) => {$(
         impl Number for $t {
+            const NOTHING: Self = 0;
+            const LEAST: Self = <$t>::MIN;
+            const GREATEST: Self = <$t>::MAX;
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -231,6 +240,9 @@ integers! { u8 u16 u32 u64 i8 i16 i32 i64 }
 macro_rules! floats {
     ($($t:ty)*) => {$(
         impl Number for $t {
+            const NOTHING: Self = -0.0;
+            const LEAST: Self = <$t>::NEG_INFINITY;
+            const GREATEST: Self = <$t>::INFINITY;
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self + other
@@ -332,7 +344,7 @@ const LEVELS: usize = if cfg!(target_arch = "nvptx64") { 5 } else { 14 };
 pub const MOST_RANKS: u32 = ((AHEAD as u32) << 5) - 1;
 
 /// Elements that are folded together.
-const TOGETHER: usize = 8;
+pub(crate) const TOGETHER: usize = 8;
 
 /// Contributions that are asked for together.
 pub const AHEAD: usize = 4;
@@ -405,26 +417,38 @@ fn some<F: Fold<W>, W: Element, const FROM: usize>(
     ranks: u32,
     of: &impl Contributions<W>,
 ) -> Option<[F::Acc; TOGETHER]> {
-    let mut tree = Tree::<F, W>::new();
+    octet::<F, W, _>(ranks, |first, some| {
+        let packs = of.of(first, some)?;
+        Some(move |k: usize| lift::<F, W, FROM>(packs[k]))
+    })
+}
+
+/// Folds what `ranks` ranks contribute to eight elements. `of` gives those of the ranks that it is asked for, as [`Contributions::of`] does:
+/// what each of them is, lifted.
+#[inline(always)]
+pub(crate) fn octet<F: Fold<V>, V, L: Fn(usize) -> [F::Acc; TOGETHER]>(
+    ranks: u32,
+    of: impl Fn(u32, u32) -> Option<L>,
+) -> Option<[F::Acc; TOGETHER]> {
+    let mut tree = Tree::<F, V>::new();
     let mut last = [F::Acc::default(); TOGETHER];
     let mut rank = 0;
     while rank < ranks {
         let left = ranks - rank;
-        let packs = of.of(rank, left.min(AHEAD as u32))?;
-        let lifted = |k: usize| lift::<F, W, FROM>(packs[k]);
+        let lifted = of(rank, left.min(AHEAD as u32))?;
         if matches!(F::ORDER, Order::Ranks) {
             unroll!(AHEAD, |K| if (K as u32) < left {
                 let next = lifted(K);
-                last = if rank + K as u32 == 0 { next } else { both::<F, W>(last, next) };
+                last = if rank + K as u32 == 0 { next } else { both::<F, V>(last, next) };
             });
         } else {
             last = lifted(0);
             if left > 1 {
-                last = both::<F, W>(last, lifted(1));
+                last = both::<F, V>(last, lifted(1));
             }
             if left > 2 {
-                let right = if left > 3 { both::<F, W>(lifted(2), lifted(3)) } else { lifted(2) };
-                last = both::<F, W>(last, right);
+                let right = if left > 3 { both::<F, V>(lifted(2), lifted(3)) } else { lifted(2) };
+                last = both::<F, V>(last, right);
             }
             if left >= AHEAD as u32 {
                 tree.add(rank / AHEAD as u32, last);
@@ -455,7 +479,7 @@ struct Tree<F: Fold<W>, W> {
     wire: PhantomData<W>,
 }
 
-impl<F: Fold<W>, W: Element> Tree<F, W> {
+impl<F: Fold<W>, W> Tree<F, W> {
     #[inline(always)]
     fn new() -> Self {
         Tree { levels: [[F::Acc::default(); TOGETHER]; LEVELS], wire: PhantomData }

@@ -7,6 +7,7 @@ use crate::element::Element;
 use crate::fold;
 use crate::fold::Contributions;
 use crate::pack::{Pack, unroll};
+use crate::row::RowAt;
 
 /// The two ends of a wire, and how the work between them is cut.
 pub trait Hooks: 'static {
@@ -19,6 +20,43 @@ pub trait Hooks: 'static {
     /// Whether `produce` works by element and reads the *rows* of a column side by side: it is then called by tiles (see
     /// [`transpose`](crate::tile::transpose)), and blocks have at most 256 threads.
     const TRANSPOSED: bool = false;
+
+    /// Elements of a row, where hooks work by rows ([`row`](crate::row)): they are then called by [`Hooks::produce_row`] and its
+    /// neighbours, and blocks have at most 256 threads, or just that many of long rows. Else 0.
+    const COLS: usize = 0;
+    /// Packs of a row on the wire. Shares, and what travels together, are whole rows.
+    const ROW_PACKS: usize = 0;
+
+    /// Hands each pack of the row at `at` to `put`, with its number in the row. Called by all threads that share it.
+    #[inline(always)]
+    fn produce_row(at: RowAt, args: &Self::Args<'_>, put: &impl Fn(u32, Pack<Self::Wire>)) {
+        let _ = (at, args, put);
+    }
+
+    /// Takes the row that arrived for `at`, of which `get` gives the packs. In the same way.
+    #[inline(always)]
+    fn consume_row(at: RowAt, args: &Self::Args<'_>, get: &impl Fn(u32) -> Pack<Self::Wire>) {
+        let _ = (at, args, get);
+    }
+
+    /// Produces the row at the first place, hands its packs to `put`, and takes it at the second. In the same way.
+    #[inline(always)]
+    fn keep_row(at: [RowAt; 2], args: &Self::Args<'_>, put: &impl Fn(u32, Pack<Self::Wire>)) {
+        let _ = (at, args, put);
+    }
+
+    /// Folds the row at `at` of `ranks` ranks and takes the result: `of` gives the packs of each rank's, and what this rank, `own.0`, contributes
+    /// is produced at `own.1` where that is said. In the same way.
+    #[inline(always)]
+    fn fold_row(
+        at: RowAt,
+        args: &Self::Args<'_>,
+        ranks: u32,
+        own: Option<(u32, RowAt)>,
+        of: &impl Fn(u32, u32) -> Pack<Self::Wire>,
+    ) {
+        let _ = (at, args, ranks, own, of);
+    }
 
     /// The pack of wire values at `ctx` (`ctx.valid` of them).
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<Self::Wire>;

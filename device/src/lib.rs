@@ -11,6 +11,7 @@
 //! | [`hooks`] | the trait behind `produce` and `consume` |
 //! | [`ops`] | the seam a transport fills in: `put`, `get`, `signal`, `wait` |
 //! | [`mapped`] | that seam for peers whose memory can be stored to (NVLink, host shared memory) |
+//! | [`row`] | rows: what hooks of `grain = row(N)` handle at a time |
 //! | [`schedule`] | who exchanges which chunk with whom: `sendrecv`, `all_to_all` |
 //! | [`protocol`] | how the bytes of a transfer travel: through staging, by LL128, straight into outputs |
 //! | [`launch`] | what a kernel is launched with |
@@ -48,6 +49,7 @@ pub mod ops;
 pub mod pack;
 pub mod prelude;
 pub mod protocol;
+pub mod row;
 pub mod schedule;
 pub mod tile;
 pub mod wait;

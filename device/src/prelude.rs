@@ -8,5 +8,6 @@ pub use crate::kernel::{Kernel, Tile};
 pub use crate::math;
 pub use crate::ops::{Get, Ops, Put};
 pub use crate::pack::Pack;
+pub use crate::row::{PerGroup, PerRow, Rows, Ue8m0};
 pub use crate::wait::{Flow, Stopped};
 pub use crate::window::{AllMapped, Cmp, DevicePeers, DeviceWindow, LinkKind, SignalOp, Window};

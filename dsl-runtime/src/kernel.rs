@@ -66,6 +66,10 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const ASKS_SHAPE: bool = false;
     /// Whether the module names a fold: `reduce(..)`.
     const FOLDS: bool = false;
+    /// Elements of a row, where hooks work by rows: `grain = row(N)`. Else 0.
+    const COLS: usize = 0;
+    /// Packs of a row on the wire.
+    const ROW_PACKS: usize = 0;
     /// `produce` is not the user's: what is sent is `input`.
     const SENDS_AS_IS: bool;
     /// `consume` is not the user's: what arrives is stored to `output`.
@@ -246,6 +250,7 @@ where
     H: Unpack + Hooks<Wire = S::Wire>,
     S::Args<'static>: Arguments<Raw = H::Raw>,
 {
+    assert!(S::COLS == H::COLS && S::ROW_PACKS == H::ROW_PACKS);
 }
 
 /// A block of schedule `S` by protocol `P` on a CPU thread.

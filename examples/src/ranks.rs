@@ -20,6 +20,29 @@ pub struct Ranks {
     pub processes: bool,
 }
 
+/// What a benchmark's transport is made of; by default as the library decides.
+#[derive(clap::Args)]
+pub struct Geometry {
+    /// Channels of the transport to each peer: the most that a launch can use.
+    #[arg(long)]
+    pub transport_channels: Option<u32>,
+    /// Bytes of staging for each peer, all channels together.
+    #[arg(long, value_parser = parse_bytes)]
+    pub staging: Option<usize>,
+}
+
+impl Geometry {
+    /// As options of a rendezvous.
+    pub fn options(&self) -> fusewire::Options {
+        let mut options = match self.staging {
+            Some(bytes) => fusewire::Options::per_peer(bytes),
+            None => fusewire::Options::default(),
+        };
+        options.channels = self.transport_channels.unwrap_or(options.channels);
+        options
+    }
+}
+
 impl Ranks {
     /// Runs `body` on each rank, of which there are `on_host` by default on CPU threads; on one alone if a launcher started this process.
     pub fn run(

@@ -49,6 +49,13 @@ macro_rules! for_each_case {
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
             }
+            rows {
+                of_every_number: 1..=8,
+                long_ones: 1..=8,
+                with_scales: 1..=8,
+                folded: 1..=8,
+                refused: 1..=8,
+            }
             together {
                 several_kernels_on_one_transport: 1..=8,
                 two_transports_at_once: 1..=8,

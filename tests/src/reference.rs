@@ -56,3 +56,35 @@ pub fn tree<A>(from: usize, to: usize, of: &impl Fn(usize) -> A, fold: &impl Fn(
     let left = 1 << (to - from - 1).ilog2();
     fold(tree(from, from + left, of, fold), tree(from + left, to, of, fold))
 }
+
+/// How all elements of a row are folded, as `fusewire::device::row` documents it.
+#[derive(Debug)]
+pub struct RowTree<A, F> {
+    /// Elements of the row.
+    pub cols: usize,
+    /// What a lane without elements has.
+    pub nothing: A,
+    /// What two are folded to.
+    pub f: F,
+}
+
+impl<A: Copy, F: Fn(A, A) -> A> RowTree<A, F> {
+    /// The fold of a row whose element `col` is `element(col)`.
+    pub fn of(&self, element: impl Fn(usize) -> A) -> A {
+        let lanes = if self.cols <= 2048 { 32 } else { 256 };
+        let of_lane = |lane: usize| {
+            let octets = (lane..self.cols / 8).step_by(lanes);
+            let octets = octets.map(|k| self.balanced(8 * k, 8 * k + 8, &element));
+            octets.reduce(&self.f).unwrap_or(self.nothing)
+        };
+        self.balanced(0, lanes, &of_lane)
+    }
+
+    fn balanced(&self, from: usize, to: usize, of: &impl Fn(usize) -> A) -> A {
+        if to - from == 1 {
+            return of(from);
+        }
+        let middle = (from + to) / 2;
+        (self.f)(self.balanced(from, middle, of), self.balanced(middle, to, of))
+    }
+}

@@ -1,7 +1,7 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
 use crate::kernels::{
-    collectives::*, copying::*, faulty::*, folds::*, hooks::*, schedules::*, windows::*, wires::*,
+    collectives::*, copying::*, faulty::*, folds::*, hooks::*, rows, schedules::*, windows::*, wires::*,
 };
 use crate::suite::cases;
 use crate::{Case, Scale};
@@ -229,6 +229,9 @@ subject! {
     AllReduceOf<averaged::Hooks>, ReduceScatterOf<greatest::Hooks>,
     AllGatherOf<scaled::Hooks>, AllGatherOf<gathered::Hooks>,
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
+    AllToAllOf<rows::short::Hooks>, AllGatherOf<rows::short::Hooks>, SendRecvOf<rows::long::Hooks>, BroadcastOf<rows::long::Hooks>,
+    AllToAllOf<rows::scaled::Hooks>, BroadcastOf<rows::scaled::Hooks>, AllToAllOf<rows::powers::Hooks>,
+    AllReduceOf<rows::centred::Hooks>, ReduceScatterOf<rows::centred::Hooks>, ReduceOf<rows::centred::Hooks>, AllReduceOf<rows::greatest_scaled::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<bursts::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,
     CustomOf<script::Hooks>, CustomOf<script_mixed::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<linked_ring_mixed::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,

@@ -8,6 +8,7 @@
 #               DEVICE=host: on CPU threads
 # run.sh collectives  all-gather, broadcast, reduce, reduce-scatter and all-reduce against NCCL's and torch's, in one run; written to collectives-*.jsonl
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
+# run.sh rows [ROWS..]  hooks of whole rows, and the same in Triton around NCCL; both are checked
 # run.sh torch  the Python package with PyTorch, under torchrun: collectives, gradients, compiled and captured graphs, DDP and FSDP2 steps
 # run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
 #               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
@@ -218,6 +219,10 @@ case $command in
       || { echo "torch's side did not run; see $out/fused-torch.log"; failed=1; }
     timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --json "$@" > "$out/fused-fusewire.jsonl" || { echo "FAILED: bench_fused"; failed=1; }
     python3 "$here/fused.py" --compare "$out/fused-torch.jsonl" "$out/fused-fusewire.jsonl"
+    ;;
+  rows)
+    step "rows in Triton" 200 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/rows.py" ${@:-1024 32768}
+    step "rows" 200 "$here/rows" --device cuda --ranks "$gpus" --time --rows "$(IFS=,; echo "${*:-1024,32768}")"
     ;;
   torch)
     set -- "$here"/fusewire-*.whl

@@ -15,6 +15,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
     ("bench_shared", &["-p", "fusewire-examples", "--bin", "bench_shared"], "bench_shared"),
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
+    ("rows", &["-p", "fusewire-examples", "--bin", "rows"], "rows"),
     ("tune", &["-p", "fusewire-examples", "--bin", "tune"], "tune"),
     ("cargo-fusewire", &["-p", "cargo-fusewire", "--bin", "cargo-fusewire"], "cargo-fusewire"),
     ("math", &["-p", "fusewire-examples", "--bin", "math"], "math"),
@@ -27,6 +28,7 @@ const RUN: &str = include_str!("../assets/run.sh");
 const NCCL: &str = include_str!("../assets/nccl.py");
 const COLLECTIVES: &str = include_str!("../assets/collectives.py");
 const FUSED: &str = include_str!("../assets/fused.py");
+const ROWS: &str = include_str!("../assets/rows.py");
 const TIMING: &str = include_str!("../assets/timing.py");
 const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
 const TWINS: [(&str, &str); 3] = [
@@ -57,6 +59,7 @@ pub fn package(folder: &Path) -> Outcome {
         ("nccl.py", NCCL),
         ("collectives.py", COLLECTIVES),
         ("fused.py", FUSED),
+        ("rows.py", ROWS),
         ("timing.py", TIMING),
         ("torch_ranks.py", TORCH),
     ];

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod math;
+mod rows;
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
 pub use crate::element::soft::{
@@ -12,6 +13,7 @@ use crate::tile::transpose;
 pub use bulk::SharedStages;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub use math::*;
+pub use rows::RowScratch;
 use std::time::{Duration, Instant};
 
 /// Nanoseconds of the monotonic clock.

@@ -4,6 +4,7 @@ mod bulk;
 mod convert;
 mod math;
 mod memory;
+mod rows;
 
 use crate::tile::transpose;
 use core::arch::{asm, nvptx};
@@ -12,6 +13,7 @@ pub use bulk::*;
 pub use convert::*;
 pub use math::*;
 pub use memory::*;
+pub use rows::*;
 
 /// Index of this block in the grid (one-dimensional grids only).
 #[inline(always)]
@@ -146,8 +148,14 @@ pub fn warp_is_whole() -> bool {
 /// to 31. The warp converges.
 #[inline(always)]
 pub fn across_lines(word: u32) -> u32 {
-    // SAFETY: called by all lanes of the warp.
-    unsafe { warp_exchange(-1, word as i32, 8, 31) as u32 }
+    exchange(word, 8)
+}
+
+/// The `word` of the lane whose number differs from this one's by `distance`, a power of two below 32. The warp converges.
+#[inline(always)]
+pub fn exchange(word: u32, distance: u32) -> u32 {
+    // SAFETY: called by all lanes of the warp that are left.
+    unsafe { warp_exchange(-1, word as i32, distance as i32, 31) as u32 }
 }
 
 /// Makes every access before it visible to the whole system before any access after it (`fence.acq_rel.sys`).

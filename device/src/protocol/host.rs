@@ -13,6 +13,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
+use crate::row::walk;
 use crate::schedule::{Leg, Member, Schedule, has_own};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
@@ -51,7 +52,8 @@ unsafe impl<O: Ops> Protocol<O> for Host {
         let total = stream_bytes(call.payload);
         let mut from = 0;
         while from < total {
-            let to = total.min(from + shape.chunk);
+            // Behind the header whole chunks, which may be of whole rows.
+            let to = total.min(from.max(HEADER) + shape.chunk);
             let (s0, count) = tile::packs(from, to, share.packs);
             let part = Part { first: share.first, packs: s0..s0 + count as usize };
             // What is sent as it is is produced by nobody, if nothing is folded.
@@ -228,7 +230,7 @@ impl Part {
             let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
             let hooks = tile::Module::<H>(args);
             let team = Team::all(&Block);
-            return tile::consume::<tile::By<H>, _>(team, place, first, count, &hooks, |s| {
+            return tile::consume::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s| {
                 from.at(self.offset() + 16 * u64::from(s))
             });
         };
@@ -254,6 +256,15 @@ impl Part {
     ) {
         let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
         let (hooks, team) = (tile::Module::<H>(args), Team::all(&Block));
+        if H::COLS > 0 {
+            // A row is kept as a whole.
+            return walk::keep::<H>(team, (place, kept), first, count, args, |s, pack| {
+                for out in outs {
+                    // SAFETY: as below.
+                    unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
+                }
+            });
+        }
         tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, ctx, pack| {
             for out in outs {
                 // SAFETY: the ring's place of pack `s`, which is reserved; each pack is produced once.
@@ -294,17 +305,24 @@ impl Part {
     ) {
         let (first, lanes) = (self.first + self.packs.start, Pack::<H::Wire>::LANES);
         let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
+        let of = |rank: u32, s: usize| {
+            if rank == me.rank {
+                return own[s];
+            }
+            let leg = if rank < me.rank { me.rank - rank } else { me.rank + me.world - rank };
+            let at = inputs[leg as usize - 1].at(self.offset() + 16 * s as u64);
+            // SAFETY: the pack has arrived, and is not overwritten before it is freed.
+            Pack::from_words(unsafe { arch::load_16(at) })
+        };
+        if H::COLS > 0 {
+            let (team, count, ranks) = (Team::all(&Block), own.len() as u32, (None, me.world));
+            return walk::fold::<H>(team, (place, kept), first, count, args, ranks, |rank, s| {
+                of(rank, s as usize)
+            });
+        }
         for (s, own) in own.iter().enumerate() {
             let ctx = kept.at::<H>(tile::any(place, lanes, first + s, s < whole));
-            let of = |rank: u32| {
-                if rank == me.rank {
-                    return *own;
-                }
-                let leg = if rank < me.rank { me.rank - rank } else { me.rank + me.world - rank };
-                let at = inputs[leg as usize - 1].at(self.offset() + 16 * s as u64);
-                // SAFETY: the pack has arrived, and is not overwritten before it is freed.
-                Pack::from_words(unsafe { arch::load_16(at) })
-            };
+            let of = |rank: u32| of(rank, s);
             H::fold(&ctx, args, me.world, &|first, some| {
                 Some(core::array::from_fn(|k| if (k as u32) < some { of(first + k as u32) } else { *own }))
             });

@@ -108,6 +108,9 @@ impl Share {
 /// Packs of a chunk.
 #[inline(always)]
 fn packs_of<H: Hooks>(elements: u64) -> u64 {
+    if H::COLS > 0 {
+        return elements / H::COLS as u64 * H::ROW_PACKS as u64;
+    }
     elements.div_ceil(Pack::<H::Wire>::LANES as u64)
 }
 
@@ -117,11 +120,11 @@ fn whole_call<H: Hooks>(shape: &Shape) -> Call {
     Call { kernel: shape.kernel, payload: 16 * packs_of::<H>(shape.elements), cut: shape.cut }
 }
 
-/// What part `part` of `parts` does of a chunk where every block may do any: a share of its own, or tiles of the whole, since a share
-/// of few rows has none.
+/// What part `part` of `parts` does of a chunk where every block may do any: a share of its own, or tiles or rows of the whole, since a share
+/// may be less than one.
 #[inline(always)]
 fn work<H: Hooks>(elements: u64, each: u64, part: u32, parts: u32) -> (Team, Share) {
-    if H::TRANSPOSED {
+    if H::TRANSPOSED || H::COLS > 0 {
         let packs = packs_of::<H>(elements);
         (Team::among(&Block, part, parts), Share { first: 0, packs: packs as u32 })
     } else {

@@ -15,6 +15,7 @@ use crate::hooks::{self, Hooks};
 use crate::pack::{Pack, unroll};
 use crate::protocol::Kept;
 use crate::protocol::simple::channel::HEADER;
+use crate::row::{RowAt, walk};
 use core::marker::PhantomData;
 
 /// Gives packs. A trait and not a closure, since only a method can be made to be inlined however long it is.
@@ -23,8 +24,17 @@ pub trait Source<W> {
     const TRANSPOSED: bool = false;
     /// Elements that a lane has in flight where it produces tiles.
     const IN_FLIGHT: usize = 32;
+    /// [`Hooks::COLS`].
+    const COLS: usize = 0;
+    /// [`Hooks::ROW_PACKS`].
+    const ROW_PACKS: usize = 0;
     /// The pack at `ctx`.
     fn pack(&self, ctx: &Produce) -> Pack<W>;
+    /// [`Hooks::produce_row`].
+    #[inline(always)]
+    fn row(&self, at: RowAt, put: &impl Fn(u32, Pack<W>)) {
+        let _ = (at, put);
+    }
 }
 
 /// Takes packs; see [`Source`].
@@ -32,8 +42,17 @@ pub trait Sink<W> {
     /// Whether it may keep what it takes in registers. What hooks take leads to an access or to a branch, for which the value has to be
     /// there, before the block's next barrier; or to nothing.
     const KEEPS: bool = false;
+    /// [`Hooks::COLS`].
+    const COLS: usize = 0;
+    /// [`Hooks::ROW_PACKS`].
+    const ROW_PACKS: usize = 0;
     /// Takes the pack that belongs to `ctx`.
     fn take(&self, ctx: &Consume, pack: Pack<W>);
+    /// [`Hooks::consume_row`].
+    #[inline(always)]
+    fn take_row(&self, at: RowAt, get: &impl Fn(u32) -> Pack<W>) {
+        let _ = (at, get);
+    }
 }
 
 /// The hooks of a module, with their arguments.
@@ -43,16 +62,28 @@ impl<H: Hooks> Source<H::Wire> for Module<'_, '_, H> {
     const TRANSPOSED: bool = H::TRANSPOSED;
     // Hooks that take what arrives by element leave few registers.
     const IN_FLIGHT: usize = if H::UNROLL >= 4 { 64 } else { 32 };
+    const COLS: usize = H::COLS;
+    const ROW_PACKS: usize = H::ROW_PACKS;
     #[inline(always)]
     fn pack(&self, ctx: &Produce) -> Pack<H::Wire> {
         H::produce(ctx, self.0)
     }
+    #[inline(always)]
+    fn row(&self, at: RowAt, put: &impl Fn(u32, Pack<H::Wire>)) {
+        H::produce_row(at, self.0, put);
+    }
 }
 
 impl<H: Hooks> Sink<H::Wire> for Module<'_, '_, H> {
+    const COLS: usize = H::COLS;
+    const ROW_PACKS: usize = H::ROW_PACKS;
     #[inline(always)]
     fn take(&self, ctx: &Consume, pack: Pack<H::Wire>) {
         H::consume(ctx, self.0, pack);
+    }
+    #[inline(always)]
+    fn take_row(&self, at: RowAt, get: &impl Fn(u32) -> Pack<H::Wire>) {
+        H::consume_row(at, self.0, get);
     }
 }
 
@@ -172,6 +203,12 @@ impl Team {
         }
     }
 
+    /// Those that produce or consume: all of them where they share rows, or as [`Team::behind`].
+    #[inline(always)]
+    pub fn at_work<G: Group>(group: &G, cols: usize) -> Option<Self> {
+        if walk::takes_all(cols) { Some(Team::all(group)) } else { Team::behind(group) }
+    }
+
     /// All threads of `parts` blocks, of which this one is number `part`.
     #[inline(always)]
     pub fn among<G: Group>(group: &G, part: u32, parts: u32) -> Self {
@@ -267,6 +304,9 @@ pub fn produce<U: Unroll, W: Element, S: Source<W>>(
     if S::TRANSPOSED {
         return transpose::produce(team, place, first, count, source, put);
     }
+    if S::COLS > 0 {
+        return walk::produce(team, place, first, count, source, put);
+    }
     let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
     if U::PACKS >= 8 {
@@ -316,14 +356,20 @@ fn produce_unrolled<const U: usize, W: Element>(
 
 /// Loads `count` packs, number `s` from `at(s)`, and consumes each as the chunk's pack `first + s`.
 #[inline(always)]
-pub fn consume<U: Unroll, W: Element>(
+pub fn consume<U: Unroll, W: Element, S: Sink<W>>(
     team: Team,
     place: &Ctx,
     first: usize,
     count: u32,
-    sink: &impl Sink<W>,
+    sink: &S,
     at: impl Fn(u32) -> *const u8,
 ) {
+    if S::COLS > 0 {
+        return walk::consume(team, place, first, count, sink, |s| {
+            // SAFETY: pack `s` has arrived and is not overwritten before it is freed.
+            Pack::from_words(unsafe { arch::load_16_once(at(s)) })
+        });
+    }
     let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
     if U::PACKS >= 8 {
@@ -385,6 +431,9 @@ pub(crate) fn self_copy<H: Hooks>(
         return transpose::produce(team, place, first, count, &hooks, |_, ctx, pack| {
             H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
+    }
+    if H::COLS > 0 {
+        return walk::keep::<H>(team, (place, kept), first, count, args, |_, _| {});
     }
     let run =
         Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };

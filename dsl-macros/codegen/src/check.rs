@@ -1,6 +1,7 @@
 //! Every rule, all errors at once. Each message gives the rule and the accepted form, at the token that breaks it.
 
 mod fields;
+mod rows;
 
 use crate::configured;
 use crate::errors::Errors;
@@ -11,6 +12,9 @@ use syn::{FnArg, GenericParam, ReturnType, Signature, Type};
 
 const PRODUCE: &str = "pub fn produce(ctx: &Produce, args: &Args) -> W";
 const CONSUME: &str = "pub fn consume(ctx: &Consume, args: &Args, value: W)";
+
+/// Names that `grain = row(..)` gives in a module.
+pub const ROWS: [&str; 5] = ["Row", "Scaled", "Groups", "ProduceRow", "ConsumeRow"];
 
 /// Checks the model.
 pub fn check(model: &Model, errors: &mut Errors) {
@@ -25,6 +29,7 @@ pub fn check(model: &Model, errors: &mut Errors) {
                 layout(module, span, errors);
             }
             folds(model, module, errors);
+            rows::rows(model, module, errors);
             if let Some(args) = &module.args {
                 fields(args, Some(module), errors);
             }
@@ -87,7 +92,11 @@ fn folds(model: &Model, module: &HookModule, errors: &mut Errors) {
         errors.span(reduce.span, "`reduce` and `layout(transposed)` do not go together: leave `layout` out");
     }
     let Some((taken, by_pack)) = module.consume.as_ref().and_then(|c| c.wire.as_ref()) else { return };
-    if *by_pack {
+    let rows = options.row.is_some();
+    if rows::has_scales(&module.consume) {
+        return;
+    }
+    if *by_pack && !rows {
         errors.at(
             taken,
             format!("with `reduce`, `consume` takes one value: `{}`", CONSUME.replace("W)", "A)")),
@@ -98,15 +107,21 @@ fn folds(model: &Model, module: &HookModule, errors: &mut Errors) {
         let (acc, taken_text) = (text(acc), text(taken));
         errors.at(
             taken,
-            format!("`reduce` folds in `{acc}`, but `consume` takes `{taken_text}`: `value: {acc}`"),
+            match rows {
+                false => format!("`reduce` folds in `{acc}`, but `consume` takes `{taken_text}`: `value: {acc}`"),
+                true => format!("`reduce` folds in `{acc}`, but `consume` takes a row of `{taken_text}`: `row: Row<{acc}>`"),
+            },
         );
     }
 }
 
 fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     let before = errors.shown();
+    let ([give, take], [producing, consuming]) = (rows::forms(model), rows::contexts(model));
+    let given = if model.options.row.is_some() { &ROWS[..] } else { &[] };
     for name in &module.names {
-        let taken = ["Launch", "Hooks"].into_iter().chain(model.prepared_by()).any(|n| name == n);
+        let taken =
+            ["Launch", "Hooks"].iter().chain(given).copied().chain(model.prepared_by()).any(|n| name == n);
         if taken || name.to_string().starts_with("__") {
             errors.at(
                 name,
@@ -116,14 +131,19 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     }
     if let Some(produce) = &module.produce {
         if let ReturnType::Type(_, ty) = &produce.sig.output {
-            named_wire(ty, PRODUCE, errors);
+            named_wire(ty, give, errors);
         }
-        qualifiers(&produce.sig, PRODUCE, errors);
-        parameters(&produce.sig, &["Produce", "Args"], PRODUCE, errors);
+        qualifiers(&produce.sig, give, errors);
+        parameters(&produce.sig, &[producing, "Args"], give, errors);
         if let ReturnType::Default = produce.sig.output {
             errors.at(
                 &produce.sig.ident,
-                format!("`produce` gives what goes on the wire: `{PRODUCE}`, or `-> Pack<W>`"),
+                match model.options.row {
+                    None => format!("`produce` gives what goes on the wire: `{give}`, or `-> Pack<W>`"),
+                    Some(_) => {
+                        format!("`produce` gives what goes on the wire: `{give}`, or `-> Scaled<W, G>`")
+                    }
+                },
             );
         }
     }
@@ -135,15 +155,13 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
         );
     }
     if let Some(consume) = &module.consume {
-        qualifiers(&consume.sig, CONSUME, errors);
-        parameters(&consume.sig, &["Consume", "Args", ""], CONSUME, errors);
+        qualifiers(&consume.sig, take, errors);
+        parameters(&consume.sig, &[consuming, "Args", ""], take, errors);
         if let ReturnType::Type(_, ty) = &consume.sig.output
             && !matches!(&**ty, Type::Tuple(t) if t.elems.is_empty())
         {
-            errors.at(
-                ty,
-                format!("`consume` returns nothing: `{CONSUME}`; write results to an `Out` of `Args`"),
-            );
+            errors
+                .at(ty, format!("`consume` returns nothing: `{take}`; write results to an `Out` of `Args`"));
         }
     }
     let wires = [&module.produce, &module.consume].map(|h| h.as_ref().and_then(|h| h.wire.as_ref()));
@@ -160,7 +178,9 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
                 if model.options.reduce.is_none() {
                     same_wire(module, errors);
                 }
-                copies(model, module, args, errors);
+                if ![&module.produce, &module.consume].into_iter().any(rows::has_scales) {
+                    copies(model, module, args, errors);
+                }
             }
         }
         Some(_) => {}
@@ -247,7 +267,8 @@ fn text(t: &impl ToTokens) -> String {
 }
 
 fn same_wire(module: &HookModule, errors: &mut Errors) {
-    let of = |h: &Option<Hook>| h.as_ref().and_then(|h| h.wire.clone());
+    // Rows are compared as they are written.
+    let of = |h: &Option<Hook>| h.as_ref().filter(|h| h.row.is_none()).and_then(|h| h.wire.clone());
     let (Some(sent), Some(taken)) = (of(&module.produce), of(&module.consume)) else { return };
     if [&sent.0, &taken.0].iter().any(|w| matches!(w, Type::ImplTrait(_))) {
         return;

@@ -230,8 +230,8 @@ fn table(line: &str) -> Option<Vec<u64>> {
 /// Writes the largest block size into each entry.
 fn bound_threads(model: &Model, ptx: &str) -> String {
     let options = &model.options;
-    let most =
-        if options.transposed.is_some() || options.reduce.is_some() { MAX_TILE_THREADS } else { MAX_THREADS };
+    let few = options.transposed.is_some() || options.reduce.is_some() || options.row.is_some();
+    let most = if few { MAX_TILE_THREADS } else { MAX_THREADS };
     let mut out = String::with_capacity(ptx.len() + 64);
     let mut in_entry = false;
     for line in ptx.lines() {

@@ -56,6 +56,8 @@ pub struct Options {
     pub unroll: Vec<u32>,
     /// `layout(transposed)`, where it was written: `produce` reads the rows of a column side by side.
     pub transposed: Option<Span>,
+    /// `grain = row(N)`: elements of a row, and where that was written.
+    pub row: Option<(usize, Span)>,
     /// `reduce(..)`: how what ranks contribute becomes one value.
     pub reduce: Option<Reduce>,
     /// Whether the PTX names lines of the source.
@@ -159,6 +161,8 @@ pub enum Kind {
     Slice(Type),
     /// `Out<'a, T>`.
     Out(Type),
+    /// `PerRow<'a, T>` and `PerGroup<'a, T, G>`: an output that belongs to rows. Its element, and the type's own path.
+    OfRows(Type, Path),
     /// `Accumulate<'a, T>`.
     Accumulate(Type),
     /// `DeviceWindow` and `DevicePeers`: by value, made by a launch from their host halves. The type with its lifetime `'static`, as it
@@ -174,7 +178,7 @@ impl Kind {
     /// The element type of a slice or output.
     pub fn element(&self) -> Option<&Type> {
         match self {
-            Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => Some(t),
+            Kind::Slice(t) | Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => Some(t),
             Kind::Handle(_) | Kind::Option(_) | Kind::Plain => None,
         }
     }
@@ -187,8 +191,10 @@ pub struct Hook {
     pub start: Span,
     /// Its signature.
     pub sig: syn::Signature,
-    /// Wire type, and whether by pack.
+    /// Wire type, and whether by pack. Of a row the type of its elements.
     pub wire: Option<(Type, bool)>,
+    /// The wire type where that is a row.
+    pub row: Option<Type>,
     /// Where it first asks for a field `peer`.
     pub peer: Option<Span>,
 }
@@ -281,6 +287,9 @@ impl Model {
     /// How bytes may travel.
     pub fn protocols(&self, schedule: Option<&Schedule>, transport: &Transport) -> Vec<Protocol> {
         let mut protocols = vec![Protocol::Staged];
+        if self.options.row.is_some() {
+            return protocols;
+        }
         if schedule.is_none_or(|s| s.folds && !s.mutual) || !transport.direct {
             return protocols;
         }

@@ -95,6 +95,8 @@ pub(crate) struct Pattern {
     pub(super) once: bool,
     /// See [`Schedule::FOLDS`].
     pub(super) folds: bool,
+    /// No rank both sends and receives.
+    pub(super) rooted: bool,
     /// So many blocks, whatever they do.
     pub(super) custom: Option<u32>,
 }
@@ -108,16 +110,21 @@ impl Pattern {
             schedule.sends(me).max(schedule.receives(me))
         };
         let peers = if S::MOST_LEGS == 1 { 1 } else { (0..me.world).map(legs).max().unwrap_or(0) };
-        let (own, sends, receives) =
-            (schedule.own(me)[0] != NOBODY, schedule.sends(me) > 0, schedule.receives(me) > 0);
-        // What is folded is received, and be it from nobody else.
-        let ends = match S::FOLDS {
-            true => [sends, own],
-            false => [sends || S::ONCE && own, receives],
+        let ends = |rank| {
+            let me = Member { rank, ..me };
+            let [own, sends, receives] =
+                [schedule.own(me)[0] != NOBODY, schedule.sends(me) > 0, schedule.receives(me) > 0];
+            // What is folded is received, and be it from nobody else.
+            let ends = match S::FOLDS {
+                true => [sends, own],
+                false => [sends || S::ONCE && own, receives],
+            };
+            ends.map(u32::from).iter().sum::<u32>()
         };
-        let ends = ends.map(u32::from).iter().sum();
+        // Of a schedule of one leg each rank may name other peers.
+        let rooted = !S::MUTUAL && S::MOST_LEGS > 1 && (0..me.world).all(|rank| ends(rank) < 2);
         let (own, mutual, once, folds) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS);
-        Pattern { peers, ends, own, mutual, once, folds, custom: None }
+        Pattern { peers, ends: ends(me.rank), own, mutual, once, folds, rooted, custom: None }
     }
 
     /// That of so many blocks of a schedule function.
@@ -129,13 +136,21 @@ impl Pattern {
             mutual: false,
             once: false,
             folds: false,
+            rooted: false,
             custom: Some(blocks),
         }
     }
 
-    /// The same on a rank that both sends and receives.
+    /// The same on a rank that both sends and receives, where there may be one.
     pub(super) fn widest(self) -> Self {
-        Pattern { ends: 2, ..self }
+        Pattern { ends: if self.rooted { 1 } else { 2 }, ..self }
+    }
+
+    /// Bytes of such a `share` that travel together, if staging holds them: an eighth, but as much as hides what it takes to hand it over. (What is
+    /// sent first and what is taken last, nothing else travels beside.)
+    pub(super) fn enough(self, share: u64) -> u64 {
+        let least = if self.folds || self.rooted { 64 << 10 } else { 128 << 10 };
+        (share / 8).clamp(least, 256 << 10)
     }
 
     /// Whether the blocks that send, or those that receive, do the self copy as well, each for all of its channel's peers.
@@ -215,9 +230,14 @@ impl Work {
 
     /// Those of a launch at most.
     fn multiprocessors(&self, protocol: Protocol) -> u32 {
+        // A rank alone has links to nobody, and memory is faster than they are.
+        if self.pattern.peers == 0 {
+            return self.limit.min(ALONE_BLOCKS);
+        }
         // Blocks that fold have half as many threads: what is a row for each warp of others' is one for each of twice as many blocks.
         let most = match protocol {
             Protocol::Lines if self.pattern.folds && self.total() < 256 << 10 => 32,
+            Protocol::Staged if (self.pattern.folds || self.pattern.rooted) && !self.short() => 96,
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
         most.min(self.limit)
@@ -233,6 +253,9 @@ impl Work {
     /// `fits`: whether few blocks' line buffers hold the call.
     pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, fits: bool) -> Protocol {
         let peers = self.pattern.peers;
+        if peers == 0 {
+            return Protocol::Staged;
+        }
         let sent = self.wire_bytes * peers as usize;
         // CPU threads stage in caches: stores into another rank's memory are slower there. A block has a lane for each peer.
         let lanes = peers <= TILE_THREADS;
@@ -351,11 +374,26 @@ impl Work {
             }
             Protocol::Staged => {
                 // As for `Direct`; what is sent is received as well.
-                let diagonal = if own_chunk { (multiprocessors / (2 * self.world - 1)).max(1) } else { 0 };
-                let ends = (multiprocessors.saturating_sub(diagonal) / 2).max(1);
+                let diagonal = match self.pattern.peers {
+                    _ if !own_chunk => 0,
+                    0 => packs.div_ceil(ALONE_PACKS).clamp(1, multiprocessors.max(1)),
+                    _ => (multiprocessors / (2 * self.world - 1)).max(1),
+                };
+                let each = if self.short() { 2 } else { self.pattern.widest().ends };
+                let ends = (multiprocessors.saturating_sub(diagonal) / each).clamp(1, self.most_channels());
                 let groups = self.most_groups().min(ends);
                 Cut::of(packs.div_ceil(128).clamp(1, ends / groups), diagonal)
             }
+        }
+    }
+
+    /// Staged channels at most. Of a rooted schedule's two ends only one is on each GPU; what folds does more for each byte than copies do, but
+    /// blocks at both ends are in each other's way.
+    fn most_channels(&self) -> u32 {
+        match self.pattern {
+            Pattern { rooted: true, .. } => 64,
+            Pattern { folds: true, .. } => 48,
+            _ => 32,
         }
     }
 
@@ -406,6 +444,10 @@ const FIRST_THREADS: u32 = 384;
 
 /// Blocks of bulk copies that fill a GPU's links.
 const BULK_BLOCKS: u32 = 8;
+
+/// Blocks of a rank alone, as far as a GPU holds them, and packs of each at least: two for each thread.
+const ALONE_BLOCKS: u32 = 1024;
+const ALONE_PACKS: u32 = 1024;
 
 /// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
 const COPY_LEAST: usize = 96 << 20;
@@ -594,6 +636,41 @@ mod tests {
         assert_eq!([4, 7, 14].map(|channels| short.groups(Protocol::Staged, channels, 4)), [3, 2, 1]);
         let long = among(4, Hooks::Copy, false, 1 << 22);
         assert_eq!(long.groups(Protocol::Staged, 1, 1), 1);
+    }
+
+    #[test]
+    fn rooted_schedules_and_folds_have_more_channels() {
+        use fusewire_device::schedule::{
+            AllGather, AllReduce, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+        };
+        for world in 1..9 {
+            let me = Member { rank: world / 2, world };
+            let root = 0;
+            let cut = |pattern: Pattern, hooks, each: usize| {
+                let work = Work { pattern, ..among(world, hooks, false, each << 20) };
+                let cut = work.cut(Protocol::Staged);
+                assert!(world == 1 || pattern.widest().blocks(Protocol::Staged, cut, false) <= 96);
+                cut.channels
+            };
+            for each in [64, 256] {
+                for pattern in [Pattern::of(&AllReduce, me), Pattern::of(&ReduceScatter, me)] {
+                    assert!(!pattern.rooted && cut(pattern, Hooks::Work, each) == 48);
+                }
+                let others = [Pattern::of(&AllGather, me), Pattern::of(&AllToAll, me)];
+                assert!(others.iter().all(|other| !other.rooted && cut(*other, Hooks::Work, each) <= 32));
+                for (pattern, hooks) in [
+                    (Pattern::of(&Broadcast { root }, me), Hooks::Copy),
+                    (Pattern::of(&Gather { root }, me), Hooks::Copy),
+                    (Pattern::of(&Scatter { root }, me), Hooks::Copy),
+                    (Pattern::of(&Reduce { root }, me), Hooks::Work),
+                ] {
+                    assert!(pattern.rooted);
+                    // (The self copy of a world of one has all blocks.)
+                    assert!(world == 1 || cut(pattern, hooks, each) == 64, "{pattern:?}");
+                }
+            }
+        }
+        assert!(!Pattern::of(&SendRecv { to: 1, from: NOBODY }, Member { rank: 0, world: 2 }).rooted);
     }
 
     #[test]

@@ -17,6 +17,15 @@ pub(super) fn tile_rows<H: HookSet>(shape: Option<(usize, usize)>) -> u64 {
     }
 }
 
+/// Packs of the fewest rows of so many that are whole 128-byte lines.
+pub(super) const fn whole_rows(row_packs: usize) -> u64 {
+    let mut packs = row_packs as u64;
+    while !packs.is_multiple_of(8) {
+        packs *= 2;
+    }
+    packs
+}
+
 /// Tiles of `H` in chunks of that shape, where so many channels' lines can carry them one by one; 0 where there are none, rows are not whole
 /// packs, or most of a tile would be empty.
 pub(super) fn line_tiles<H: HookSet>(shape: Option<(usize, usize)>, channels: u32) -> u32 {
@@ -34,10 +43,9 @@ pub(super) fn line_tiles<H: HookSet>(shape: Option<(usize, usize)>, channels: u3
     if tiles as usize <= most && tiles as usize * each <= 2 * packs { tiles } else { 0 }
 }
 
-/// Bytes that travel together on a channel where nobody says: as much as hides what it takes to hand it over, in whole turns of the threads
-/// that carry it (a block's but the leader's warp), or in whole `tiles` of that many bytes, or halves, quarters.. of one; `most` at most.
-pub(super) fn together(most: u64, threads: u32, unroll: u32, tiles: u64) -> u64 {
-    const ENOUGH: u64 = 128 << 10;
+/// Bytes that travel together on a channel where nobody says: about `enough`, in whole turns of the threads that carry it (a block's but the leader's
+/// warp), or in whole `tiles` of that many bytes, or halves, quarters.. of one; `most` at most.
+pub(super) fn together(most: u64, enough: u64, threads: u32, unroll: u32, tiles: u64) -> u64 {
     let turn = 16 * u64::from(unroll) * u64::from(threads.saturating_sub(32).max(32));
     let mut part = tiles;
     while part > most && part.is_multiple_of(256) {
@@ -46,7 +54,7 @@ pub(super) fn together(most: u64, threads: u32, unroll: u32, tiles: u64) -> u64 
     if part == 0 || part > most || !part.is_multiple_of(128) {
         part = turn;
     }
-    match ENOUGH.max(part).min(most) / part * part {
+    match enough.max(part).min(most) / part * part {
         0 => most,
         whole => whole,
     }
@@ -80,7 +88,7 @@ mod tests {
             for (unroll, tiles) in [1, 2, 4, 8].into_iter().flat_map(|u| (0..3000).map(move |t| (u, 16 * t)))
             {
                 let most = 1u64 << shift;
-                let bytes = together(most, 32 * warps, unroll, tiles);
+                let bytes = together(most, tiles << shift >> 8, 32 * warps, unroll, tiles);
                 assert!(
                     bytes > 0 && bytes <= most && bytes.is_multiple_of(128),
                     "{most} {warps} {unroll} {tiles}"
@@ -91,12 +99,17 @@ mod tests {
 
     #[test]
     fn what_travels_together_is_whole_turns_or_tiles() {
-        let quarter = 256 << 10;
-        assert_eq!(together(quarter, 512, 8, 0), 2 * 480 * 8 * 16);
-        assert_eq!(together(quarter, 64, 2, 0), 128 << 10);
-        assert_eq!(together(quarter, 256, 8, 48 << 10), 96 << 10, "two tiles' rows");
-        assert_eq!(together(quarter, 256, 8, 512 << 10), 256 << 10, "half of a tile's rows");
-        assert_eq!(together(quarter, 256, 8, (512 << 10) + 128), 4 * 224 * 8 * 16, "rows too long and odd");
-        assert_eq!(together(1024, 512, 8, 0), 1024, "less than a turn");
+        let (quarter, share) = (256 << 10, 128 << 10);
+        assert_eq!(together(quarter, share, 512, 8, 0), 2 * 480 * 8 * 16);
+        assert_eq!(together(quarter, share, 64, 2, 0), 128 << 10);
+        assert_eq!(together(quarter, share, 256, 8, 48 << 10), 96 << 10, "two tiles' rows");
+        assert_eq!(together(quarter, share, 256, 8, 512 << 10), 256 << 10, "half of a tile's rows");
+        assert_eq!(
+            together(quarter, share, 256, 8, (512 << 10) + 128),
+            4 * 224 * 8 * 16,
+            "rows too long and odd"
+        );
+        assert_eq!(together(1024, share, 512, 8, 0), 1024, "less than a turn");
+        assert_eq!([64, 96, 256].map(|kib| together(quarter, kib << 10, 64, 2, 0) >> 10), [64, 96, 256]);
     }
 }

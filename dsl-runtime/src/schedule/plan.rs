@@ -1,7 +1,7 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
 use super::default::{Cut, Hooks, Pattern, TILES_LEAST, Work};
-use super::parts::{line_tiles, pieces, tile_rows, together};
+use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
 use super::prepared::Prepared;
 use super::{LaunchOptions, Protocol};
 use crate::kernel::HookSet;
@@ -12,13 +12,15 @@ use fusewire_device::pack::Pack;
 use fusewire_device::protocol::direct::bulk;
 use fusewire_device::protocol::ll128 as line;
 use fusewire_device::protocol::simple::channel::CUT;
+use fusewire_device::row;
 use fusewire_device::tile::transpose as tiles;
 use std::fmt;
 
 /// Most threads of a block: kernels are compiled for at most as many.
 pub(crate) const THREADS: u32 = 512;
 
-/// The same of kernels of `layout(transposed)`, whose warps have shared memory, and of those that fold, whose threads have many registers.
+/// The same of kernels of `layout(transposed)`, whose warps have shared memory, and of those that fold or work by rows, whose threads have many
+/// registers.
 pub(crate) const TILE_THREADS: u32 = 32 * tiles::WARPS;
 
 /// Most blocks of a launch on CPU threads.
@@ -26,7 +28,7 @@ pub(crate) const HOST_BLOCKS: u32 = 1024;
 
 /// Most threads of a block of `H`.
 pub(crate) const fn most_threads<H: HookSet>() -> u32 {
-    if H::TRANSPOSED || H::FOLDS { TILE_THREADS } else { THREADS }
+    if H::TRANSPOSED || H::FOLDS || H::COLS > 0 { TILE_THREADS } else { THREADS }
 }
 
 /// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
@@ -57,8 +59,10 @@ pub struct Plan {
     pub resident: u32,
     /// Bulk: packs that each chunk begins with and that go in lines, while the peers' *go* is awaited.
     pub(crate) first: u64,
-    /// `layout(transposed)`: packs of a tile's rows, if those are whole packs; else 0.
+    /// `layout(transposed)`: packs of a tile's rows, if those are whole packs. `grain = row(N)`: packs of the fewest rows that are whole lines. Else 0.
     pub(crate) rows: u64,
+    /// Whether shares have to be of so many, and the self copy's blocks take rows in turn.
+    pub(crate) by_rows: bool,
     /// `layout(transposed)` in lines: tiles of a chunk, if they travel tile by tile; else 0.
     pub(crate) tiles: u32,
     /// Elements of a chunk's last pack, if that is not whole; else 0.
@@ -141,6 +145,14 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Packs of a chunk on the wire.
+fn packs_of<H: HookSet>(elements: usize) -> usize {
+    match H::COLS {
+        0 => elements.div_ceil(Pack::<H::Wire>::LANES),
+        cols => (elements / cols).saturating_mul(H::ROW_PACKS),
+    }
+}
+
 /// Packs of a block's share at most: device code counts them in 32 bits.
 const MOST_PACKS: u64 = u32::MAX as u64 & !7;
 
@@ -156,7 +168,7 @@ impl<X: Transport> Prepared<X> {
         pattern: Pattern,
         symmetric: bool,
     ) -> Result<Plan> {
-        let wire_bytes = elements.div_ceil(Pack::<H::Wire>::LANES).saturating_mul(16);
+        let wire_bytes = packs_of::<H>(elements).saturating_mul(16);
         if let Some(filled) = self.tuned.fill(wire_bytes, Layout::of(options, symmetric), options)
             && let Ok(plan) = self.cut::<H>(elements, &filled, pattern, symmetric)
         {
@@ -178,7 +190,14 @@ impl<X: Transport> Prepared<X> {
             return Err(Error::misuse("a deadline of 0 s; a wait needs some time"));
         }
         // All ranks' chunks, in elements and in wire bytes, are numbers that fit.
-        let packs = elements.div_ceil(Pack::<H::Wire>::LANES);
+        if H::COLS > 0 && !elements.is_multiple_of(H::COLS) {
+            return Err(Error::misuse(format!(
+                "`{}`: a chunk of {elements} elements is no whole number of rows of {}, which `grain = row({1})` says",
+                H::NAME,
+                H::COLS
+            )));
+        }
+        let packs = packs_of::<H>(elements);
         let fits = |n: usize| n.checked_mul(16 * self.world()).is_some_and(|n| n < 1 << 62);
         if !fits(elements) || !fits(packs) || 16 * packs as u64 >= CUT {
             return Err(Error::misuse(format!(
@@ -250,6 +269,11 @@ impl<X: Transport> Prepared<X> {
         };
         let most = if lines { layout.line_channels } else { layout.channels };
         let mut cut = work.cut(protocol);
+        if H::COLS > 0 {
+            // Shares are of whole rows, of which each has one at least.
+            let rows = (packs as u64 / whole_rows(H::ROW_PACKS)).clamp(1, u32::MAX.into()) as u32;
+            cut.channels = cut.channels.min(rows);
+        }
         cut.channels = cut.channels.min(most).max(least);
         if let Some(channels) = options.channels {
             cut.channels = channels;
@@ -281,6 +305,14 @@ impl<X: Transport> Prepared<X> {
             Some(threads) if threads == 0 || threads > all || !threads.is_multiple_of(32) => {
                 return Err(Error::misuse(format!(
                     "{threads} threads in a block; a block has a multiple of 32 up to {all}"
+                )));
+            }
+            Some(threads)
+                if threads != all && row::lanes(H::COLS) == row::BLOCK && H::COLS > 0 && !on_host =>
+            {
+                return Err(Error::misuse(format!(
+                    "{threads} threads in a block; {all} share a row of {}",
+                    H::COLS
                 )));
             }
             _ if on_host => 1,
@@ -332,12 +364,35 @@ impl<X: Transport> Prepared<X> {
         {
             cut.diagonal -= 1;
         }
-        let rows = tile_rows::<H>(options.shape);
+        let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
+        let most = layout.window / 4;
+        if H::COLS > 0 && 16 * rows > most {
+            return Err(Error::misuse(format!(
+                "rows of {} elements travel {} bytes at a time, but a channel's staging takes {most} in one piece: make `Options::per_peer_bytes` {} or more",
+                H::COLS,
+                16 * rows,
+                (4 * 16 * rows).next_power_of_two() * u64::from(layout.channels)
+            )));
+        }
         let chunk = match options.chunk {
+            Some(chunk) if H::COLS > 0 && !(chunk as u64).is_multiple_of(16 * rows) => {
+                return Err(Error::misuse(format!(
+                    "chunks of {chunk} bytes; rows of {} elements travel in multiples of {} bytes",
+                    H::COLS,
+                    16 * rows
+                )));
+            }
             Some(chunk) => chunk as u64,
+            None if H::COLS > 0 && on_host => most / (16 * rows) * 16 * rows,
             None if protocol == Protocol::Bulk => pieces(wire_bytes as u64 - 16 * first, cut.channels),
             None if on_host => layout.window / 4,
-            None => together(layout.window / 4, threads, unroll, 16 * rows),
+            None => {
+                let share = 16 * share_packs(packs as u64, cut.channels);
+                // Folds of two ranks have as many packs in flight; of more, half.
+                let in_flight = if H::FOLDS { 8 } else { unroll };
+                let enough = pattern.enough(share);
+                together(layout.window / 4, enough, threads, in_flight, 16 * rows)
+            }
         };
         if protocol == Protocol::Bulk {
             if chunk == 0 || !chunk.is_multiple_of(128) || chunk > bulk::MOST {
@@ -370,7 +425,7 @@ impl<X: Transport> Prepared<X> {
             )));
         }
         let Cut { channels, diagonal, groups } = cut;
-        let fewest = if H::TRANSPOSED || protocol == Protocol::Bulk {
+        let fewest = if H::TRANSPOSED || H::COLS > 0 || protocol == Protocol::Bulk {
             1
         } else if diagonal > 0 {
             channels.min(diagonal)
@@ -398,6 +453,7 @@ impl<X: Transport> Prepared<X> {
             first,
             rows,
             tiles: if lines { tiles } else { 0 },
+            by_rows: H::COLS > 0,
             rest: (elements % Pack::<H::Wire>::LANES) as u32,
             parted: self.link.parted(),
             decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
@@ -425,7 +481,7 @@ impl Plan {
             _ => (self.rows.max(1), MOST_PACKS),
         };
         let parts = each.next_multiple_of(part);
-        let share = if parts <= most && parts.is_multiple_of(8) { parts } else { each };
+        let share = if self.by_rows || parts <= most && parts.is_multiple_of(8) { parts } else { each };
         let own = if self.protocol == Protocol::Bulk { self.first } else { packs };
         (share, share_packs(own, self.diagonal))
     }

@@ -8,7 +8,7 @@ use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
 use fusewire_examples::hooks::copy;
 use fusewire_examples::plot::plot;
-use fusewire_examples::ranks::{Ranks, bytes_text, parse_bytes, parse_protocol, timed};
+use fusewire_examples::ranks::{Geometry, Ranks, bytes_text, parse_bytes, parse_protocol, timed};
 use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ struct Options {
     device: String,
     #[command(flatten)]
     ranks: Ranks,
+    #[command(flatten)]
+    geometry: Geometry,
     /// Bytes of each rank's whole input, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
@@ -107,8 +109,8 @@ fn main() -> ExitCode {
     }
     let cuda = options.device == "cuda";
     options.ranks.run(cuda, 2, |world| match cuda {
-        true => rank(world, &Nvl::rendezvous(world, fusewire::Options::default())?, &options),
-        false => rank(world, &Shm::rendezvous(world, fusewire::Options::default())?, &options),
+        true => rank(world, &Nvl::rendezvous(world, options.geometry.options())?, &options),
+        false => rank(world, &Shm::rendezvous(world, options.geometry.options())?, &options),
     })
 }
 

@@ -9,7 +9,7 @@ use fusewire::schedule::{
     AllGather, AllGatherLauncher, AllReduce, AllReduceLauncher, Broadcast, BroadcastLauncher, Plan, Reduce,
     ReduceLauncher, ReduceScatter, ReduceScatterLauncher,
 };
-use fusewire_examples::ranks::{Ranks, parse_bytes, parse_protocol, timed};
+use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes, parse_protocol, timed};
 use fusewire_examples::reference::{self, parallel};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -41,6 +41,8 @@ struct Options {
     device: String,
     #[command(flatten)]
     ranks: Ranks,
+    #[command(flatten)]
+    geometry: Geometry,
     /// Sizes as nccl-tests counts them, separated by commas: bytes of the larger of a rank's input and output.
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
@@ -112,8 +114,8 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let cuda = options.device == "cuda";
     options.ranks.run(cuda, 2, |world| match cuda {
-        true => rank(world, &Nvl::rendezvous(world, fusewire::Options::default())?, &options),
-        false => rank(world, &Shm::rendezvous(world, fusewire::Options::default())?, &options),
+        true => rank(world, &Nvl::rendezvous(world, options.geometry.options())?, &options),
+        false => rank(world, &Shm::rendezvous(world, options.geometry.options())?, &options),
     })
 }
 

@@ -5,6 +5,7 @@ pub mod copying;
 pub mod faulty;
 pub mod folds;
 pub mod hooks;
+pub mod rows;
 pub mod schedules;
 pub mod windows;
 pub mod wires;

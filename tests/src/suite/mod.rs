@@ -14,6 +14,7 @@ mod options;
 mod peers;
 pub mod processes;
 mod random;
+mod rows;
 mod schedules;
 mod shared;
 mod support;

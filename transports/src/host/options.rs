@@ -29,8 +29,8 @@ pub struct Options {
 impl Options {
     /// Options with `per_peer_bytes` of staging and defaults for the rest.
     pub fn per_peer(bytes: usize) -> Self {
-        // As many channels as the default has, as long as each has 1 KiB.
-        let channels = (bytes / 1024).clamp(1, 32) as u32;
+        // As many channels as the default has, or half of that where they would have less than its have; as long as each has 1 KiB.
+        let channels = (bytes >> 19).clamp((bytes / 1024).clamp(1, 32), 64) as u32;
         Options { per_peer_bytes: bytes, channels, ..Self::default() }
     }
 
@@ -140,7 +140,7 @@ fn parsed(milliseconds: &OsStr) -> Option<u64> {
 }
 
 impl Default for Options {
-    /// 32 channels of 1 MiB to each peer, 8 signals, 1 MiB of heap,
+    /// 64 channels of 512 KiB to each peer, 8 signals, 1 MiB of heap,
     /// 80 line channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`;
     /// no warning, or after `FUSEWIRE_WARN_MS`.
     fn default() -> Self {
@@ -148,7 +148,7 @@ impl Default for Options {
         let ms = |name| std::env::var_os(name).and_then(|text| parsed(&text));
         Options {
             per_peer_bytes: 32 << 20,
-            channels: 32,
+            channels: 64,
             signals: 8,
             heap_bytes: 1 << 20,
             line_channels: 80,

@@ -35,6 +35,26 @@ const fn ring(start: u64, offset: u64, mask: u64) -> usize {
     ((start as u32).wrapping_add(offset as u32) & mask as u32) as usize
 }
 
+/// Where stream bytes lie from one of them on, of a ring of either end. Made before a loop: the compiler takes each store of a pack for one to
+/// anywhere, and would work out an end's place again behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct Ring {
+    base: *mut u8,
+    from: u32,
+    mask: u32,
+}
+
+impl Ring {
+    /// None, for what is not asked where it lies.
+    pub(crate) const NONE: Self = Ring { base: core::ptr::null_mut(), from: 0, mask: 0 };
+
+    /// Where pack `s` lies.
+    #[inline(always)]
+    pub(crate) fn pack(&self, s: u32) -> *mut u8 {
+        self.base.wrapping_add((self.from.wrapping_add(16 * s) & self.mask) as usize)
+    }
+}
+
 /// What both ends of a call must have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -240,6 +260,16 @@ impl<'k, O: Ops> Sending<'k, O> {
         unsafe { self.base.add(ring(self.start, offset, self.mask)) }
     }
 
+    /// The ring from stream byte `offset` on.
+    #[inline(always)]
+    pub(crate) fn ring(&self, offset: u64) -> Ring {
+        Ring {
+            base: self.base,
+            from: (self.start as u32).wrapping_add(offset as u32),
+            mask: self.mask as u32,
+        }
+    }
+
     /// How many of the `bytes` from stream byte `offset` on lie in one piece, before the ring begins anew.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn in_one_piece(&self, offset: u64, bytes: usize) -> usize {
@@ -415,6 +445,13 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub fn at(&self, offset: u64) -> *const u8 {
         // SAFETY: masked to the ring.
         unsafe { self.base.add(ring(self.start, offset, self.mask)) }
+    }
+
+    /// As [`Sending::ring`].
+    #[inline(always)]
+    pub(crate) fn ring(&self, offset: u64) -> Ring {
+        let (base, from) = (self.base.cast_mut(), (self.start as u32).wrapping_add(offset as u32));
+        Ring { base, from, mask: self.mask as u32 }
     }
 
     /// As [`Sending::in_one_piece`].

@@ -1,8 +1,9 @@
 //! What is folded as it is received.
 
+use super::channel::Ring;
 use super::turns::{self, Ends, Turn, Turns, Work};
 use crate::arch;
-use crate::ctx::Produce;
+use crate::ctx::{Ctx, Produce};
 use crate::element::Element;
 use crate::fold::{AHEAD, Contributions};
 use crate::group::Block;
@@ -10,12 +11,10 @@ use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
 use crate::protocol::{Kept, Share, Site};
+use crate::row::walk;
 use crate::schedule::Schedule;
 use crate::tile::{self, Team, WARP};
 use crate::wait::{Flow, Watch};
-
-/// Packs that a thread has in flight, where no more than [`AHEAD`] ranks contribute.
-const BUNDLE: usize = if cfg!(target_arch = "nvptx64") { 4 } else { 1 };
 
 /// Sends `share`, a block's of each leg's chunk, to every peer on the block's channel.
 ///
@@ -47,13 +46,14 @@ struct Sends<'k, 'a, O, S, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
+    const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
         let Sends { ends, turns, share, args } = self;
         let (first, count, payload) = turns.packs(turn);
         let leg = ends.schedule.to(ends.site.me, turn.leg);
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
-        let out = unsafe { ends.to(turn.leg) };
+        let ring = unsafe { ends.to(turn.leg) }.ring(payload);
         tile::produce::<tile::By<H>, H::Wire, _>(
             team,
             &ends.site.at(leg, ends.channel),
@@ -62,7 +62,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
             &tile::Module::<H>(args),
             |s, _, pack| {
                 // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
+                unsafe { arch::store_16(ring.pack(s), pack.words()) };
             },
         );
     }
@@ -100,47 +100,113 @@ struct Folds<'k, 'a, O, S, H: Unpack> {
     args: &'k H::Args<'a>,
 }
 
+/// The packs of a turn, of every rank that contributes.
+struct Packs<'p> {
+    place: &'p Ctx,
+    /// The first one's number in the chunk, and where it is in each stream.
+    first: usize,
+    payload: u64,
+    count: u32,
+    /// Before it, packs are whole.
+    whole: u32,
+}
+
+impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
+    /// Folds bundles of `P` packs a thread, of `N` contributions each, and says where they end.
+    ///
+    /// All that they read is loaded before any is folded, and nothing between branches: not on the number of ranks, which is a constant, nor on
+    /// which of them is this one, which selects between registers.
+    #[inline(always)]
+    fn bundles<const N: usize, const P: usize>(&self, packs: &Packs<'_>, team: Team) -> u32 {
+        let Folds { ends, kept, args, .. } = self;
+        let Packs { place, first, payload, count, whole } = packs;
+        let (me, lanes, each) = (ends.site.me.rank, Pack::<H::Wire>::LANES, P as u32 * WARP);
+        let end = tile::bundled::<P>(team, *count, *whole) / each * each;
+        // Of the other ranks, in their order.
+        let mut rings = [Ring::NONE; AHEAD];
+        unroll!(AHEAD, |R| if R + 1 < N {
+            let rank = R as u32 + u32::from(R as u32 >= me);
+            // SAFETY: the turn's packs have arrived, and are not given back before it is over.
+            rings[R] = unsafe { ends.from(rank) }.ring(*payload);
+        });
+        let mut b = team.bundle::<P>();
+        while b < end {
+            let at = |k: usize| tile::whole(place, lanes, first + b as usize + k * WARP as usize);
+            let last = at(P - 1).index();
+            let mut own = [Pack::<H::Wire>::ZERO; P];
+            let mut others = [[Pack::<H::Wire>::ZERO; AHEAD]; P];
+            unroll!(P, |K| own[P - 1 - K] = H::produce(&Produce(at(P - 1 - K).before(last)), args));
+            unroll!(AHEAD, |R| if R + 1 < N {
+                unroll!(P, |K| {
+                    // SAFETY: as above.
+                    let words = unsafe { arch::load_16_once(rings[R].pack(tile::nth(b, K))) };
+                    others[K][R] = Pack::from_words(words);
+                });
+            });
+            unroll!(P, |K| {
+                let (own, others) = (own[P - 1 - K], others[P - 1 - K]);
+                let mut all = [own; AHEAD];
+                unroll!(AHEAD, |R| if R < N {
+                    let (before, behind) = (others[R], others[R.saturating_sub(1)]);
+                    let other = if (R as u32) < me { before } else { behind };
+                    all[R] = if R as u32 == me { own } else { other };
+                });
+                let ctx = kept.at::<H>(at(P - 1 - K).before(last));
+                H::fold(&ctx, args, N as u32, &Here(all));
+            });
+            b += team.stride::<P>();
+        }
+        end
+    }
+
+    /// As [`Folds::bundles`], of as many packs as there are registers for.
+    #[inline(always)]
+    fn few<const N: usize>(&self, packs: &Packs<'_>, team: Team) -> u32 {
+        if N == 2 && H::UNROLL >= 4 && H::Wire::SIZE > 1 {
+            self.bundles::<N, 8>(packs, team)
+        } else {
+            self.bundles::<N, 4>(packs, team)
+        }
+    }
+}
+
 impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
+    const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
         let Folds { ends, turns, share, kept, args } = self;
         let (first, count, payload) = turns.packs(turn);
         let (place, me) = (ends.site.own(ends.schedule, ends.channel), ends.site.me);
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
-        let whole = tile::whole_until(&place, lanes, first, count);
-        let few = me.world <= AHEAD as u32;
-        let mut s = team.lane;
-        if BUNDLE > 1 && few {
-            let end =
-                tile::bundled::<BUNDLE>(team, count, whole) / (BUNDLE as u32 * WARP) * (BUNDLE as u32 * WARP);
-            let mut b = team.bundle::<BUNDLE>();
-            while b < end {
-                let at = |k: usize| tile::whole(&place, lanes, first + b as usize + k * WARP as usize);
-                let last = at(BUNDLE - 1).index();
-                let mut got = [[Pack::<H::Wire>::ZERO; AHEAD]; BUNDLE];
-                let mut own = [Pack::<H::Wire>::ZERO; BUNDLE];
-                unroll!(BUNDLE, |K| own[BUNDLE - 1 - K] =
-                    H::produce(&Produce(at(BUNDLE - 1 - K).before(last)), args));
-                unroll!(AHEAD, |R| if (R as u32) < me.world && R as u32 != me.rank {
-                    // SAFETY: as below.
-                    let input = unsafe { ends.from(R as u32) };
-                    unroll!(BUNDLE, |K| {
-                        let at = input.at(payload + 16 * u64::from(tile::nth(b, K)));
-                        // SAFETY: as below.
-                        got[K][R] = Pack::from_words(unsafe { arch::load_16_once(at) });
-                    });
-                });
-                unroll!(BUNDLE, |K| {
-                    let mut all = got[K];
-                    unroll!(AHEAD, |R| if R as u32 == me.rank {
-                        all[R] = own[K];
-                    });
-                    H::fold(&kept.at::<H>(at(K)), args, me.world.min(AHEAD as u32), &Here(all));
-                });
-                b += team.stride::<BUNDLE>();
-            }
-            s += end;
+        if H::COLS > 0 {
+            // SAFETY: the turn's packs have arrived, and are not given back before it is over.
+            let ring = |rank: u32| unsafe { ends.from(rank) }.ring(payload);
+            let mut near = [Ring::NONE; AHEAD];
+            unroll!(AHEAD, |R| if (R as u32) < me.world && R as u32 != me.rank {
+                near[R] = ring(R as u32);
+            });
+            let ring = |rank: u32| match rank {
+                0 => near[0],
+                1 => near[1],
+                2 => near[2],
+                3 => near[3],
+                _ => ring(rank),
+            };
+            let ranks = (Some(me.rank), me.world);
+            return walk::fold::<H>(team, (&place, *kept), first, count, args, ranks, |rank, s| {
+                // SAFETY: as above.
+                Pack::from_words(unsafe { arch::load_16_once(ring(rank).pack(s)) })
+            });
         }
+        let whole = tile::whole_until(&place, lanes, first, count);
+        let packs = Packs { place: &place, first, payload, count, whole };
+        let mut s = team.lane;
+        s += match me.world {
+            2 => self.few::<2>(&packs, team),
+            3 => self.few::<3>(&packs, team),
+            4 => self.few::<4>(&packs, team),
+            _ => 0,
+        };
         while s < count {
             let ctx = || tile::any(&place, lanes, first + s as usize, s < whole);
             let own = H::produce(&Produce(ctx()), args);

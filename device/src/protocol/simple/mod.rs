@@ -13,6 +13,7 @@ use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Ops;
+use crate::row::walk;
 use crate::schedule::{Schedule, has_own};
 use crate::tile::{self, Sink, Source, Team, Unroll};
 use crate::wait::{Flow, Watch};
@@ -60,17 +61,19 @@ impl<O: Ops> Stream<'_, O> {
             if from > 0 {
                 out.hand_over(group, before, from);
             }
-            let found = if next > to && group.leads() { out.await_room(next) } else { 0 };
+            let looks = next > to && group.leads();
+            let ahead = if !late(S::COLS) && looks { out.await_room(next) } else { 0 };
             let (s0, count) = tile::packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
             // Tiles are long, and as many as there are warps.
-            let team = if S::TRANSPOSED { Some(Team::all(group)) } else { Team::behind(group) };
+            let team = if S::TRANSPOSED { Some(Team::all(group)) } else { Team::at_work(group, S::COLS) };
             if let Some(team) = team {
                 tile::produce::<U, W, S>(team, self.place, self.first + s0, count, source, |s, _, pack| {
                     // SAFETY: the ring's place of pack `s`, reserved for this group; each pack is one thread's.
                     unsafe { arch::store_16(out.at(payload + 16 * u64::from(s)), pack.words()) };
                 });
             }
+            let found = if late(S::COLS) && looks { out.await_room(next) } else { ahead };
             if next == to {
                 // Before the barrier: what follows on this channel begins there, while the leader still hands over.
                 out.finish(group);
@@ -104,15 +107,15 @@ impl<O: Ops> Stream<'_, O> {
                 give_back::<S, W, G, O>(&input, group, from);
             }
             let looks = next > to && group.leads();
-            let ahead = if AHEAD && looks { input.await_more(next) } else { 0 };
+            let ahead = if !late(S::COLS) && looks { input.await_more(next) } else { 0 };
             let (s0, count) = tile::packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
-            if let Some(team) = Team::behind(group) {
-                tile::consume::<U, W>(team, self.place, self.first + s0, count, sink, |s| {
+            if let Some(team) = Team::at_work(group, S::COLS) {
+                tile::consume::<U, W, S>(team, self.place, self.first + s0, count, sink, |s| {
                     input.at(payload + 16 * u64::from(s))
                 });
             }
-            let found = if !AHEAD && looks { input.await_more(next) } else { ahead };
+            let found = if late(S::COLS) && looks { input.await_more(next) } else { ahead };
             if next == to {
                 input.finish(group);
             }
@@ -137,8 +140,11 @@ fn give_back<S: Sink<W>, W, G: Group, O: Ops>(input: &Receiving<'_, O>, group: &
     input.give_back(group, to);
 }
 
-/// Whether a receiver's leader waits for the next chunk while the others are at this one: on the host there are no others.
-const AHEAD: bool = cfg!(target_arch = "nvptx64");
+/// Whether a leader waits for the next chunk when this one is done, and not while the others are at it: on the host there are no others, and
+/// at long rows it works with them.
+const fn late(cols: usize) -> bool {
+    cfg!(not(target_arch = "nvptx64")) || walk::takes_all(cols)
+}
 
 /// One end of `share`, a block's of the chunk at `place`.
 #[inline(always)]

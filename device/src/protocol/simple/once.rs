@@ -1,14 +1,20 @@
 //! What is produced once for every peer: each pack is stored for all of them.
 
+use super::channel::Ring;
 use super::turns::{self, Ends, Turn, Turns, Work};
 use crate::arch;
 use crate::group::Block;
 use crate::launch::Unpack;
 use crate::ops::Ops;
+use crate::pack::{Pack, unroll};
 use crate::protocol::{Kept, Share, Site};
+use crate::row::walk;
 use crate::schedule::Schedule;
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
+
+/// Legs whose rings' places stay in registers through a turn: all of them where no more than four ranks take part.
+const NEAR: usize = 3;
 
 /// A share of the chunk that this rank sends, or of those that it receives.
 struct Part<'k, 'a, O, S, H: Unpack> {
@@ -49,12 +55,34 @@ struct Sends<'k, 'a, O, S, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
+    const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
         let Part { ends, turns, share, args } = self.part;
         let (first, count, payload) = turns.packs(turn);
         let place = ends.site.own(ends.schedule, ends.channel);
         let sends = ends.schedule.sends(ends.site.me);
+        let mut near = [Ring::NONE; NEAR];
+        unroll!(NEAR, |K| if (K as u32) < sends {
+            // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
+            near[K] = unsafe { ends.to(K as u32 + 1) }.ring(payload);
+        });
+        let store = |s: u32, pack: Pack<H::Wire>| {
+            unroll!(NEAR, |K| if (K as u32) < sends {
+                // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
+                unsafe { arch::store_16(near[K].pack(s), pack.words()) };
+            });
+            let mut leg = NEAR as u32 + 1;
+            while leg < sends + 1 {
+                // SAFETY: as above.
+                unsafe { arch::store_16(ends.to(leg).at(payload + 16 * u64::from(s)), pack.words()) };
+                leg += 1;
+            }
+        };
+        if H::COLS > 0 && !S::FOLDS {
+            // A row is kept as a whole.
+            return walk::keep::<H>(team, (&place, self.kept), share.first + first, count, args, store);
+        }
         tile::produce::<tile::By<H>, H::Wire, _>(
             team,
             &place,
@@ -62,12 +90,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
             count,
             &tile::Module::<H>(args),
             |s, ctx, pack| {
-                let mut leg = 1;
-                while leg < sends + 1 {
-                    // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                    unsafe { arch::store_16(ends.to(leg).at(payload + 16 * u64::from(s)), pack.words()) };
-                    leg += 1;
-                }
+                store(s, pack);
                 // Else it is the receiving block's.
                 if !S::FOLDS {
                     H::consume(&self.kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
@@ -105,6 +128,7 @@ struct Receives<'k, 'a, O, S, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Work for Receives<'_, '_, O, S, H> {
+    const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
         let Part { ends, turns, share, args } = self.part;
@@ -112,7 +136,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Receives<'_, '_, O, S, H> {
         let leg = ends.schedule.from(ends.site.me, turn.leg);
         // SAFETY: the turn's packs have arrived, and are not given back before it is over.
         let input = unsafe { ends.from(leg.peer) };
-        tile::consume::<tile::By<H>, H::Wire>(
+        tile::consume::<tile::By<H>, H::Wire, _>(
             team,
             &ends.site.at(leg, ends.channel),
             share.first + first,

@@ -8,8 +8,8 @@
 //! everybody, and needs turn `k - 3` freed; a receiver that waits in turn `j` has freed turn `j - 1` of everybody, and needs turn `j + 1`. Whoever is
 //! behind all others can therefore go on.
 
-use super::AHEAD;
 use super::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use super::late;
 use crate::group::{Block, Group};
 use crate::ops::Ops;
 use crate::protocol::{Share, Site};
@@ -110,6 +110,8 @@ impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
 
 /// What the threads of `team` do with the packs of a turn.
 pub(super) trait Work {
+    /// [`Hooks::COLS`](crate::hooks::Hooks::COLS).
+    const COLS: usize;
     /// Produces and stores them, or loads and consumes them.
     fn turn(&self, turn: Turn, team: Team);
 }
@@ -134,10 +136,10 @@ fn each(turn: Turn, wait: impl Fn(u32) -> u32) -> (u32, u32) {
 /// # Safety
 /// This block alone works the sending ends of the channel; all its threads call; `work` stores the packs of a turn into what its peers have freed.
 #[inline(always)]
-pub(super) unsafe fn send<O: Ops, S: Schedule>(
+pub(super) unsafe fn send<O: Ops, S: Schedule, W: Work>(
     turns: Turns,
     ends: &Ends<'_, O, S>,
-    work: &impl Work,
+    work: &W,
 ) -> Flow {
     // SAFETY: the caller's contract; the position moves with `finish` alone.
     let to = |leg| unsafe { ends.to(leg) };
@@ -175,10 +177,12 @@ pub(super) unsafe fn send<O: Ops, S: Schedule>(
     loop {
         let next = turns.after(now);
         let over = turns.is_over(next);
-        let found = if !over && Block.leads() { room(next, next.from == 0) } else { (0, next.leg) };
-        if let Some(team) = Team::behind(&Block) {
+        let looks = !over && Block.leads();
+        let ahead = if !late(W::COLS) && looks { room(next, next.from == 0) } else { (0, next.leg) };
+        if let Some(team) = Team::at_work(&Block, W::COLS) {
             work.turn(now, team);
         }
+        let found = if late(W::COLS) && looks { room(next, next.from == 0) } else { ahead };
         if over {
             Block.sync();
         } else {
@@ -199,10 +203,10 @@ pub(super) unsafe fn send<O: Ops, S: Schedule>(
 /// This block alone works the receiving ends of the channel; all its threads call; `work` reads the packs of a turn alone, and keeps none that is not
 /// loaded when it returns.
 #[inline(always)]
-pub(super) unsafe fn receive<O: Ops, S: Schedule>(
+pub(super) unsafe fn receive<O: Ops, S: Schedule, W: Work>(
     turns: Turns,
     ends: &Ends<'_, O, S>,
-    work: &impl Work,
+    work: &W,
 ) -> Flow {
     // SAFETY: the caller's contract; the position moves with `finish` alone.
     let from = |leg| unsafe { ends.from(ends.schedule.from(ends.site.me, leg).peer) };
@@ -232,11 +236,11 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule>(
         awaited = !over && next.from > 0 && turns.legs > 0;
         let wait = || each(next, |leg| from(leg).await_more(next.to));
         let looks = awaited && Block.leads();
-        let ahead = if AHEAD && looks { wait() } else { (0, next.leg) };
-        if let Some(team) = Team::behind(&Block) {
+        let ahead = if !late(W::COLS) && looks { wait() } else { (0, next.leg) };
+        if let Some(team) = Team::at_work(&Block, W::COLS) {
             work.turn(now, team);
         }
-        let (found, leg) = if !AHEAD && looks { wait() } else { ahead };
+        let (found, leg) = if late(W::COLS) && looks { wait() } else { ahead };
         if awaited {
             from(leg).settle(&Block, found, next.to)?;
         } else {

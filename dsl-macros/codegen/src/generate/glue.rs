@@ -1,5 +1,6 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
+use super::rows;
 use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, Reduce};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
@@ -48,7 +49,9 @@ pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> T
             Kind::Plain => quote!(pub #name: #ty),
             Kind::Handle(ty) => quote!(pub #name: #ty),
             Kind::Option(t) => quote!(pub #name: #d::args::RawOption<#t>),
-            Kind::Slice(t) | Kind::Out(t) | Kind::Accumulate(t) => quote!(pub #name: #d::args::RawSlice<#t>),
+            Kind::Slice(t) | Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
+                quote!(pub #name: #d::args::RawSlice<#t>)
+            }
         }
     });
     let generic = param.map(|t| quote!(<#t: ::core::marker::Copy>));
@@ -110,6 +113,7 @@ pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
     match &field.kind {
         Kind::Slice(_) => quote!(__raw.#name.slice(__lent)),
         Kind::Out(_) => quote!(#d::args::Out::from_raw(__raw.#name, __lent)),
+        Kind::OfRows(_, path) => quote!(#path::from_raw(__raw.#name, __lent)),
         Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(__raw.#name, __lent)),
         Kind::Handle(_) => quote!(__raw.#name.lend(__lent)),
         Kind::Option(_) => quote!(__raw.#name.get()),
@@ -142,8 +146,24 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         |name| quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value))),
         |name| quote!(#name(ctx, args, value)),
     );
-    let fold = model.options.reduce.as_ref().map(|reduce| fold(reduce, module, &wire, &args_elided, d));
-    let consume = if fold.is_some() { quote!(let _ = (ctx, args, value);) } else { consume };
+    let by_rows = model
+        .options
+        .row
+        .map(|(cols, _)| rows::hooks(module, cols, model.options.reduce.as_ref(), &wire, &args_elided, d));
+    let (produce, consume) = match &by_rows {
+        None => (produce, consume),
+        // By rows alone.
+        Some(_) => (quote!(let _ = (ctx, args); #d::pack::Pack::ZERO), quote!(let _ = (ctx, args, value);)),
+    };
+    let names = model.options.row.map(|(cols, _)| rows::names(cols, d));
+    let fold = model.options.reduce.as_ref().map(|reduce| match &by_rows {
+        None => fold(reduce, module, &wire, &args_elided, d),
+        Some(_) => quote!(
+            const FOLDS: ::core::primitive::bool = true;
+        ),
+    });
+    let consume =
+        if fold.is_some() && by_rows.is_none() { quote!(let _ = (ctx, args, value);) } else { consume };
     let as_is = [
         module.produce.is_none().then(|| {
             quote! {
@@ -184,6 +204,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     });
     quote! {
         #raw
+        #names
         #copy
         #(#plain_types)*
         #[doc(hidden)]
@@ -204,6 +225,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
                 #consume
             }
             #fold
+            #by_rows
             #(#as_is)*
         }
         // SAFETY: the launch made each raw slice from a checked buffer that outlives it, exclusive where it is an output.

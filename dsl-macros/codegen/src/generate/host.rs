@@ -171,11 +171,19 @@ fn kernels(model: &Model) -> TokenStream {
         )
     });
     let (sends, keeps) = model.as_is();
+    let row = |path: Option<&TokenStream>| {
+        let (cols, comma) = (model.options.row?.0, path.map(|_| quote!(,)));
+        Some(quote! {
+            const COLS: ::core::primitive::usize = #cols;
+            const ROW_PACKS: ::core::primitive::usize = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::ROW_PACKS;
+        })
+    };
     for element in &elements(model) {
         let path = element.as_ref().map(|e| &e.path);
         let concrete = path.map(|path| quote!(<#path>));
         let element_name = element.as_ref().map_or(String::new(), |e| e.name.clone());
         let wire = wire(model, element.as_ref(), param.as_ref());
+        let row = row(path);
         out.extend(quote! {
             // SAFETY: `Launch` binds what the hooks of this module take; the wire is theirs.
             unsafe impl #krate::kernel::HookSet for Hooks #concrete {
@@ -188,6 +196,7 @@ fn kernels(model: &Model) -> TokenStream {
                 #transposed
                 #asks_shape
                 #folds
+                #row
                 const SENDS_AS_IS: ::core::primitive::bool = #sends;
                 const KEEPS_AS_IS: ::core::primitive::bool = #keeps;
             }

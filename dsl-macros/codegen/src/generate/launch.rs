@@ -29,7 +29,7 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                     input = quote!(::core::option::Option::Some(self.#name.place()));
                 }
             }
-            Kind::Out(t) | Kind::Accumulate(t) => {
+            Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
                 members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
                 binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
                 if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1) {
@@ -85,7 +85,7 @@ pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &To
         let (name, label) = (&f.ident, f.ident.to_string());
         let (describe, take, ty) = match &f.kind {
             Kind::Slice(t) => ("read", "read", t),
-            Kind::Out(t) => ("write", "write", t),
+            Kind::Out(t) | Kind::OfRows(t, _) => ("write", "write", t),
             Kind::Accumulate(t) => ("accumulate", "write", t),
             Kind::Option(t) => ("option", "option", t),
             Kind::Handle(_) | Kind::Plain => ("value", "value", &f.ty),

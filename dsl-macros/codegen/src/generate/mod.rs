@@ -4,6 +4,7 @@ mod device;
 mod glue;
 mod host;
 mod launch;
+mod rows;
 
 pub use device::{CODES, device_source};
 pub use host::host;

@@ -195,7 +195,9 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
             _ => None,
         },
     };
-    *slot = Some(Hook { start, sig, wire, peer });
+    let row = wire.as_ref().and_then(|(whole, ..)| is_row(whole).then(|| whole.clone()));
+    let wire = wire.map(|(_, element, by_pack)| (element, by_pack));
+    *slot = Some(Hook { start, sig, wire, row, peer });
     Ok(())
 }
 
@@ -255,12 +257,16 @@ fn name_of(item: &syn::Item) -> Option<syn::Ident> {
     }
 }
 
-/// `Pack<T>` by pack, anything else by element.
-fn wire(ty: &Type) -> (Type, bool) {
-    match generic(ty, "Pack") {
-        Some(element) => (element, true),
-        None => (ty.clone(), false),
+/// The type as it is written, that of its elements, and whether there are several: `Pack<T>` and rows have them, anything else is one.
+fn wire(ty: &Type) -> (Type, Type, bool) {
+    match ["Pack", "Row", "Scaled"].iter().find_map(|name| generic(ty, name)) {
+        Some(element) => (ty.clone(), element, true),
+        None => (ty.clone(), ty.clone(), false),
     }
+}
+
+fn is_row(ty: &Type) -> bool {
+    ["Row", "Scaled"].iter().any(|name| generic(ty, name).is_some())
 }
 
 /// `T` of `Name<'a, T>`.
@@ -284,6 +290,12 @@ pub fn kind(ty: &Type) -> Kind {
     }
     if let Some(t) = generic(ty, "Out") {
         return Kind::Out(t);
+    }
+    if let (Some(t), Type::Path(path)) = (generic(ty, "PerRow").or_else(|| generic(ty, "PerGroup")), ty) {
+        // Without its arguments, which rustc finds.
+        let mut path = path.path.clone();
+        path.segments.iter_mut().for_each(|segment| segment.arguments = PathArguments::None);
+        return Kind::OfRows(t, path);
     }
     if let Some(t) = generic(ty, "Accumulate") {
         return Kind::Accumulate(t);

@@ -1,4 +1,4 @@
-//! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `reduce(..)`, `line_info`, `crate = path`.
+//! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `grain = row(..)`, `reduce(..)`, `line_info`, `crate = path`.
 
 use crate::crates::{DeviceCrate, interned};
 use crate::errors::Errors;
@@ -21,6 +21,7 @@ const KEYS: &[&str] = &[
     "archs",
     "unroll",
     "layout",
+    "grain",
     "reduce",
     "line_info",
     "crate",
@@ -36,6 +37,7 @@ pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors)
         elements: Vec::new(),
         unroll: Vec::new(),
         transposed: None,
+        row: None,
         reduce: None,
         line_info: false,
         given: Vec::new(),
@@ -181,6 +183,7 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
                 _ => errors.at(&named, form),
             }
         }
+        "grain" => options.row = grain(input, &key, errors)?,
         "reduce" => options.reduce = reduce(input, &key, errors)?,
         "line_info" => options.line_info = true,
         "crate" => {
@@ -206,6 +209,38 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
     }
     Ok(())
 }
+
+/// `= row(4096)`.
+fn grain(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Result<Option<(usize, Span)>> {
+    let form = "the one grain to name is a row of so many elements: `grain = row(4096)`; leave `grain` out for hooks of elements or packs";
+    let parsed = |input: ParseStream<'_>| {
+        input.parse::<Token![=]>()?;
+        let word: Ident = input.parse()?;
+        let content;
+        syn::parenthesized!(content in input);
+        let cols: LitInt = content.parse()?;
+        if word == "row" && content.is_empty() { Ok(cols) } else { Err(syn::Error::new(word.span(), form)) }
+    };
+    if !input.peek(Token![=]) {
+        errors.at(key, form);
+        skip_value(input)?;
+        return Ok(None);
+    }
+    let cols = parsed(input).map_err(|e| syn::Error::new(e.span(), form))?;
+    match cols.base10_parse::<usize>() {
+        Ok(n) if n > 0 && n <= MOST_COLS && n.is_multiple_of(16) => Ok(Some((n, key.span()))),
+        _ => {
+            errors.at(
+                &cols,
+                format!("a row has a multiple of 16 elements, and {MOST_COLS} at most: `grain = row(4096)`"),
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// Elements of the longest row: `fusewire_device::row::MOST_COLS`.
+const MOST_COLS: usize = 16384;
 
 /// `(sum, f32, order = tree)` or `(path::of::a::Fold)`.
 fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Result<Option<Reduce>> {

@@ -190,3 +190,54 @@ mod activations {
         args.output.at(ctx).set_pack(math::tanh(value));
     }
 }
+
+/// Rows of a warp, with scales on the wire.
+#[comm_kernel(transports(Nvl), schedules(all_to_all, sendrecv), grain = row(1024))]
+mod quantised {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, Bf16>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
+        args.input.row(ctx).to_f32().quantise(ctx)
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 128>) {
+        args.output.row(ctx).set(&row.dequantise().to());
+    }
+}
+
+/// Rows of a block, folded and normed.
+#[comm_kernel(transports(Nvl), schedules(all_reduce, reduce_scatter), grain = row(4096), reduce(sum, f32))]
+mod normed {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub residual: &'a [Bf16],
+        pub gamma: &'a [Bf16],
+        pub output: Out<'a, F8E4M3>,
+        pub scales: PerRow<'a, f32>,
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let x = row.zip(&args.residual.row(ctx).to_f32(), |x, residual| x + residual);
+        let scale = math::fast::rsqrt(x.map(|x| x * x).sum(ctx) / 4096.0 + 1e-6);
+        let normed = x.zip(&args.gamma.each_row(ctx).to_f32(), |x, gamma| x * scale * gamma);
+        let most = math::max(normed.map(f32::abs).max(ctx), f32::MIN_POSITIVE);
+        args.output.row(ctx).set(&normed.map(|x| x * 448.0 / most).to());
+        args.scales.at(ctx).set(most / 448.0);
+    }
+}
+
+/// The longest rows, of the widest elements that hooks compute with.
+#[comm_kernel(transports(Nvl), schedules(all_gather), grain = row(16384))]
+mod longest {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Row<f32> {
+        let row = args.input.row(ctx);
+        let most = row.max(ctx);
+        let powers = row.map(|x| math::fast::exp(x - most));
+        let sum = powers.sum(ctx);
+        powers.map(|x| x / sum)
+    }
+}

@@ -1,0 +1,308 @@
+//! Slices and outputs by rows.
+
+use super::{AtRow, ConsumeRow, Groups, OCTET, Row, each_slot, groups, octet, team};
+use crate::arch;
+use crate::args::{Lent, Out, RawSlice};
+use crate::element::Element;
+use crate::fold::Settle;
+use crate::pack::{Pack, unroll};
+use core::marker::PhantomData;
+
+/// Rows of a slice.
+pub trait Rows<T: Element> {
+    /// The context's own row: `N` elements from `ctx.index * N` on.
+    ///
+    /// # Panics
+    /// If the slice ends before, or does not start at a multiple of 16 bytes, as a part of one may.
+    #[track_caller]
+    fn row<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>) -> Row<T, N, S>;
+
+    /// Row number `index`: `N` elements from `index * N` on.
+    ///
+    /// # Panics
+    /// As for [`Rows::row`].
+    #[track_caller]
+    fn row_at<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>, index: usize) -> Row<T, N, S>;
+
+    /// The first `N` elements, the same for each row: weights of columns.
+    ///
+    /// # Panics
+    /// As for [`Rows::row`].
+    #[track_caller]
+    fn each_row<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>) -> Row<T, N, S>;
+
+    /// The values of the context's own row, one for each `G` of its elements: `N / G` from `ctx.index * (N / G)` on.
+    ///
+    /// # Panics
+    /// If the slice ends before.
+    #[track_caller]
+    fn groups<const G: usize, const N: usize, const S: usize>(
+        &self,
+        ctx: &impl AtRow<N, S>,
+    ) -> Groups<T, G, N, S>;
+}
+
+impl<T: Element> Rows<T> for [T] {
+    #[inline(always)]
+    #[track_caller]
+    fn row<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>) -> Row<T, N, S> {
+        self.row_at(ctx, ctx.index)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn row_at<const N: usize, const S: usize>(&self, _ctx: &impl AtRow<N, S>, index: usize) -> Row<T, N, S> {
+        assert!(index < self.len() / N, "input ends before this row");
+        let start = starts::<T, N>(self.as_ptr(), index);
+        // SAFETY: in bounds by the assertion, and aligned; nobody writes a slice.
+        Row::of_octets(|octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16_once) })
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn each_row<const N: usize, const S: usize>(&self, _ctx: &impl AtRow<N, S>) -> Row<T, N, S> {
+        assert!(N <= self.len(), "input is shorter than a row");
+        let start = starts::<T, N>(self.as_ptr(), 0);
+        // SAFETY: as above. Others read it too: it may be kept.
+        Row::of_octets(|octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16) })
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn groups<const G: usize, const N: usize, const S: usize>(
+        &self,
+        ctx: &impl AtRow<N, S>,
+    ) -> Groups<T, G, N, S> {
+        const { groups::check::<G, N>() };
+        assert!(ctx.index < self.len() / (N / G), "input ends before this row's groups");
+        let first = ctx.index * (N / G);
+        // SAFETY: in bounds by the assertion.
+        Groups::of(|group| unsafe { *self.get_unchecked(first + group) })
+    }
+}
+
+/// The address of a row.
+#[inline(always)]
+#[track_caller]
+fn starts<T: Element, const N: usize>(slice: *const T, index: usize) -> *const T {
+    assert!(
+        (slice as usize).is_multiple_of(16),
+        "this part of a slice is not aligned: begin it at a whole row"
+    );
+    // Within the slice, as the caller has seen.
+    slice.wrapping_add(index * N)
+}
+
+/// The octet at `at`.
+///
+/// # Safety
+/// Eight elements in memory that `load` may read, at a multiple of their size, or of 16 bytes where that is less.
+#[inline(always)]
+unsafe fn load<T: Element>(at: *const T, load: unsafe fn(*const u8) -> [u32; 4]) -> [T; OCTET] {
+    let mut out = [T::default(); OCTET];
+    if T::SIZE == 1 {
+        // SAFETY: the caller's contract.
+        let bits = unsafe { at.cast::<u64>().read() };
+        unroll!(OCTET, |K| out[K] = T::from_bits64(bits >> (8 * K) & 0xff));
+    } else {
+        let lanes = Pack::<T>::LANES;
+        unroll!(4, |P| if P * lanes < OCTET {
+            // SAFETY: the caller's contract.
+            let pack = Pack::<T>::from_words(unsafe { load(at.add(P * lanes).cast()) });
+            unroll!(OCTET, |K| if K < lanes {
+                out[(P * lanes + K) % OCTET] = pack.get(K % lanes);
+            });
+        });
+    }
+    out
+}
+
+/// Stores an octet.
+///
+/// # Safety
+/// As for [`load`], and nobody else accesses it.
+#[inline(always)]
+unsafe fn store<T: Element>(at: *mut T, octet: &[T; OCTET]) {
+    if T::SIZE == 1 {
+        let mut bits = 0;
+        unroll!(OCTET, |K| bits |= octet[K].to_bits64() << (8 * K));
+        // SAFETY: the caller's contract.
+        unsafe { at.cast::<u64>().write(bits) };
+    } else {
+        let lanes = Pack::<T>::LANES;
+        unroll!(4, |P| if P * lanes < OCTET {
+            let pack = Pack::<T>::from_fn(|k| octet[(P * lanes + k) % OCTET]);
+            // SAFETY: the caller's contract.
+            unsafe { arch::store_16(at.add(P * lanes).cast(), pack.words()) };
+        });
+    }
+}
+
+impl<T: Element> Out<'_, T> {
+    /// The row of this `consume` call: `N` elements from `ctx.index * N` on.
+    ///
+    /// # Panics
+    /// If the output ends before.
+    #[inline(always)]
+    #[track_caller]
+    pub fn row<'c, const N: usize, const S: usize>(
+        &'c self,
+        ctx: &'c ConsumeRow<N, S>,
+    ) -> RowPlace<'c, T, N, S> {
+        assert!(ctx.index < self.len() / N, "output ends before this row");
+        RowPlace { at: self.pointer(ctx.index * N), own: PhantomData }
+    }
+}
+
+/// A row of an [`Out`] that belongs to one `consume` call.
+#[derive(Debug)]
+pub struct RowPlace<'c, T, const N: usize, const S: usize> {
+    at: *mut T,
+    own: PhantomData<&'c mut T>,
+}
+
+impl<T: Element, const N: usize, const S: usize> RowPlace<'_, T, N, S> {
+    /// The row.
+    #[inline(always)]
+    pub fn get(&self) -> Row<T, N, S> {
+        // SAFETY: in bounds (checked by `Out::row`), aligned since rows are whole packs, and each octet is one thread's of the one team.
+        Row::of_octets(|octet| unsafe { load::<T>(self.at.add(octet * OCTET), arch::load_16) })
+    }
+
+    /// Sets the row.
+    #[inline(always)]
+    pub fn set(&self, row: &Row<T, N, S>) {
+        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
+            // SAFETY: as for `get`.
+            unsafe { store(self.at.add(octet * OCTET), &row.octets[K]) };
+        });
+    }
+}
+
+/// An output that has one element for each row. Its own type, so that no element of it belongs to a row in one way and to another row in another.
+#[derive(Clone, Copy, Debug)]
+pub struct PerRow<'a, T> {
+    all: Out<'a, T>,
+}
+
+/// An output that has one element for each `G` of a row's: 32, 64, 128 or 256. As [`PerRow`].
+#[derive(Clone, Copy, Debug)]
+pub struct PerGroup<'a, T, const G: usize> {
+    all: Out<'a, T>,
+}
+
+impl<'a, T: Element> PerRow<'a, T> {
+    /// The output a hook sees.
+    ///
+    /// # Safety
+    /// As for [`Out::from_raw`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn from_raw(raw: RawSlice<T>, lent: Lent<'a>) -> Self {
+        // SAFETY: the caller's contract.
+        PerRow { all: unsafe { Out::from_raw(raw, lent) } }
+    }
+
+    /// The element of this `consume` call's row: number `ctx.index`.
+    ///
+    /// # Panics
+    /// If the output ends before.
+    #[inline(always)]
+    #[track_caller]
+    pub fn at<'c, const N: usize, const S: usize>(&'c self, ctx: &'c ConsumeRow<N, S>) -> OfRow<'c, T, N> {
+        assert!(ctx.index < self.all.len(), "output ends before this row");
+        OfRow { at: self.all.pointer(ctx.index), own: PhantomData }
+    }
+}
+
+impl<'a, T: Element, const G: usize> PerGroup<'a, T, G> {
+    /// The output a hook sees.
+    ///
+    /// # Safety
+    /// As for [`Out::from_raw`].
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn from_raw(raw: RawSlice<T>, lent: Lent<'a>) -> Self {
+        // SAFETY: the caller's contract.
+        PerGroup { all: unsafe { Out::from_raw(raw, lent) } }
+    }
+
+    /// The elements of this `consume` call's row: `N / G` from `ctx.index * (N / G)` on.
+    ///
+    /// # Panics
+    /// If the output ends before.
+    #[inline(always)]
+    #[track_caller]
+    pub fn at<'c, const N: usize, const S: usize>(
+        &'c self,
+        ctx: &'c ConsumeRow<N, S>,
+    ) -> OfGroups<'c, T, G, N, S> {
+        const { groups::check::<G, N>() };
+        assert!(ctx.index < self.all.len() / (N / G), "output ends before this row's groups");
+        OfGroups { at: self.all.pointer(ctx.index * (N / G)), own: PhantomData }
+    }
+}
+
+/// The element of a [`PerRow`] that belongs to one `consume` call's row. All threads of the row ask for it together.
+#[derive(Debug)]
+pub struct OfRow<'c, T, const N: usize> {
+    at: *mut T,
+    own: PhantomData<&'c mut T>,
+}
+
+impl<T: Element, const N: usize> OfRow<'_, T, N> {
+    /// The element.
+    #[inline(always)]
+    pub fn get(&self) -> T {
+        team::sync::<N>();
+        // SAFETY: in bounds (checked by `PerRow::at`), the one team's; written before the sync, or behind that of `set`.
+        unsafe { self.at.read() }
+    }
+
+    /// Sets it.
+    #[inline(always)]
+    pub fn set(&self, value: T) {
+        team::sync::<N>();
+        if team::lane::<N>() == 0 {
+            // SAFETY: as above; read before the sync, or behind that of `get`.
+            unsafe { self.at.write(value) };
+        }
+    }
+}
+
+/// The elements of a [`PerGroup`] that belong to one `consume` call's row. All threads of the row ask for them together.
+#[derive(Debug)]
+pub struct OfGroups<'c, T, const G: usize, const N: usize, const S: usize> {
+    at: *mut T,
+    own: PhantomData<&'c mut T>,
+}
+
+impl<T: Element, const G: usize, const N: usize, const S: usize> OfGroups<'_, T, G, N, S> {
+    /// The elements.
+    #[inline(always)]
+    pub fn get(&self) -> Groups<T, G, N, S> {
+        team::sync::<N>();
+        // SAFETY: in bounds (checked by `PerGroup::at`), and as for `OfRow::get`.
+        Groups::of(|group| unsafe { self.at.add(group).read() })
+    }
+
+    /// Sets them, each by the first of its threads.
+    #[inline(always)]
+    pub fn set(&self, groups: &Groups<T, G, N, S>) {
+        team::sync::<N>();
+        groups.each_first(|group, value| {
+            // SAFETY: as for `get` and `OfRow::set`.
+            unsafe { self.at.add(group).write(value) };
+        });
+    }
+}
+
+/// Sets a row of what was folded, where a module has no `consume`.
+#[doc(hidden)]
+#[inline(always)]
+pub fn settle<A: Element, T: Settle<A>, const N: usize, const S: usize>(
+    place: &RowPlace<'_, T, N, S>,
+    row: &Row<A, N, S>,
+) {
+    place.set(&row.map(T::settle));
+}

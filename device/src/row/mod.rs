@@ -1,0 +1,274 @@
+//! Rows: what hooks of `grain = row(N)` handle at a time.
+//!
+//! A row is `N` elements that follow each other. The threads of a warp, or of a block where rows are long, work on one together: each holds some
+//! of its elements in registers, and a sum or a maximum goes through all of them. Hooks do not see this. They are written as if one
+//! thread had the whole row:
+//!
+//! ```
+//! # use fusewire_device::prelude::*;
+//! # use fusewire_device::row;
+//! # type Row<T> = row::Row<T, 4096, { row::slots(4096) }>;
+//! # type ConsumeRow = row::ConsumeRow<4096, { row::slots(4096) }>;
+//! # struct Args<'a> { gamma: &'a [f32], output: Out<'a, Bf16> }
+//! fn consume(ctx: &ConsumeRow, args: &Args, row: Row<Bf16>) {
+//!     let x = row.to_f32();
+//!     let mean = x.map(|x| x * x).sum(ctx) / 4096.0;
+//!     let scale = math::fast::rsqrt(mean + 1e-6);
+//!     args.output.row(ctx).set(&x.zip(&args.gamma.each_row(ctx), |x, gamma| x * scale * gamma).to());
+//! }
+//! ```
+//!
+//! `#[comm_kernel]` gives the names `Row`, `Scaled`, `Groups`, `ProduceRow` and `ConsumeRow` to the module, for rows of its `N`.
+//!
+//! # One row, many threads
+//! What stands in a hook outside of closures is done by every thread of the team, with the same values in each. So what goes through the whole row takes
+//! the context, and closures cannot have it: they are `Sync`, and contexts are not. A closure is called for one element, on one thread.
+//!
+//! # Order
+//! [`Row::reduce`], and with it [`Row::sum`], goes by a tree that depends on `N` alone, so host and device get the same bits. The eight elements of an
+//! *octet* are `((0 1) (2 3)) ((4 5) (6 7))`; octet `k` belongs to lane `k % lanes(N)`, which folds its own in their order; and lanes are
+//! folded by a balanced tree, with what stands for nothing in lanes that have none.
+
+mod args;
+mod ctx;
+mod groups;
+mod team;
+pub(crate) mod walk;
+mod wire;
+
+pub use args::{OfGroups, OfRow, PerGroup, PerRow, RowPlace, Rows, settle};
+pub use ctx::{AtRow, ConsumeRow, ProduceRow, RowAt};
+pub use groups::{Groups, Narrow, Scale, Scaled, Ue8m0};
+pub use wire::{RowWire, fold};
+
+use crate::element::{Element, Float};
+use crate::fold::Number;
+use crate::pack::{Pack, unroll};
+
+/// Elements that lie in one lane side by side.
+pub const OCTET: usize = 8;
+
+/// Elements of the longest row.
+pub const MOST_COLS: usize = 16384;
+
+/// Elements of the longest row that a warp works on; of a longer one it is a block, of [`BLOCK`] threads.
+const WARP_COLS: usize = 2048;
+
+/// Threads of a block that works on one row.
+pub const BLOCK: u32 = 256;
+
+/// Bytes of a row's scales at most: four for each 32 elements.
+pub(crate) const MOST_TAIL: u32 = (MOST_COLS / groups::LEAST * 4) as u32;
+
+/// Whether rows of `cols` elements can be: whole packs of any element type.
+pub const fn fits(cols: usize) -> bool {
+    cols > 0 && cols <= MOST_COLS && cols.is_multiple_of(16)
+}
+
+/// Lanes of a GPU that share a row of `cols` elements. Also on the host, which sums as they do.
+pub const fn lanes(cols: usize) -> u32 {
+    if cols <= WARP_COLS { 32 } else { BLOCK }
+}
+
+/// Octets of a row of `cols` elements that one thread holds: on the host all of them.
+pub const fn slots(cols: usize) -> usize {
+    let octets = cols / OCTET;
+    if cfg!(target_arch = "nvptx64") { octets.div_ceil(lanes(cols) as usize) } else { octets }
+}
+
+/// Repeats `$body` for each slot: with constants on the device, so that rows stay in registers.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! each_slot {
+    ($n:expr, |$k:ident| $body:expr) => {
+        unroll!($n, |$k| $body)
+    };
+}
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! each_slot {
+    ($n:expr, |$k:ident| $body:expr) => {
+        #[allow(non_snake_case)]
+        for $k in 0..$n {
+            $body
+        }
+    };
+}
+pub(crate) use each_slot;
+
+/// A row of `N` elements, of which a thread holds `S` octets.
+///
+/// The octets of no row, where `N` is no multiple of all lanes' octets, are [`Default`].
+#[derive(Clone, Debug)]
+pub struct Row<T, const N: usize, const S: usize> {
+    pub(crate) octets: PerSlot<[T; OCTET], S>,
+}
+
+/// One value for each octet that this thread holds.
+#[cfg(target_arch = "nvptx64")]
+pub(crate) type PerSlot<T, const S: usize> = [T; S];
+/// One value for each octet that this thread holds.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) type PerSlot<T, const S: usize> = Vec<T>;
+
+/// The same value in each slot.
+#[inline(always)]
+pub(crate) fn filled<T: Copy, const S: usize>(value: T) -> PerSlot<T, S> {
+    #[cfg(target_arch = "nvptx64")]
+    return [value; S];
+    #[cfg(not(target_arch = "nvptx64"))]
+    std::vec![value; S]
+}
+
+/// The octet of the row in slot `slot` of this thread, if there is one.
+#[inline(always)]
+pub(crate) fn octet<const N: usize>(slot: usize) -> Option<usize> {
+    if !cfg!(target_arch = "nvptx64") {
+        return Some(slot);
+    }
+    let (octets, lanes) = (N / OCTET, lanes(N) as usize);
+    let octet = slot * lanes + team::lane::<N>() as usize;
+    (octets.is_multiple_of(lanes) || octet < octets).then_some(octet)
+}
+
+impl<T: Copy + Default, const N: usize, const S: usize> Row<T, N, S> {
+    /// Elements of the row.
+    pub const COLS: usize = N;
+
+    /// The row whose element `col` is `f(col)`.
+    #[inline(always)]
+    pub fn from_fn(f: impl Fn(usize) -> T + Sync) -> Self {
+        Self::of_octets(|octet| {
+            let mut out = [T::default(); OCTET];
+            unroll!(OCTET, |K| out[K] = f(octet * OCTET + K));
+            out
+        })
+    }
+
+    /// The row of which octet `k` is `f(k)`.
+    #[inline(always)]
+    pub(crate) fn of_octets(f: impl Fn(usize) -> [T; OCTET]) -> Self {
+        let mut octets = filled::<_, S>([T::default(); OCTET]);
+        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
+            octets[K] = f(octet);
+        });
+        Row { octets }
+    }
+
+    /// Element by element.
+    #[inline(always)]
+    pub fn map<U: Copy + Default>(&self, f: impl Fn(T) -> U + Sync) -> Row<U, N, S> {
+        self.map_at(|_, x| f(x))
+    }
+
+    /// Element by element, with the column of each.
+    #[inline(always)]
+    pub fn map_at<U: Copy + Default>(&self, f: impl Fn(usize, T) -> U + Sync) -> Row<U, N, S> {
+        let mut octets = filled::<_, S>([U::default(); OCTET]);
+        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
+            unroll!(OCTET, |J| octets[K][J] = f(octet * OCTET + J, self.octets[K][J]));
+        });
+        Row { octets }
+    }
+
+    /// Element by element with another row.
+    #[inline(always)]
+    pub fn zip<U, V>(&self, other: &Row<U, N, S>, f: impl Fn(T, U) -> V + Sync) -> Row<V, N, S>
+    where
+        U: Copy + Default,
+        V: Copy + Default,
+    {
+        let mut octets = filled::<_, S>([V::default(); OCTET]);
+        each_slot!(S, |K| if octet::<N>(K).is_some() {
+            unroll!(OCTET, |J| octets[K][J] = f(self.octets[K][J], other.octets[K][J]));
+        });
+        Row { octets }
+    }
+}
+
+impl<T: Element, const N: usize, const S: usize> Row<T, N, S> {
+    /// All elements by `f`, which is associative but for rounding, and of which `nothing` is the neutral element. Every thread gets the result.
+    #[inline(always)]
+    pub fn reduce(&self, _ctx: &impl AtRow<N, S>, nothing: T, f: impl Fn(T, T) -> T + Sync) -> T {
+        team::reduce::<T, N>(nothing, &f, |slot| eight(&self.octets[slot], &f))
+    }
+
+    /// The sum of all elements; of integers modulo their range.
+    #[inline(always)]
+    pub fn sum(&self, ctx: &impl AtRow<N, S>) -> T
+    where
+        T: Number,
+    {
+        self.reduce(ctx, T::NOTHING, T::plus)
+    }
+
+    /// The greatest element; NaN if any is.
+    #[inline(always)]
+    pub fn max(&self, ctx: &impl AtRow<N, S>) -> T
+    where
+        T: Number,
+    {
+        self.reduce(ctx, T::LEAST, T::greater)
+    }
+
+    /// The least element; NaN if any is.
+    #[inline(always)]
+    pub fn min(&self, ctx: &impl AtRow<N, S>) -> T
+    where
+        T: Number,
+    {
+        self.reduce(ctx, T::GREATEST, T::lesser)
+    }
+}
+
+impl<T: Float, const N: usize, const S: usize> Row<T, N, S> {
+    /// The elements, widened (`f64` rounded).
+    #[inline(always)]
+    pub fn to_f32(&self) -> Row<f32, N, S> {
+        let mut octets = filled::<_, S>([0.0; OCTET]);
+        each_slot!(S, |K| octets[K] = widened(&self.octets[K]));
+        Row { octets }
+    }
+}
+
+impl<const N: usize, const S: usize> Row<f32, N, S> {
+    /// The elements, rounded to nearest. 8-bit types saturate.
+    #[inline(always)]
+    pub fn to<T: Float>(&self) -> Row<T, N, S> {
+        let mut octets = filled::<_, S>([T::default(); OCTET]);
+        each_slot!(S, |K| octets[K] = narrowed(&self.octets[K]));
+        Row { octets }
+    }
+}
+
+/// `((0 1) (2 3)) ((4 5) (6 7))`.
+#[inline(always)]
+fn eight<T: Copy>(x: &[T; OCTET], f: &impl Fn(T, T) -> T) -> T {
+    f(f(f(x[0], x[1]), f(x[2], x[3])), f(f(x[4], x[5]), f(x[6], x[7])))
+}
+
+/// By packs, whose elements are converted two at a time.
+#[inline(always)]
+fn widened<T: Float>(x: &[T; OCTET]) -> [f32; OCTET] {
+    let mut out = [0.0; OCTET];
+    if Pack::<T>::LANES >= OCTET {
+        let values = Pack::<T>::from_fn(|k| if k < OCTET { x[k] } else { T::default() }).to_f32s();
+        unroll!(OCTET, |K| out[K] = values[K]);
+    } else {
+        unroll!(OCTET, |K| out[K] = x[K].to_f32());
+    }
+    out
+}
+
+#[inline(always)]
+fn narrowed<T: Float>(x: &[f32; OCTET]) -> [T; OCTET] {
+    let mut out = [T::default(); OCTET];
+    if Pack::<T>::LANES >= OCTET {
+        let pack = Pack::<T>::from_f32s(|k| if k < OCTET { x[k] } else { 0.0 });
+        unroll!(OCTET, |K| out[K] = pack.get(K));
+    } else {
+        unroll!(OCTET, |K| out[K] = T::from_f32(x[K]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm), schedules(all_reduce), grain = row(64), reduce(sum, f32))]
+mod rows {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Row<f32> {
+        args.input.row(ctx)
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 32>) {
+        args.output.row(ctx).set(&row.dequantise());
+    }
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm), grain = row(64))]
+mod rows {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn helper() {}
+}
+
+fn main() {}

@@ -1,0 +1,15 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm, Nvl), schedules(all_to_all), grain = row(64), elements(f32, Bf16))]
+mod rows {
+    pub struct Args<'a, T> {
+        pub input: &'a [T],
+        pub output: Out<'a, T>,
+    }
+    pub fn consume<T: Float>(ctx: &ConsumeRow, args: &Args<T>, row: Row<T>) {
+        let sum = row.to_f32().sum(ctx);
+        args.output.row(ctx).set(&row.to_f32().map(|x| x / sum).to());
+    }
+}
+
+fn main() {}

@@ -1,0 +1,166 @@
+//! Hooks of whole rows.
+
+use fusewire::prelude::*;
+
+/// Rows of less than a warp's, with what goes through all of them; `places` is where hooks were.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_to_all, all_gather),
+    grain = row(80)
+)]
+pub mod short {
+    /// One chunk of rows a peer.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [Bf16],
+        /// One for each column.
+        pub weights: &'a [f32],
+        /// What arrived, with the sum of its row, weighted.
+        pub output: Out<'a, f32>,
+        /// The greatest of each row.
+        pub most: PerRow<'a, f32>,
+        /// The row's index, its number in the chunk, rows of the chunk, and who sent it.
+        pub places: PerRow<'a, u64>,
+    }
+
+    pub(crate) fn produce(ctx: &ProduceRow, args: &Args) -> Row<Bf16> {
+        let index = ctx.index;
+        args.input.row(ctx).map_at(|col, x| Bf16::from_f32(x.to_f32() + ((index + col) % 3) as f32))
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Row<Bf16>) {
+        let x = row.to_f32();
+        let (sum, most) = (x.sum(ctx), x.max(ctx));
+        args.output.row(ctx).set(&x.zip(&args.weights.each_row(ctx), |x, weight| x * weight + sum));
+        args.most.at(ctx).set(most);
+        args.most.at(ctx).set(args.most.at(ctx).get() - x.min(ctx));
+        args.places.at(ctx).set((ctx.index << 48 | ctx.row << 32 | ctx.rows << 16 | ctx.peer) as u64);
+    }
+}
+
+/// Rows of a block, the last of whose lanes have fewer elements; the output is read as well.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(sendrecv, broadcast),
+    grain = row(4112)
+)]
+pub mod long {
+    /// One chunk of rows.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [f32],
+        /// What each row is added to, less a part of its sum.
+        pub output: Out<'a, f32>,
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let sum = row.sum(ctx);
+        let old = args.output.row(ctx).get();
+        let first = row.reduce(ctx, f32::INFINITY, |a, b| if a == f32::INFINITY { b } else { a });
+        args.output.row(ctx).set(&row.zip(&old, |x, old| x + old - sum / 1024.0 + first));
+    }
+}
+
+/// Scales of their groups on the wire, for a warp.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_to_all, broadcast),
+    grain = row(192)
+)]
+pub mod scaled {
+    /// One chunk of rows a peer.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [f32],
+        /// The numbers that arrived.
+        pub output: Out<'a, f32>,
+        /// Their scales.
+        pub scales: PerGroup<'a, f32, 64>,
+    }
+
+    pub(crate) fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 64> {
+        args.input.row(ctx).quantise(ctx)
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 64>) {
+        args.output.row(ctx).set(&row.dequantise());
+        args.scales.at(ctx).set(&row.scales);
+    }
+}
+
+/// Scales that are powers of two, for a block.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_to_all),
+    grain = row(2112)
+)]
+pub mod powers {
+    /// One chunk of rows a peer.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [Bf16],
+        /// The values that arrived.
+        pub output: Out<'a, F8E5M2>,
+        /// Their scales' exponents, and sums of their groups' values.
+        pub scales: PerGroup<'a, u8, 32>,
+        /// Sums of the groups, in 16ths.
+        pub sums: PerGroup<'a, i32, 32>,
+    }
+
+    pub(crate) fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E5M2, 32, Ue8m0> {
+        args.input.row(ctx).to_f32().quantise(ctx)
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E5M2, 32, Ue8m0>) {
+        args.output.row(ctx).set(&row.values);
+        args.scales.at(ctx).set(&row.scales.map(|scale| scale.0));
+        let whole = row.values.map(|x| (x.to_f32() * 16.0) as i32);
+        args.sums.at(ctx).set(&whole.sum_of_groups::<32>(ctx));
+    }
+}
+
+/// Folded, then taken as rows: the sum of all ranks' less its own average.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_reduce, reduce_scatter, reduce),
+    grain = row(80),
+    reduce(sum, f32)
+)]
+pub mod centred {
+    /// One chunk of rows, or one for each rank.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [Bf16],
+        /// Their sums, and the rows' averages beside.
+        pub output: Out<'a, f32>,
+        /// The sums of rows.
+        pub sums: PerRow<'a, f32>,
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let sum = row.sum(ctx);
+        args.output.row(ctx).set(&row.map(|x| x - sum / 80.0));
+        args.sums.at(ctx).set(sum);
+    }
+}
+
+/// Scaled on the wire, folded as numbers, by a block.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_reduce),
+    grain = row(2304),
+    reduce(max, f32, order = ranks)
+)]
+pub mod greatest_scaled {
+    /// One chunk of rows.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [f32],
+        /// The greatest of all ranks'.
+        pub output: Out<'a, f32>,
+    }
+
+    pub(crate) fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 256> {
+        args.input.row(ctx).quantise(ctx)
+    }
+}
