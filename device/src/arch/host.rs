@@ -2,7 +2,6 @@
 
 mod bulk;
 mod math;
-mod rows;
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
 pub use crate::element::soft::{
@@ -13,7 +12,6 @@ use crate::tile::transpose;
 pub use bulk::SharedStages;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub use math::*;
-pub use rows::RowScratch;
 use std::time::{Duration, Instant};
 
 /// Nanoseconds of the monotonic clock.
@@ -109,6 +107,12 @@ impl Scratch {
     /// That of this thread.
     pub fn of_warp() -> Self {
         Scratch { bytes: Box::new(core::cell::UnsafeCell::new([0; transpose::SCRATCH as usize])) }
+    }
+
+    /// The same for a row of `N` elements, which this thread has to itself.
+    pub fn of_row<const N: usize>() -> Self {
+        const { assert!(crate::row::MOST_TAIL <= transpose::SCRATCH) };
+        Scratch::of_warp()
     }
 
     /// Where an offset is.

@@ -13,7 +13,6 @@ pub use bulk::*;
 pub use convert::*;
 pub use math::*;
 pub use memory::*;
-pub use rows::*;
 
 /// Index of this block in the grid (one-dimensional grids only).
 #[inline(always)]
@@ -191,7 +190,7 @@ pub fn late(number: u64) -> u64 {
 core::arch::global_asm!(".shared .align 16 .b8 fusewire_tiles[33792];");
 const _: () = assert!(33792 == transpose::WARPS * transpose::SCRATCH);
 
-/// A warp's part of the block's scratch memory.
+/// A warp's part of the block's scratch memory, or that of those who share a row.
 #[derive(Clone, Copy)]
 pub struct Scratch {
     at: u32,
@@ -210,7 +209,7 @@ impl Scratch {
     /// Stores one byte.
     ///
     /// # Safety
-    /// `offset` lies inside the warp's part, which no other lane accesses there before the warp's next sync.
+    /// `offset` lies inside the part, which no other thread accesses there before the next sync of those who have it.
     #[inline(always)]
     pub unsafe fn store_1(&self, offset: u32, value: u8) {
         // SAFETY: the caller's contract.
@@ -247,7 +246,7 @@ impl Scratch {
     /// Loads 16 bytes, word by word: rows are not aligned to more.
     ///
     /// # Safety
-    /// `offset`, a multiple of 4, lies inside the warp's part, which no other lane writes before the warp's next sync.
+    /// `offset`, a multiple of 4, lies inside the part, which no other thread writes there before the next sync.
     #[inline(always)]
     pub unsafe fn load_16(&self, offset: u32) -> [u32; 4] {
         let (a, b, c, d): (u32, u32, u32, u32);

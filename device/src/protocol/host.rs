@@ -247,6 +247,14 @@ impl Part {
         }
     }
 
+    /// Stores pack `s` of the part for each peer.
+    fn store<O: Ops, W: Element>(&self, outs: &[Sending<'_, O>], s: u32, pack: Pack<W>) {
+        for out in outs {
+            // SAFETY: the ring's place of the pack, which is reserved; each pack is produced once.
+            unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
+        }
+    }
+
     /// Produces once, for every peer and for this rank.
     fn send_once<O: Ops, H: Hooks>(
         &self,
@@ -259,17 +267,11 @@ impl Part {
         if H::COLS > 0 {
             // A row is kept as a whole.
             return walk::keep::<H>(team, (place, kept), first, count, args, |s, pack| {
-                for out in outs {
-                    // SAFETY: as below.
-                    unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
-                }
+                self.store(outs, s, pack);
             });
         }
         tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, ctx, pack| {
-            for out in outs {
-                // SAFETY: the ring's place of pack `s`, which is reserved; each pack is produced once.
-                unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
-            }
+            self.store(outs, s, pack);
             H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
     }
@@ -285,10 +287,7 @@ impl Part {
         let own = RefCell::new(vec![Pack::ZERO; count as usize]);
         let (hooks, team) = (tile::Module::<H>(args), Team::all(&Block));
         tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, _, pack| {
-            for out in outs {
-                // SAFETY: the ring's place of pack `s`, which is reserved; each pack is produced once.
-                unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
-            }
+            self.store(outs, s, pack);
             own.borrow_mut()[s as usize] = pack;
         });
         own.into_inner()

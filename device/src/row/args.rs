@@ -1,11 +1,12 @@
 //! Slices and outputs by rows.
 
-use super::{AtRow, ConsumeRow, Groups, OCTET, Row, each_slot, groups, octet, team};
+use super::{AtRow, ConsumeRow, Groups, OCTET, Row, each_slot, groups, octet, octet_in, team};
 use crate::arch;
 use crate::args::{Lent, Out, RawSlice};
 use crate::element::Element;
-use crate::fold::Settle;
-use crate::pack::{Pack, unroll};
+use crate::pack::Pack;
+#[cfg(target_arch = "nvptx64")]
+use crate::pack::unroll;
 use core::marker::PhantomData;
 
 /// Rows of a slice.
@@ -55,7 +56,7 @@ impl<T: Element> Rows<T> for [T] {
         assert!(index < self.len() / N, "input ends before this row");
         let start = starts::<T, N>(self.as_ptr(), index);
         // SAFETY: in bounds by the assertion, and aligned; nobody writes a slice.
-        Row::of_octets(|octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16_once) })
+        Row::of_slots(|_, octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16_once) })
     }
 
     #[inline(always)]
@@ -64,7 +65,7 @@ impl<T: Element> Rows<T> for [T] {
         assert!(N <= self.len(), "input is shorter than a row");
         let start = starts::<T, N>(self.as_ptr(), 0);
         // SAFETY: as above. Others read it too: it may be kept.
-        Row::of_octets(|octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16) })
+        Row::of_slots(|_, octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16) })
     }
 
     #[inline(always)]
@@ -99,22 +100,12 @@ fn starts<T: Element, const N: usize>(slice: *const T, index: usize) -> *const T
 /// Eight elements in memory that `load` may read, at a multiple of their size, or of 16 bytes where that is less.
 #[inline(always)]
 unsafe fn load<T: Element>(at: *const T, load: unsafe fn(*const u8) -> [u32; 4]) -> [T; OCTET] {
-    let mut out = [T::default(); OCTET];
     if T::SIZE == 1 {
         // SAFETY: the caller's contract.
-        let bits = unsafe { at.cast::<u64>().read() };
-        unroll!(OCTET, |K| out[K] = T::from_bits64(bits >> (8 * K) & 0xff));
-    } else {
-        let lanes = Pack::<T>::LANES;
-        unroll!(4, |P| if P * lanes < OCTET {
-            // SAFETY: the caller's contract.
-            let pack = Pack::<T>::from_words(unsafe { load(at.add(P * lanes).cast()) });
-            unroll!(OCTET, |K| if K < lanes {
-                out[(P * lanes + K) % OCTET] = pack.get(K % lanes);
-            });
-        });
+        return octet::of_bytes(unsafe { at.cast::<u64>().read() });
     }
-    out
+    // SAFETY: the caller's contract.
+    octet::of_packs(|pack| Pack::from_words(unsafe { load(at.cast::<Pack<T>>().add(pack).cast()) }))
 }
 
 /// Stores an octet.
@@ -124,18 +115,14 @@ unsafe fn load<T: Element>(at: *const T, load: unsafe fn(*const u8) -> [u32; 4])
 #[inline(always)]
 unsafe fn store<T: Element>(at: *mut T, octet: &[T; OCTET]) {
     if T::SIZE == 1 {
-        let mut bits = 0;
-        unroll!(OCTET, |K| bits |= octet[K].to_bits64() << (8 * K));
         // SAFETY: the caller's contract.
-        unsafe { at.cast::<u64>().write(bits) };
-    } else {
-        let lanes = Pack::<T>::LANES;
-        unroll!(4, |P| if P * lanes < OCTET {
-            let pack = Pack::<T>::from_fn(|k| octet[(P * lanes + k) % OCTET]);
-            // SAFETY: the caller's contract.
-            unsafe { arch::store_16(at.add(P * lanes).cast(), pack.words()) };
-        });
+        unsafe { at.cast::<u64>().write(octet::bytes(octet)) };
+        return;
     }
+    octet::each_pack(octet, |pack, value| {
+        // SAFETY: the caller's contract.
+        unsafe { arch::store_16(at.cast::<Pack<T>>().add(pack).cast(), value.words()) };
+    });
 }
 
 impl<T: Element> Out<'_, T> {
@@ -166,13 +153,13 @@ impl<T: Element, const N: usize, const S: usize> RowPlace<'_, T, N, S> {
     #[inline(always)]
     pub fn get(&self) -> Row<T, N, S> {
         // SAFETY: in bounds (checked by `Out::row`), aligned since rows are whole packs, and each octet is one thread's of the one team.
-        Row::of_octets(|octet| unsafe { load::<T>(self.at.add(octet * OCTET), arch::load_16) })
+        Row::of_slots(|_, octet| unsafe { load::<T>(self.at.add(octet * OCTET), arch::load_16) })
     }
 
     /// Sets the row.
     #[inline(always)]
     pub fn set(&self, row: &Row<T, N, S>) {
-        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
             // SAFETY: as for `get`.
             unsafe { store(self.at.add(octet * OCTET), &row.octets[K]) };
         });
@@ -295,14 +282,4 @@ impl<T: Element, const G: usize, const N: usize, const S: usize> OfGroups<'_, T,
             unsafe { self.at.add(group).write(value) };
         });
     }
-}
-
-/// Sets a row of what was folded, where a module has no `consume`.
-#[doc(hidden)]
-#[inline(always)]
-pub fn settle<A: Element, T: Settle<A>, const N: usize, const S: usize>(
-    place: &RowPlace<'_, T, N, S>,
-    row: &Row<A, N, S>,
-) {
-    place.set(&row.map(T::settle));
 }

@@ -1,8 +1,9 @@
 //! Values of groups of a row's elements, and what is scaled by them.
 
-use super::{AtRow, OCTET, PerSlot, Row, each_slot, eight, filled, octet, team};
+use super::{AtRow, OCTET, PerSlot, Row, each_slot, filled, octet, octet_in, team};
 use crate::element::{Element, Float};
 use crate::fold::Number;
+#[cfg(target_arch = "nvptx64")]
 use crate::pack::unroll;
 
 /// Elements of the smallest group.
@@ -29,7 +30,7 @@ impl<T: Copy + Default, const G: usize, const N: usize, const S: usize> Groups<T
     pub(super) fn of(f: impl Fn(usize) -> T) -> Self {
         const { check::<G, N>() };
         let mut values = filled::<_, S>(T::default());
-        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
             values[K] = f(octet / (G / OCTET));
         });
         Groups { values }
@@ -46,7 +47,7 @@ impl<T: Copy + Default, const G: usize, const N: usize, const S: usize> Groups<T
     /// Hands each group's value to `f`, with its number, on the thread that has its first octet.
     #[inline(always)]
     pub(super) fn each_first(&self, f: impl Fn(usize, T)) {
-        each_slot!(S, |K| if let Some(octet) = octet::<N>(K)
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K)
             && octet.is_multiple_of(G / OCTET)
         {
             f(octet / (G / OCTET), self.values[K]);
@@ -64,7 +65,7 @@ impl<T: Element, const N: usize, const S: usize> Row<T, N, S> {
     ) -> Groups<T, G, N, S> {
         const { check::<G, N>() };
         let mut values = filled::<_, S>(T::default());
-        each_slot!(S, |K| values[K] = eight(&self.octets[K], &f));
+        each_slot!(S, |K| values[K] = octet::folded(&self.octets[K], &f));
         team::reduce_groups::<T, G, S>(&mut values, &f);
         Groups { values }
     }
@@ -100,11 +101,7 @@ impl<T: Copy + Default, const N: usize, const S: usize> Row<T, N, S> {
         U: Copy + Default,
         V: Copy + Default,
     {
-        let mut octets = filled::<_, S>([V::default(); OCTET]);
-        each_slot!(S, |K| if octet::<N>(K).is_some() {
-            unroll!(OCTET, |J| octets[K][J] = f(self.octets[K][J], groups.values[K]));
-        });
-        Row { octets }
+        Row::of_slots(|slot, _| octet::of(|k| f(self.octets[slot][k], groups.values[slot])))
     }
 }
 

@@ -32,21 +32,21 @@
 mod args;
 mod ctx;
 mod groups;
+mod octet;
 mod team;
 pub(crate) mod walk;
 mod wire;
 
-pub use args::{OfGroups, OfRow, PerGroup, PerRow, RowPlace, Rows, settle};
+pub use args::{OfGroups, OfRow, PerGroup, PerRow, RowPlace, Rows};
 pub use ctx::{AtRow, ConsumeRow, ProduceRow, RowAt};
 pub use groups::{Groups, Narrow, Scale, Scaled, Ue8m0};
+pub use octet::OCTET;
 pub use wire::{RowWire, fold};
 
 use crate::element::{Element, Float};
 use crate::fold::Number;
-use crate::pack::{Pack, unroll};
-
-/// Elements that lie in one lane side by side.
-pub const OCTET: usize = 8;
+#[cfg(target_arch = "nvptx64")]
+use crate::pack::unroll;
 
 /// Elements of the longest row.
 pub const MOST_COLS: usize = 16384;
@@ -56,6 +56,11 @@ const WARP_COLS: usize = 2048;
 
 /// Threads of a block that works on one row.
 pub const BLOCK: u32 = 256;
+
+/// Whether all threads of a block share a row of `cols` elements, if hooks work by rows.
+pub const fn takes_block(cols: usize) -> bool {
+    cols > 0 && lanes(cols) == BLOCK
+}
 
 /// Bytes of a row's scales at most: four for each 32 elements.
 pub(crate) const MOST_TAIL: u32 = (MOST_COLS / groups::LEAST * 4) as u32;
@@ -120,7 +125,7 @@ pub(crate) fn filled<T: Copy, const S: usize>(value: T) -> PerSlot<T, S> {
 
 /// The octet of the row in slot `slot` of this thread, if there is one.
 #[inline(always)]
-pub(crate) fn octet<const N: usize>(slot: usize) -> Option<usize> {
+pub(crate) fn octet_in<const N: usize>(slot: usize) -> Option<usize> {
     if !cfg!(target_arch = "nvptx64") {
         return Some(slot);
     }
@@ -136,19 +141,15 @@ impl<T: Copy + Default, const N: usize, const S: usize> Row<T, N, S> {
     /// The row whose element `col` is `f(col)`.
     #[inline(always)]
     pub fn from_fn(f: impl Fn(usize) -> T + Sync) -> Self {
-        Self::of_octets(|octet| {
-            let mut out = [T::default(); OCTET];
-            unroll!(OCTET, |K| out[K] = f(octet * OCTET + K));
-            out
-        })
+        Self::of_slots(|_, octet| octet::of(|k| f(octet * OCTET + k)))
     }
 
-    /// The row of which octet `k` is `f(k)`.
+    /// The row of which `f(slot, octet)` is what this thread has in a slot, of octet `octet`.
     #[inline(always)]
-    pub(crate) fn of_octets(f: impl Fn(usize) -> [T; OCTET]) -> Self {
+    pub(crate) fn of_slots(f: impl Fn(usize, usize) -> [T; OCTET]) -> Self {
         let mut octets = filled::<_, S>([T::default(); OCTET]);
-        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
-            octets[K] = f(octet);
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
+            octets[K] = f(K, octet);
         });
         Row { octets }
     }
@@ -162,11 +163,7 @@ impl<T: Copy + Default, const N: usize, const S: usize> Row<T, N, S> {
     /// Element by element, with the column of each.
     #[inline(always)]
     pub fn map_at<U: Copy + Default>(&self, f: impl Fn(usize, T) -> U + Sync) -> Row<U, N, S> {
-        let mut octets = filled::<_, S>([U::default(); OCTET]);
-        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
-            unroll!(OCTET, |J| octets[K][J] = f(octet * OCTET + J, self.octets[K][J]));
-        });
-        Row { octets }
+        Row::of_slots(|slot, octet| octet::of(|k| f(octet * OCTET + k, self.octets[slot][k])))
     }
 
     /// Element by element with another row.
@@ -176,11 +173,7 @@ impl<T: Copy + Default, const N: usize, const S: usize> Row<T, N, S> {
         U: Copy + Default,
         V: Copy + Default,
     {
-        let mut octets = filled::<_, S>([V::default(); OCTET]);
-        each_slot!(S, |K| if octet::<N>(K).is_some() {
-            unroll!(OCTET, |J| octets[K][J] = f(self.octets[K][J], other.octets[K][J]));
-        });
-        Row { octets }
+        Row::of_slots(|slot, _| octet::of(|k| f(self.octets[slot][k], other.octets[slot][k])))
     }
 }
 
@@ -188,7 +181,7 @@ impl<T: Element, const N: usize, const S: usize> Row<T, N, S> {
     /// All elements by `f`, which is associative but for rounding, and of which `nothing` is the neutral element. Every thread gets the result.
     #[inline(always)]
     pub fn reduce(&self, _ctx: &impl AtRow<N, S>, nothing: T, f: impl Fn(T, T) -> T + Sync) -> T {
-        team::reduce::<T, N>(nothing, &f, |slot| eight(&self.octets[slot], &f))
+        team::reduce::<T, N>(nothing, &f, |slot| octet::folded(&self.octets[slot], &f))
     }
 
     /// The sum of all elements; of integers modulo their range.
@@ -223,9 +216,7 @@ impl<T: Float, const N: usize, const S: usize> Row<T, N, S> {
     /// The elements, widened (`f64` rounded).
     #[inline(always)]
     pub fn to_f32(&self) -> Row<f32, N, S> {
-        let mut octets = filled::<_, S>([0.0; OCTET]);
-        each_slot!(S, |K| octets[K] = widened(&self.octets[K]));
-        Row { octets }
+        Row::of_slots(|slot, _| octet::widened(&self.octets[slot]))
     }
 }
 
@@ -233,41 +224,8 @@ impl<const N: usize, const S: usize> Row<f32, N, S> {
     /// The elements, rounded to nearest. 8-bit types saturate.
     #[inline(always)]
     pub fn to<T: Float>(&self) -> Row<T, N, S> {
-        let mut octets = filled::<_, S>([T::default(); OCTET]);
-        each_slot!(S, |K| octets[K] = narrowed(&self.octets[K]));
-        Row { octets }
+        Row::of_slots(|slot, _| octet::narrowed(&self.octets[slot]))
     }
-}
-
-/// `((0 1) (2 3)) ((4 5) (6 7))`.
-#[inline(always)]
-fn eight<T: Copy>(x: &[T; OCTET], f: &impl Fn(T, T) -> T) -> T {
-    f(f(f(x[0], x[1]), f(x[2], x[3])), f(f(x[4], x[5]), f(x[6], x[7])))
-}
-
-/// By packs, whose elements are converted two at a time.
-#[inline(always)]
-fn widened<T: Float>(x: &[T; OCTET]) -> [f32; OCTET] {
-    let mut out = [0.0; OCTET];
-    if Pack::<T>::LANES >= OCTET {
-        let values = Pack::<T>::from_fn(|k| if k < OCTET { x[k] } else { T::default() }).to_f32s();
-        unroll!(OCTET, |K| out[K] = values[K]);
-    } else {
-        unroll!(OCTET, |K| out[K] = x[K].to_f32());
-    }
-    out
-}
-
-#[inline(always)]
-fn narrowed<T: Float>(x: &[f32; OCTET]) -> [T; OCTET] {
-    let mut out = [T::default(); OCTET];
-    if Pack::<T>::LANES >= OCTET {
-        let pack = Pack::<T>::from_f32s(|k| if k < OCTET { x[k] } else { 0.0 });
-        unroll!(OCTET, |K| out[K] = pack.get(K));
-    } else {
-        unroll!(OCTET, |K| out[K] = T::from_f32(x[K]));
-    }
-    out
 }
 
 #[cfg(test)]

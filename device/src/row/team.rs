@@ -11,9 +11,9 @@ pub(super) use host::{lane, reduce, reduce_groups, sync};
 #[cfg(target_arch = "nvptx64")]
 mod gpu {
     use super::*;
-    use crate::arch::{self, RowScratch};
+    use crate::arch::{self, Scratch};
     use crate::pack::unroll;
-    use crate::row::{BLOCK, OCTET, each_slot, lanes, octet, slots};
+    use crate::row::{BLOCK, MOST_TAIL, OCTET, each_slot, lanes, octet_in, slots};
 
     /// This thread's number among those that share a row of `N` elements.
     #[inline(always)]
@@ -35,24 +35,24 @@ mod gpu {
         of_slot: impl Fn(usize) -> T,
     ) -> T {
         let mut own = nothing;
-        each_slot!(slots(N), |K| if octet::<N>(K).is_some() {
+        each_slot!(slots(N), |K| if octet_in::<N>(K).is_some() {
             own = if K == 0 { of_slot(K) } else { f(own, of_slot(K)) };
         });
         let in_warp = butterfly(own, 32, f);
         if lanes(N) < BLOCK {
             return in_warp;
         }
-        let scratch = RowScratch::of_row::<N>();
+        let scratch = Scratch::of_row::<N>();
         let warp = arch::lane_index() / 32;
         if arch::lane_index() % 32 == 0 {
             // SAFETY: each warp's word is its own.
-            unsafe { scratch.store_word(warp, in_warp.to_bits64()) };
+            unsafe { scratch.store_8(MOST_TAIL + 8 * warp, in_warp.to_bits64()) };
         }
-        scratch.sync();
+        sync::<N>();
         // SAFETY: stored before the barrier, and stored to again behind the next one.
-        let of = |warp: u32| T::from_bits64(unsafe { scratch.load_word(warp) });
+        let of = |warp: u32| T::from_bits64(unsafe { scratch.load_8(MOST_TAIL + 8 * warp) });
         let all = f(f(f(of(0), of(1)), f(of(2), of(3))), f(f(of(4), of(5)), f(of(6), of(7))));
-        scratch.sync();
+        sync::<N>();
         all
     }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::ctx::Ctx;
 use crate::element::{Bf16, F8E4M3, F8E5M2};
+use crate::pack::Pack;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

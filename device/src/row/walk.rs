@@ -1,16 +1,11 @@
 //! Loops over the rows of a chunk, in place of those over packs.
 
-use super::{BLOCK, RowAt, lanes};
+use super::{RowAt, lanes};
 use crate::ctx::{Consume, Ctx};
 use crate::hooks::Hooks;
 use crate::pack::Pack;
 use crate::protocol::Kept;
 use crate::tile::{Sink, Source, Team};
-
-/// Whether a block's threads work on one row together, its leader's warp among them.
-pub(crate) const fn takes_all(cols: usize) -> bool {
-    cols > 0 && lanes(cols) == BLOCK
-}
 
 /// The rows of this thread's warp, or block, among `count` packs that begin with a row.
 struct Rows {

@@ -1,7 +1,7 @@
 //! Rows on the wire: whole packs, so that protocols carry them as they carry elements.
 
 use super::groups::{Narrow, Scale, check};
-use super::{Groups, OCTET, Row, Scaled, each_slot, filled, octet, widened};
+use super::{Groups, OCTET, Row, Scaled, each_slot, filled, octet, octet_in, team};
 use crate::arch;
 use crate::element::Element;
 use crate::fold::{AHEAD, Fold};
@@ -45,38 +45,26 @@ impl<T: Element, const N: usize, const S: usize> RowWire for Row<T, N, S> {
         if T::SIZE == 1 {
             return halves(self, put);
         }
-        let (lanes, packs) = (Pack::<T>::LANES, OCTET * T::SIZE / 16);
-        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
-            unroll!(4, |P| if P < packs {
-                let pack = Pack::from_fn(|k| self.octets[K][(P * lanes + k) % OCTET]);
-                put((octet * packs + P) as u32, pack);
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
+            octet::each_pack(&self.octets[K], |pack, value| {
+                put((octet * octet::packs::<T>() + pack) as u32, value);
             });
         });
     }
 
     #[inline(always)]
     fn take(get: &impl Fn(u32) -> Pack<T>) -> Self {
-        Row::of_octets(|octet| Self::octet(octet, get))
+        Row::of_slots(|_, octet| Self::octet(octet, get))
     }
 
     #[inline(always)]
     fn octet(octet: usize, get: &impl Fn(u32) -> Pack<T>) -> [T; OCTET] {
-        let mut out = [T::default(); OCTET];
         if T::SIZE == 1 {
             let [a, b, c, d] = get((octet / 2) as u32).words();
             let [low, high] = if octet.is_multiple_of(2) { [a, b] } else { [c, d] };
-            let bits = u64::from(low) | u64::from(high) << 32;
-            unroll!(OCTET, |K| out[K] = T::from_bits64(bits >> (8 * K) & 0xff));
-            return out;
+            return octet::of_bytes(u64::from(low) | u64::from(high) << 32);
         }
-        let (lanes, packs) = (Pack::<T>::LANES, OCTET * T::SIZE / 16);
-        unroll!(4, |P| if P < packs {
-            let pack = get((octet * packs + P) as u32);
-            unroll!(OCTET, |K| if K < lanes {
-                out[(P * lanes + K) % OCTET] = pack.get(K % lanes);
-            });
-        });
-        out
+        octet::of_packs(|pack| get((octet * octet::packs::<T>() + pack) as u32))
     }
 
     #[inline(always)]
@@ -89,16 +77,15 @@ impl<T: Element, const N: usize, const S: usize> RowWire for Row<T, N, S> {
 #[inline(always)]
 fn halves<T: Element, const N: usize, const S: usize>(row: &Row<T, N, S>, put: &impl Fn(u32, Pack<T>)) {
     let words = |octet: &[T; OCTET]| {
-        let mut bits = 0;
-        unroll!(OCTET, |K| bits |= octet[K].to_bits64() << (8 * K));
-        [bits as u32, (bits >> 32) as u32]
+        let bytes = octet::bytes(octet);
+        [bytes as u32, (bytes >> 32) as u32]
     };
     #[cfg(target_arch = "nvptx64")]
     each_slot!(S, |K| {
         // By all lanes of the warp; neighbours are both there or both not.
         let [low, high] = words(&row.octets[K]);
         let others = [low, high].map(|word| arch::exchange(word, 1));
-        if let Some(octet) = octet::<N>(K)
+        if let Some(octet) = octet_in::<N>(K)
             && octet.is_multiple_of(2)
         {
             put((octet / 2) as u32, Pack::from_words([low, high, others[0], others[1]]));
@@ -140,7 +127,7 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
     fn hand(&self, put: &impl Fn(u32, Pack<T>)) {
         self.values.hand(put);
         let behind = Row::<T, N, S>::PACKS as u32;
-        let scratch = arch::RowScratch::of_row::<N>();
+        let scratch = arch::Scratch::of_row::<N>();
         self.scales.each_first(|group, scale| {
             let at = (group * F::SIZE) as u32;
             // SAFETY: each group's bytes are one thread's.
@@ -151,20 +138,20 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
                 }
             }
         });
-        scratch.sync();
-        let mut pack = super::team::lane::<N>();
+        team::sync::<N>();
+        let mut pack = team::lane::<N>();
         while pack < Self::TAIL as u32 {
             // SAFETY: stored before the sync, and stored to again behind the next one.
             put(behind + pack, Pack::from_words(unsafe { scratch.load_16(16 * pack) }));
             pack += if cfg!(target_arch = "nvptx64") { super::lanes(N) } else { 1 };
         }
-        scratch.sync();
+        team::sync::<N>();
     }
 
     #[inline(always)]
     fn take(get: &impl Fn(u32) -> Pack<T>) -> Self {
         let mut scales = filled::<_, S>(F::default());
-        each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
             scales[K] = Self::scale(octet, get);
         });
         Scaled { values: Row::take(get), scales: Groups { values: scales } }
@@ -173,7 +160,7 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
     #[inline(always)]
     fn octet(octet: usize, get: &impl Fn(u32) -> Pack<T>) -> [f32; OCTET] {
         let scale = Self::scale(octet, get).to_f32();
-        let mut out = widened(&Row::<T, N, S>::octet(octet, get));
+        let mut out = octet::widened(&Row::<T, N, S>::octet(octet, get));
         unroll!(OCTET, |K| out[K] *= scale);
         out
     }
@@ -181,7 +168,7 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
     #[inline(always)]
     fn slot(&self, slot: usize) -> [f32; OCTET] {
         let scale = self.scales.values[slot].to_f32();
-        let mut out = widened(&self.values.octets[slot]);
+        let mut out = octet::widened(&self.values.octets[slot]);
         unroll!(OCTET, |K| out[K] *= scale);
         out
     }
@@ -200,7 +187,7 @@ where
     R: RowWire,
 {
     let mut octets = filled::<_, S>([F::Acc::default(); OCTET]);
-    each_slot!(S, |K| if let Some(octet) = octet::<N>(K) {
+    each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
         let contributed = |first: u32, some: u32| {
             let mut all = [[R::Value::default(); OCTET]; AHEAD];
             unroll!(AHEAD, |P| if (P as u32) < some {

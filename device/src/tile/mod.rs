@@ -15,7 +15,7 @@ use crate::hooks::{self, Hooks};
 use crate::pack::{Pack, unroll};
 use crate::protocol::Kept;
 use crate::protocol::simple::channel::HEADER;
-use crate::row::{RowAt, walk};
+use crate::row::{self, RowAt, walk};
 use core::marker::PhantomData;
 
 /// Gives packs. A trait and not a closure, since only a method can be made to be inlined however long it is.
@@ -206,7 +206,7 @@ impl Team {
     /// Those that produce or consume: all of them where they share rows, or as [`Team::behind`].
     #[inline(always)]
     pub fn at_work<G: Group>(group: &G, cols: usize) -> Option<Self> {
-        if walk::takes_all(cols) { Some(Team::all(group)) } else { Team::behind(group) }
+        if row::takes_block(cols) { Some(Team::all(group)) } else { Team::behind(group) }
     }
 
     /// All threads of `parts` blocks, of which this one is number `part`.

@@ -307,9 +307,7 @@ impl<X: Transport> Prepared<X> {
                     "{threads} threads in a block; a block has a multiple of 32 up to {all}"
                 )));
             }
-            Some(threads)
-                if threads != all && row::lanes(H::COLS) == row::BLOCK && H::COLS > 0 && !on_host =>
-            {
+            Some(threads) if threads != all && row::takes_block(H::COLS) && !on_host => {
                 return Err(Error::misuse(format!(
                     "{threads} threads in a block; {all} share a row of {}",
                     H::COLS

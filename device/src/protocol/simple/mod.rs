@@ -13,7 +13,7 @@ use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Ops;
-use crate::row::walk;
+use crate::row;
 use crate::schedule::{Schedule, has_own};
 use crate::tile::{self, Sink, Source, Team, Unroll};
 use crate::wait::{Flow, Watch};
@@ -143,7 +143,7 @@ fn give_back<S: Sink<W>, W, G: Group, O: Ops>(input: &Receiving<'_, O>, group: &
 /// Whether a leader waits for the next chunk when this one is done, and not while the others are at it: on the host there are no others, and
 /// at long rows it works with them.
 const fn late(cols: usize) -> bool {
-    cfg!(not(target_arch = "nvptx64")) || walk::takes_all(cols)
+    cfg!(not(target_arch = "nvptx64")) || row::takes_block(cols)
 }
 
 /// One end of `share`, a block's of the chunk at `place`.

@@ -17,7 +17,11 @@ fn by_rows(model: &Model) -> bool {
 
 /// Whether a hook's row has scales.
 pub fn has_scales(hook: &Option<Hook>) -> bool {
-    hook.as_ref().and_then(|hook| hook.row.as_ref()).is_some_and(|row| text(row).starts_with("Scaled"))
+    hook.as_ref().and_then(|hook| hook.row.as_ref()).is_some_and(is_scaled)
+}
+
+fn is_scaled(row: &syn::Type) -> bool {
+    text(row).starts_with("Scaled")
 }
 
 /// What `produce` and `consume` look like.
@@ -51,8 +55,7 @@ pub fn rows(model: &Model, module: &HookModule, errors: &mut Errors) {
         }
         return;
     };
-    let by_element: Vec<(&str, &Hook, &str)> = hooks.filter(|(_, hook, _)| hook.row.is_none()).collect();
-    for (name, hook, verb) in by_element {
+    for (name, hook, verb) in hooks.filter(|(_, hook, _)| hook.row.is_none()) {
         let form = forms(model)[usize::from(name == "consume")];
         if let Some((wire, _)) = &hook.wire {
             errors.at(wire, format!("with `grain = row(..)`, `{name}` {verb} a row: `{form}`, or `Scaled<W, G>` in place of `Row<W>`"));
@@ -70,21 +73,18 @@ pub fn rows(model: &Model, module: &HookModule, errors: &mut Errors) {
                 errors.at(taken, format!("`produce` puts `{s}` on the wire, but `consume` takes `{t}`: both ends must name the same wire type"));
             }
         }
-        (Some(hook), None) | (None, Some(hook)) if model.options.reduce.is_none() => {
-            if let Some(row) = hook.row.as_ref().filter(|row| text(row).starts_with("Scaled")) {
-                let missing = if module.produce.is_none() { PRODUCE_ROW } else { CONSUME_ROW };
-                let missing = missing.replace("Row<W>", &text(row));
-                errors.at(row, format!("the other end of `{}` has scales too: write `{missing}`", text(row)));
-            }
+        (Some(Hook { row: Some(row), .. }), None) | (None, Some(Hook { row: Some(row), .. }))
+            if model.options.reduce.is_none() && is_scaled(row) =>
+        {
+            let missing = if module.produce.is_none() { PRODUCE_ROW } else { CONSUME_ROW };
+            let missing = missing.replace("Row<W>", &text(row));
+            errors.at(row, format!("the other end of `{}` has scales too: write `{missing}`", text(row)));
         }
         _ => {}
     }
     if model.options.reduce.is_some()
-        && let Some(row) = module
-            .consume
-            .as_ref()
-            .and_then(|hook| hook.row.as_ref())
-            .filter(|row| text(row).starts_with("Scaled"))
+        && let Some(Hook { row: Some(row), .. }) = &module.consume
+        && is_scaled(row)
     {
         errors.at(row, format!("`consume` gets what was folded, which has no scales: `{CONSUME_ROW}`"));
     }

@@ -54,7 +54,7 @@ pub fn hooks(
             quote!(#name(&to, args, row))
         }
         (None, None) => quote!(args.output.row(&to).set(&row)),
-        (None, Some(_)) => quote!(#d::row::settle(&args.output.row(&to), &row)),
+        (None, Some(_)) => quote!(args.output.row(&to).set(&row.map(#d::fold::Settle::settle))),
     };
     let [at, put] = [
         quote!(#d::row::RowAt),
