@@ -29,7 +29,7 @@ pub struct Options {
 impl Options {
     /// Options with `per_peer_bytes` of staging and defaults for the rest.
     pub fn per_peer(bytes: usize) -> Self {
-        // As many channels as the default has, or half of that where they would have less than its have; as long as each has 1 KiB.
+        // Of 512 KiB as by default, as many as that has; of fewer bytes half as many, and of 1 KiB at least.
         let channels = (bytes >> 19).clamp((bytes / 1024).clamp(1, 32), 64) as u32;
         Options { per_peer_bytes: bytes, channels, ..Self::default() }
     }
