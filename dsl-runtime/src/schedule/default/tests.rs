@@ -1,0 +1,220 @@
+use super::*;
+use fusewire_device::schedule::{AllToAll, SendRecv};
+
+/// What a rank of two sends over a transport that has everything.
+fn work(hooks: Hooks, symmetric: bool, sent: usize) -> Work {
+    among(2, hooks, symmetric, sent)
+}
+
+/// The same of a rank of `world`.
+fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
+    Work {
+        pattern: Pattern::of(&AllToAll, Member { rank: 0, world }),
+        world,
+        wire_bytes: sent,
+        whole: true,
+        symmetric,
+        hooks,
+        tiles: 0,
+        limit: u32::MAX,
+        on_host: false,
+    }
+}
+
+#[test]
+fn bytes_travel_by_size_place_and_hooks() {
+    use Protocol::{Bulk, Copy, Direct, Lines, Staged};
+    for (hooks, symmetric, ways) in [
+        (Hooks::Copy, true, [Lines, Lines, Bulk, Bulk, Copy]),
+        (Hooks::Copy, false, [Lines, Lines, Lines, Staged, Staged]),
+        (Hooks::Work, false, [Lines, Lines, Lines, Staged, Staged]),
+        (Hooks::Slow, false, [Lines, Lines, Lines, Staged, Staged]),
+        (Hooks::Work, true, [Lines, Lines, Direct, Direct, Direct]),
+        (Hooks::Transpose, true, [Lines, Direct, Direct, Direct, Direct]),
+        (Hooks::Transpose, false, [Lines, Staged, Staged, Staged, Staged]),
+    ] {
+        let found = [16, 1 << 20, 4 << 20, 32 << 20, 96 << 20].map(|sent| {
+            // The copy engine and bulk copies are for hooks that copy.
+            let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
+            work(hooks, symmetric, sent).protocol(has, true)
+        });
+        assert_eq!(found, ways, "symmetric: {symmetric}");
+    }
+    // Beside what else there is.
+    for (hooks, symmetric, sent, way) in [
+        (Hooks::Work, true, 3 << 20, Lines),
+        (Hooks::Copy, true, 3 << 20, Bulk),
+        (Hooks::Slow, false, 12 << 20, Lines),
+        (Hooks::Slow, false, 13 << 20, Staged),
+    ] {
+        let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
+        assert_eq!(work(hooks, symmetric, sent).protocol(has, true), way, "{sent}");
+    }
+    // By tiles of 4 KiB.
+    for (symmetric, sent, way) in [
+        (true, 96 << 10, Lines),
+        (true, 1 << 20, Lines),
+        (true, 2 << 20, Direct),
+        (false, 2 << 20, Lines),
+        (false, 4 << 20, Staged),
+    ] {
+        let work = Work { tiles: (sent >> 12) as u32, ..work(Hooks::Transpose, symmetric, sent) };
+        assert_eq!(work.protocol(|p| !matches!(p, Bulk | Copy), true), way, "symmetric: {symmetric}, {sent}");
+    }
+    for odd in [
+        Work { whole: false, ..work(Hooks::Copy, true, 4 << 20) },
+        Work { on_host: true, ..work(Hooks::Copy, true, 4 << 20) },
+    ] {
+        assert_ne!(odd.protocol(|_| true, true), Bulk);
+    }
+}
+
+#[test]
+fn grids_hold_no_more_multiprocessors_than_pay() {
+    use Protocol::{Bulk, Direct, Lines, Staged};
+    for (world, shift) in [1, 2, 3, 4, 8, 16].into_iter().flat_map(|w| (4..30).map(move |s| (w, s))) {
+        let transpose = among(world, Hooks::Transpose, true, 1 << shift);
+        let tiled = Work { tiles: 1 << (shift - 4), ..transpose };
+        let others = [Hooks::Copy, Hooks::Work, Hooks::Slow];
+        let others = others.map(|hooks| among(world, hooks, true, 1 << shift));
+        for work in others.into_iter().chain([transpose, tiled]) {
+            for protocol in [Lines, Direct, Bulk, Staged] {
+                let mut cut = work.cut(protocol);
+                cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+                let most = work.multiprocessors(protocol);
+                let blocks = work.pattern.blocks(protocol, cut, false);
+                assert!(blocks <= most, "{blocks} of {most}: {protocol:?}, {world} ranks, 2^{shift} bytes");
+                // Links that are full stay so.
+                if protocol == Bulk {
+                    assert!(cut.channels <= BULK_BLOCKS && cut.diagonal * world.max(2) >= BULK_BLOCKS);
+                }
+            }
+        }
+    }
+}
+
+/// Lines are chosen only where so many blocks' buffers hold the chunk.
+#[test]
+fn default_grids_stay_within_their_limit() {
+    for (limit, world, shift) in [4, 8, 16, 32]
+        .into_iter()
+        .flat_map(|l| [2, 4, 8].map(|w| (l, w)))
+        .flat_map(|(l, w)| (4..27).map(move |s| (l, w, s)))
+    {
+        for hooks in [Hooks::Copy, Hooks::Work, Hooks::Slow] {
+            let work = Work { limit, ..among(world, hooks, false, 1 << shift) };
+            let room = u64::from(work.most_line_channels()) * line::PACKS * 16;
+            let protocol = work.protocol(|_| true, work.wire_bytes as u64 <= room);
+            let mut cut = work.cut(protocol);
+            if protocol == Protocol::Lines {
+                cut.channels = cut.channels.max((work.wire_bytes as u64).div_ceil(line::PACKS * 16) as u32);
+            }
+            cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+            let blocks = work.pattern.blocks(protocol, cut, false);
+            assert!(blocks <= limit, "{blocks} of {limit}: {protocol:?}, {world} ranks, 2^{shift} bytes");
+        }
+    }
+}
+
+#[test]
+fn lines_leave_few_blocks_to_the_own_chunk() {
+    for (world, hooks, bytes, channels, diagonal) in [
+        (2, Hooks::Copy, 1 << 20, 12, 4),
+        (4, Hooks::Copy, 1 << 20, 13, 3),
+        (4, Hooks::Work, 1 << 18, 28, 4),
+        (4, Hooks::Work, 1 << 20, 79, 11),
+        (2, Hooks::Work, 2 << 20, 48, 16),
+        (2, Hooks::Slow, 2 << 20, 39, 25),
+        (4, Hooks::Slow, 2 << 20, 70, 20),
+    ] {
+        let cut = among(world, hooks, false, bytes).cut(Protocol::Lines);
+        assert_eq!((cut.channels, cut.diagonal), (channels, diagonal), "{world} ranks");
+    }
+}
+
+#[test]
+fn short_folds_in_lines_have_a_warp_for_each_row() {
+    use fusewire_device::schedule::AllReduce;
+    let pattern = Pattern::of(&AllReduce, Member { rank: 0, world: 2 });
+    for (bytes, channels) in [(1 << 10, 1), (16 << 10, 16), (64 << 10, 32)] {
+        let cut = Work { pattern, ..work(Hooks::Slow, false, bytes) }.cut(Protocol::Lines);
+        assert_eq!((cut.channels, cut.diagonal), (channels, 0), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn what_goes_before_bulk_copies_is_a_part_that_lines_hold() {
+    for (world, bytes, channels, packs, threads) in [
+        (2, 2 << 20, 8, FIRST, FIRST_THREADS),
+        (2, 256 << 10, 8, 4096, FIRST_THREADS),
+        (2, 16 << 20, 1, line::PACKS, FIRST_THREADS),
+        (4, 16 << 20, 4, FIRST / 3, 32),
+        (2, 256, 8, 0, 32),
+        (1, 2 << 20, 8, 0, 32),
+    ] {
+        let work = among(world, Hooks::Copy, true, bytes);
+        let first = work.first(channels);
+        assert_eq!((first, work.bulk_threads(first)), (packs, threads), "{world} ranks, {bytes} bytes");
+        assert!(first.is_multiple_of(8) && 4 * 16 * first <= bytes as u64);
+    }
+    let pair = SendRecv { to: 1, from: 1 };
+    let pattern = Pattern::of(&pair, Member { rank: 0, world: 2 });
+    let sendrecv = Work { pattern, ..work(Hooks::Copy, true, 2 << 20) };
+    assert_eq!(sendrecv.first(8), 0);
+}
+
+#[test]
+fn short_calls_have_a_block_for_each_peer() {
+    let short = among(4, Hooks::Copy, false, 1 << 18);
+    let Cut { channels, diagonal, .. } = short.cut(Protocol::Staged);
+    assert_eq!(short.groups(Protocol::Staged, channels, diagonal), 3);
+    // With the channels that a caller asks for, as far as multiprocessors go.
+    assert_eq!([4, 7, 14].map(|channels| short.groups(Protocol::Staged, channels, 4)), [3, 2, 1]);
+    let long = among(4, Hooks::Copy, false, 1 << 22);
+    assert_eq!(long.groups(Protocol::Staged, 1, 1), 1);
+}
+
+#[test]
+fn rooted_schedules_and_folds_have_more_channels() {
+    use fusewire_device::schedule::{
+        AllGather, AllReduce, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+    };
+    for world in 1..9 {
+        let me = Member { rank: world / 2, world };
+        let root = 0;
+        let cut = |pattern: Pattern, hooks, each: usize| {
+            let work = Work { pattern, ..among(world, hooks, false, each << 20) };
+            let cut = work.cut(Protocol::Staged);
+            assert!(world == 1 || pattern.widest().blocks(Protocol::Staged, cut, false) <= 96);
+            cut.channels
+        };
+        for each in [64, 256] {
+            for pattern in [Pattern::of(&AllReduce, me), Pattern::of(&ReduceScatter, me)] {
+                assert!(!pattern.rooted && cut(pattern, Hooks::Work, each) == 48);
+            }
+            let others = [Pattern::of(&AllGather, me), Pattern::of(&AllToAll, me)];
+            assert!(others.iter().all(|other| !other.rooted && cut(*other, Hooks::Work, each) <= 32));
+            for (pattern, hooks) in [
+                (Pattern::of(&Broadcast { root }, me), Hooks::Copy),
+                (Pattern::of(&Gather { root }, me), Hooks::Copy),
+                (Pattern::of(&Scatter { root }, me), Hooks::Copy),
+                (Pattern::of(&Reduce { root }, me), Hooks::Work),
+            ] {
+                assert!(pattern.rooted);
+                // (The self copy of a world of one has all blocks.)
+                assert!(world == 1 || cut(pattern, hooks, each) == 64, "{pattern:?}");
+            }
+        }
+    }
+    assert!(!Pattern::of(&SendRecv { to: 1, from: NOBODY }, Member { rank: 0, world: 2 }).rooted);
+}
+
+#[test]
+fn hooks_that_copy_hold_few_multiprocessors() {
+    for total in (0..31).map(|shift| 1usize << shift) {
+        for several in [false, true] {
+            assert_eq!(multiprocessors(Protocol::Direct, total, Hooks::Copy, several), 16);
+            assert!(multiprocessors(Protocol::Staged, total, Hooks::Copy, several) <= 32);
+        }
+    }
+}
