@@ -89,10 +89,13 @@ int main(void) {
   must(fusewire_launch(sum, shm, stream, values, 2, NULL));
   must(fusewire_stream_synchronize(stream, 0));
 
-  /* Rank 0 launches alone once more: rank 2 ends its wait. */
+  /* Rank 0 launches alone once more: rank 2 ends its wait, or refuses the launch if it comes first. No rank may still
+     be in the launch before. */
+  must(fusewire_world_barrier(world));
   if (rank == 0) {
-    must(fusewire_launch(sum, shm, stream, values, 2, NULL));
-    check(fusewire_stream_synchronize(stream, 0) == FUSEWIRE_FAULT, "aborted");
+    fusewire_status ended = fusewire_launch(sum, shm, stream, values, 2, NULL);
+    if (ended == FUSEWIRE_OK) ended = fusewire_stream_synchronize(stream, 0);
+    check(ended == FUSEWIRE_FAULT, "aborted");
     const fusewire_error *error = fusewire_last_error();
     check(error->rank == 2 && strcmp(error->waited_for, "enough") == 0, "who and why");
   }
