@@ -4,9 +4,15 @@
 //! the order that the fold declares, and `consume` gets the result, once. The order follows the numbers of the ranks, so the bits of the result
 //! depend on the contributions and on nothing else: not on the size, the protocol, the number of blocks, the transport, nor on who arrives first.
 
+mod tree;
+
+pub use tree::{AHEAD, MOST_RANKS};
+pub(crate) use tree::{TOGETHER, octet};
+
 use crate::args::Out;
 use crate::ctx::Consume;
 use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
+use crate::math;
 use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
 
@@ -253,13 +259,11 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn lesser(self, other: Self) -> Self {
-                let below = self < other || self == other && self.is_sign_negative();
-                if self.is_nan() || !other.is_nan() && below { self } else { other }
+                math::min_nan(self, other)
             }
             #[inline(always)]
             fn greater(self, other: Self) -> Self {
-                let above = self > other || self == other && self.is_sign_positive();
-                if self.is_nan() || !other.is_nan() && above { self } else { other }
+                math::max_nan(self, other)
             }
         }
         impl Mean for $t {
@@ -337,18 +341,6 @@ impl<W, F: Fold<W>> Fold<W> for FromRankZero<F> {
     }
 }
 
-/// Levels of a tree above those of [`AHEAD`] contributions: on GPUs they stay in registers.
-const LEVELS: usize = if cfg!(target_arch = "nvptx64") { 5 } else { 14 };
-
-/// Ranks whose contributions a GPU folds at most: a thread keeps an accumulator for each level of the tree.
-pub const MOST_RANKS: u32 = ((AHEAD as u32) << 5) - 1;
-
-/// Elements that are folded together.
-pub(crate) const TOGETHER: usize = 8;
-
-/// Contributions that are asked for together.
-pub const AHEAD: usize = 4;
-
 /// What ranks contribute to one pack. A trait and not a closure, since only a method can be made to be inlined however long it is.
 pub trait Contributions<W> {
     /// The packs of the `some` ranks from `first` on, at most [`AHEAD`]; behind these anything. Nothing if they do not come. May be asked for again.
@@ -417,49 +409,9 @@ fn some<F: Fold<W>, W: Element, const FROM: usize>(
     ranks: u32,
     of: &impl Contributions<W>,
 ) -> Option<[F::Acc; TOGETHER]> {
-    octet::<F, W, _>(ranks, |first, some| {
+    octet::<F, W, _, false>(ranks, |first, some| {
         let packs = of.of(first, some)?;
         Some(move |k: usize| lift::<F, W, FROM>(packs[k]))
-    })
-}
-
-/// Folds what `ranks` ranks contribute to eight elements. `of` gives those of the ranks that it is asked for, as [`Contributions::of`] does:
-/// what each of them is, lifted.
-#[inline(always)]
-pub(crate) fn octet<F: Fold<V>, V, L: Fn(usize) -> [F::Acc; TOGETHER]>(
-    ranks: u32,
-    of: impl Fn(u32, u32) -> Option<L>,
-) -> Option<[F::Acc; TOGETHER]> {
-    let mut tree = Tree::<F, V>::new();
-    let mut last = [F::Acc::default(); TOGETHER];
-    let mut rank = 0;
-    while rank < ranks {
-        let left = ranks - rank;
-        let lifted = of(rank, left.min(AHEAD as u32))?;
-        if matches!(F::ORDER, Order::Ranks) {
-            unroll!(AHEAD, |K| if (K as u32) < left {
-                let next = lifted(K);
-                last = if rank + K as u32 == 0 { next } else { both::<F, V>(last, next) };
-            });
-        } else {
-            last = lifted(0);
-            if left > 1 {
-                last = both::<F, V>(last, lifted(1));
-            }
-            if left > 2 {
-                let right = if left > 3 { both::<F, V>(lifted(2), lifted(3)) } else { lifted(2) };
-                last = both::<F, V>(last, right);
-            }
-            if left >= AHEAD as u32 {
-                tree.add(rank / AHEAD as u32, last);
-            }
-        }
-        rank += AHEAD as u32;
-    }
-    let bundle = AHEAD as u32;
-    Some(match F::ORDER {
-        Order::Ranks => last,
-        Order::Tree => tree.whole(ranks / bundle, (!ranks.is_multiple_of(bundle)).then_some(last)),
     })
 }
 
@@ -469,55 +421,6 @@ fn lift<F: Fold<W>, W: Element, const FROM: usize>(pack: Pack<W>) -> [F::Acc; TO
     unroll!(TOGETHER, |K| if FROM + K < Pack::<W>::LANES {
         out[K] = F::lift(pack.get(FROM + K));
     });
-    out
-}
-
-/// A tree that grows from the left, of whole bundles of [`AHEAD`] contributions. Level `l` holds `2^l` of them where bit `l` of their number is
-/// set, the lower ranks above.
-struct Tree<F: Fold<W>, W> {
-    levels: [[F::Acc; TOGETHER]; LEVELS],
-    wire: PhantomData<W>,
-}
-
-impl<F: Fold<W>, W> Tree<F, W> {
-    #[inline(always)]
-    fn new() -> Self {
-        Tree { levels: [[F::Acc::default(); TOGETHER]; LEVELS], wire: PhantomData }
-    }
-
-    /// Adds the fold of one bundle behind `before` others.
-    #[inline(always)]
-    #[allow(unused_assignments)] // by the last of the levels
-    fn add(&mut self, before: u32, mut carry: [F::Acc; TOGETHER]) {
-        // Indices are constants, so that the levels stay in registers.
-        let mut placed = false;
-        unroll!(LEVELS, |L| if !placed {
-            if before >> L & 1 == 1 {
-                carry = both::<F, W>(self.levels[L], carry);
-            } else {
-                self.levels[L] = carry;
-                placed = true;
-            }
-        });
-    }
-
-    /// The fold of all `bundles`, and of what comes behind them.
-    #[inline(always)]
-    #[allow(unused_assignments)] // as above
-    fn whole(self, bundles: u32, behind: Option<[F::Acc; TOGETHER]>) -> [F::Acc; TOGETHER] {
-        let (mut right, mut some) = (behind.unwrap_or_default(), behind.is_some());
-        unroll!(LEVELS, |L| if bundles >> L & 1 == 1 {
-            right = if some { both::<F, W>(self.levels[L], right) } else { self.levels[L] };
-            some = true;
-        });
-        right
-    }
-}
-
-#[inline(always)]
-fn both<F: Fold<W>, W>(left: [F::Acc; TOGETHER], right: [F::Acc; TOGETHER]) -> [F::Acc; TOGETHER] {
-    let mut out = left;
-    unroll!(TOGETHER, |K| out[K] = F::fold(left[K], right[K]));
     out
 }
 

@@ -22,7 +22,7 @@ pub trait Hooks: 'static {
     const TRANSPOSED: bool = false;
 
     /// Elements of a row, where hooks work by rows ([`row`](crate::row)): they are then called by [`Hooks::produce_row`] and its
-    /// neighbours, and blocks have at most 256 threads, or just that many of long rows. Else 0.
+    /// neighbours, and blocks have at most 256 threads, in whole teams ([`row::lanes`](crate::row::lanes)). Else 0.
     const COLS: usize = 0;
     /// Packs of a row on the wire. Shares, and what travels together, are whole rows.
     const ROW_PACKS: usize = 0;
@@ -39,16 +39,18 @@ pub trait Hooks: 'static {
         let _ = (at, args, get);
     }
 
-    /// Produces the row at the first place, hands its packs to `put`, and takes it at the second. In the same way.
+    /// Produces the row at the first place, hands its packs to `put` if that is there, and takes it at the second. In the same way.
     #[inline(always)]
-    fn keep_row(at: [RowAt; 2], args: &Self::Args<'_>, put: &impl Fn(u32, Pack<Self::Wire>)) {
+    fn keep_row(at: [RowAt; 2], args: &Self::Args<'_>, put: Option<&impl Fn(u32, Pack<Self::Wire>)>) {
         let _ = (at, args, put);
     }
 
     /// Folds the row at `at` of `ranks` ranks and takes the result: `of` gives the packs of each rank's, and what this rank, `own.0`, contributes
     /// is produced at `own.1` where that is said. In the same way.
+    ///
+    /// `RANKS`: how many there are, if that is a constant from 1 to [`AHEAD`](fold::AHEAD). Then `own` is said, and `of` counts the *other* ranks.
     #[inline(always)]
-    fn fold_row(
+    fn fold_row<const RANKS: usize>(
         at: RowAt,
         args: &Self::Args<'_>,
         ranks: u32,

@@ -71,7 +71,7 @@ pub struct RowTree<A, F> {
 impl<A: Copy, F: Fn(A, A) -> A> RowTree<A, F> {
     /// The fold of a row whose element `col` is `element(col)`.
     pub fn of(&self, element: impl Fn(usize) -> A) -> A {
-        let lanes = if self.cols <= 2048 { 32 } else { 256 };
+        let lanes = self.cols.div_ceil(32).next_power_of_two().clamp(32, 256);
         let of_lane = |lane: usize| {
             let octets = (lane..self.cols / 8).step_by(lanes);
             let octets = octets.map(|k| self.balanced(8 * k, 8 * k + 8, &element));

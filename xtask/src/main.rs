@@ -27,9 +27,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Prepare the device compiler, then run the example all-to-all: on CPU threads, and on GPUs if there are any.
+    /// Prepare the device compiler, then run the example all-to-all, or other schedules: on CPU threads, and on GPUs if there are any.
     Demo {
-        /// Arguments of the example: `--device host|cuda`, `--ranks N`, `--size 1M,16M`, `--hooks copy,transpose`.
+        /// `--schedule all_gather,reduce_scatter,all_reduce`; and arguments of the example: `--device host|cuda`, `--ranks N`, `--size 1M,16M`, `--hooks copy,transpose`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -109,7 +109,9 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         Ok(())
     });
     account.step("demo on CPU threads", || {
-        crate::demo::run(&["--device", "host", "--size", "64K,1M"].map(String::from))
+        let schedules = "all_to_all,all_gather,reduce_scatter,all_reduce,broadcast";
+        let arguments = ["--schedule", schedules, "--device", "host", "--size", "64K,1M"];
+        crate::demo::run(&arguments.map(String::from))
     });
     account.step("benchmark programs on CPU threads", || {
         let program = |name| ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", name, "--"];

@@ -109,8 +109,8 @@ impl Scratch {
         Scratch { bytes: Box::new(core::cell::UnsafeCell::new([0; transpose::SCRATCH as usize])) }
     }
 
-    /// The same for a row of `N` elements, which this thread has to itself.
-    pub fn of_row<const N: usize>() -> Self {
+    /// The same for the scales of a row of `N` elements, which this thread has to itself.
+    pub fn of_scales<const N: usize>(_half: u32) -> Self {
         const { assert!(crate::row::MOST_TAIL <= transpose::SCRATCH) };
         Scratch::of_warp()
     }
@@ -326,6 +326,9 @@ std::thread_local! {
 pub fn arm_panic<G: crate::group::Group>(_group: &G, control: &crate::wait::Control, rank: u32, block: u32) {
     ARMED.set(Some((*control, rank, block)));
 }
+
+/// Rows are one thread's.
+pub fn arm_rows() {}
 
 /// Control words, rank and block of the kernel that this thread began last, for the runner that catches its panic.
 pub fn take_armed() -> Option<(crate::wait::Control, u32, u32)> {

@@ -4,7 +4,8 @@ mod bulk;
 mod convert;
 mod math;
 mod memory;
-mod rows;
+pub mod rows;
+pub use rows::arm_rows;
 
 use crate::tile::transpose;
 use core::arch::{asm, nvptx};

@@ -266,9 +266,8 @@ impl Part {
         let (hooks, team) = (tile::Module::<H>(args), Team::all(&Block));
         if H::COLS > 0 {
             // A row is kept as a whole.
-            return walk::keep::<H>(team, (place, kept), first, count, args, |s, pack| {
-                self.store(outs, s, pack);
-            });
+            let store = |s: u32, pack| self.store(outs, s, pack);
+            return walk::keep::<H>(team, (place, kept), first, count, args, Some(&store));
         }
         tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, ctx, pack| {
             self.store(outs, s, pack);
@@ -315,7 +314,7 @@ impl Part {
         };
         if H::COLS > 0 {
             let (team, count, ranks) = (Team::all(&Block), own.len() as u32, (None, me.world));
-            return walk::fold::<H>(team, (place, kept), first, count, args, ranks, |rank, s| {
+            return walk::fold::<H, 0>(team, (place, kept), first, count, args, ranks, |rank, s| {
                 of(rank, s as usize)
             });
         }

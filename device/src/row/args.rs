@@ -241,17 +241,15 @@ impl<T: Element, const N: usize> OfRow<'_, T, N> {
     /// The element.
     #[inline(always)]
     pub fn get(&self) -> T {
-        team::sync::<N>();
-        // SAFETY: in bounds (checked by `PerRow::at`), the one team's; written before the sync, or behind that of `set`.
-        unsafe { self.at.read() }
+        // SAFETY: in bounds (checked by `PerRow::at`), and accessed by the team's first thread alone.
+        team::of_first::<T, N>(|| unsafe { self.at.read() })
     }
 
     /// Sets it.
     #[inline(always)]
     pub fn set(&self, value: T) {
-        team::sync::<N>();
         if team::lane::<N>() == 0 {
-            // SAFETY: as above; read before the sync, or behind that of `get`.
+            // SAFETY: as above.
             unsafe { self.at.write(value) };
         }
     }
@@ -268,17 +266,15 @@ impl<T: Element, const G: usize, const N: usize, const S: usize> OfGroups<'_, T,
     /// The elements.
     #[inline(always)]
     pub fn get(&self) -> Groups<T, G, N, S> {
-        team::sync::<N>();
-        // SAFETY: in bounds (checked by `PerGroup::at`), and as for `OfRow::get`.
-        Groups::of(|group| unsafe { self.at.add(group).read() })
+        // SAFETY: in bounds (checked by `PerGroup::at`), and accessed by the first of a group's threads alone.
+        Groups::of_first(|group| unsafe { self.at.add(group).read() })
     }
 
     /// Sets them, each by the first of its threads.
     #[inline(always)]
     pub fn set(&self, groups: &Groups<T, G, N, S>) {
-        team::sync::<N>();
         groups.each_first(|group, value| {
-            // SAFETY: as for `get` and `OfRow::set`.
+            // SAFETY: as for `get`.
             unsafe { self.at.add(group).write(value) };
         });
     }

@@ -36,6 +36,23 @@ impl<T: Copy + Default, const G: usize, const N: usize, const S: usize> Groups<T
         Groups { values }
     }
 
+    /// Those that `f` gives for each group, on the thread that has its first octet.
+    #[inline(always)]
+    pub(super) fn of_first(f: impl Fn(usize) -> T) -> Self
+    where
+        T: Element,
+    {
+        const { check::<G, N>() };
+        let mut values = filled::<_, S>(T::default());
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K)
+            && octet.is_multiple_of(G / OCTET)
+        {
+            values[K] = f(octet / (G / OCTET));
+        });
+        team::reduce_groups::<T, G, S>(&mut values, &|first, _| first);
+        Groups { values }
+    }
+
     /// Group by group.
     #[inline(always)]
     pub fn map<U: Copy + Default>(&self, f: impl Fn(T) -> U + Sync) -> Groups<U, G, N, S> {
@@ -210,7 +227,8 @@ impl<const N: usize, const S: usize> Row<f32, N, S> {
         &self,
         ctx: &impl AtRow<N, S>,
     ) -> Scaled<T, F, G, N, S> {
-        let most = self.map(f32::abs).max_of_groups::<G>(ctx);
+        // Magnitudes are in the order of their bits, with NaN above all.
+        let most = self.map(|x| x.abs().to_bits()).max_of_groups::<G>(ctx).map(f32::from_bits);
         let scales = most.map(|most| F::at_least(most * (1.0 / T::MOST)));
         let values = self.zip_groups(&scales.map(|scale| 1.0 / scale.to_f32()), |x, inverse| x * inverse);
         Scaled { values: values.to(), scales }

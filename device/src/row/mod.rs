@@ -1,8 +1,8 @@
 //! Rows: what hooks of `grain = row(N)` handle at a time.
 //!
-//! A row is `N` elements that follow each other. The threads of a warp, or of a block where rows are long, work on one together: each holds some
-//! of its elements in registers, and a sum or a maximum goes through all of them. Hooks do not see this. They are written as if one
-//! thread had the whole row:
+//! A row is `N` elements that follow each other. The threads of a *team* work on one together: a warp, or two, four or all eight of a block where rows
+//! are long. Each thread holds up to 64 of its elements in registers, and a sum or a maximum goes through all of them. Hooks do not see this. They are
+//! written as if one thread had the whole row:
 //!
 //! ```
 //! # use fusewire_device::prelude::*;
@@ -51,19 +51,26 @@ use crate::pack::unroll;
 /// Elements of the longest row.
 pub const MOST_COLS: usize = 16384;
 
-/// Elements of the longest row that a warp works on; of a longer one it is a block, of [`BLOCK`] threads.
-const WARP_COLS: usize = 2048;
+/// Elements of a row that a thread holds, but of the longest rows, of which it is [`MOST_EACH`]. With more, and a few rows beside them, a thread
+/// has so many registers that a multiprocessor holds one block.
+const EACH: usize = 32;
 
-/// Threads of a block that works on one row.
+/// Elements of a row that a thread holds at most.
+const MOST_EACH: usize = MOST_COLS / BLOCK as usize;
+
+/// Lanes of a GPU's warp: also on the host, which folds rows as GPUs do.
+pub(crate) const WARP: u32 = 32;
+
+/// Threads of the largest block that works on rows, which share one of [`MOST_COLS`].
 pub const BLOCK: u32 = 256;
 
-/// Whether all threads of a block share a row of `cols` elements, if hooks work by rows.
-pub const fn takes_block(cols: usize) -> bool {
-    cols > 0 && lanes(cols) == BLOCK
+/// Whether several warps share a row of `cols` elements, if hooks work by rows.
+pub const fn shares_warps(cols: usize) -> bool {
+    lanes(cols) > WARP
 }
 
-/// Bytes of a row's scales at most: four for each 32 elements.
-pub(crate) const MOST_TAIL: u32 = (MOST_COLS / groups::LEAST * 4) as u32;
+/// Bytes of the scales of all rows that a block works on at a time, at most: four for each 32 elements.
+pub(crate) const MOST_TAIL: u32 = BLOCK * (MOST_EACH / groups::LEAST * 4) as u32;
 
 /// Whether rows of `cols` elements can be: whole packs of any element type.
 pub const fn fits(cols: usize) -> bool {
@@ -72,7 +79,11 @@ pub const fn fits(cols: usize) -> bool {
 
 /// Lanes of a GPU that share a row of `cols` elements. Also on the host, which sums as they do.
 pub const fn lanes(cols: usize) -> u32 {
-    if cols <= WARP_COLS { 32 } else { BLOCK }
+    let mut lanes = WARP;
+    while lanes as usize * EACH < cols && lanes < BLOCK {
+        lanes *= 2;
+    }
+    lanes
 }
 
 /// Octets of a row of `cols` elements that one thread holds: on the host all of them.

@@ -4,16 +4,17 @@ use super::PerSlot;
 use crate::element::Element;
 
 #[cfg(target_arch = "nvptx64")]
-pub(super) use gpu::{lane, reduce, reduce_groups, sync};
+pub(super) use gpu::{Meeting, lane, of_first, reduce, reduce_groups};
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use host::{lane, reduce, reduce_groups, sync};
+pub(super) use host::{Meeting, lane, of_first, reduce, reduce_groups};
 
 #[cfg(target_arch = "nvptx64")]
 mod gpu {
     use super::*;
+    use crate::arch::rows;
     use crate::arch::{self, Scratch};
     use crate::pack::unroll;
-    use crate::row::{BLOCK, MOST_TAIL, OCTET, each_slot, lanes, octet_in, slots};
+    use crate::row::{OCTET, WARP, each_slot, lanes, octet_in, shares_warps, slots};
 
     /// This thread's number among those that share a row of `N` elements.
     #[inline(always)]
@@ -21,10 +22,61 @@ mod gpu {
         arch::lane_index() & (lanes(N) - 1)
     }
 
-    /// All of them wait for each other.
-    #[inline(always)]
-    pub fn sync<const N: usize>() {
-        if lanes(N) == BLOCK { arch::sync_block() } else { arch::sync_warp() }
+    /// A meeting of the threads that share a row of `N` elements: what they store into shared memory before [`Meeting::meet`] each of them may load
+    /// behind it.
+    ///
+    /// Warps count their meetings in shared memory and see what the others have counted. No barrier of the hardware's is for some warps of a block
+    /// and is passed when one of them has ended in a panic.
+    ///
+    /// The memory has two halves, for meetings in turn. A warp that has come to the next meeting has loaded all that it wants of this one. So
+    /// one wait is enough, and who comes to the one behind that finds this half free.
+    pub struct Meeting<const N: usize> {
+        count: u32,
+    }
+
+    impl<const N: usize> Meeting<N> {
+        /// By all threads of the team.
+        #[inline(always)]
+        pub fn new() -> Self {
+            Meeting { count: if shares_warps(N) { rows::meetings() + 1 } else { 0 } }
+        }
+
+        /// The team's memory for scales.
+        #[inline(always)]
+        pub fn scales(&self) -> Scratch {
+            Scratch::of_scales::<N>(self.count & 1)
+        }
+
+        /// The team's memory for a word of each warp.
+        #[inline(always)]
+        pub fn words(&self) -> Scratch {
+            Scratch::of_words::<N>(self.count & 1)
+        }
+
+        /// All of them wait for each other, or for a panic in the block: then what is loaded may be anything.
+        #[inline(always)]
+        pub fn meet(&self) {
+            arch::sync_warp();
+            if !shares_warps(N) {
+                return;
+            }
+            let lane = arch::lane_index() % WARP;
+            if lane == 0 {
+                rows::come(self.count);
+            }
+            let (warp, shares) = (rows::first_warp::<N>() + lane, lane < lanes(N) / WARP);
+            let waits = || shares && (rows::met(warp).wrapping_sub(self.count) as i32) < 0;
+            while arch::sync_warp_any(waits() && !arch::block_panicked()) {}
+        }
+
+        /// Behind what was loaded.
+        #[inline(always)]
+        pub fn end(self) {
+            // Else the other half is next.
+            if !shares_warps(N) {
+                arch::sync_warp();
+            }
+        }
     }
 
     /// Folds what each slot gives, over the lanes of a row of `N` elements.
@@ -38,25 +90,46 @@ mod gpu {
         each_slot!(slots(N), |K| if octet_in::<N>(K).is_some() {
             own = if K == 0 { of_slot(K) } else { f(own, of_slot(K)) };
         });
-        let in_warp = butterfly(own, 32, f);
-        if lanes(N) < BLOCK {
+        let in_warp = butterfly(own, WARP, f);
+        if !shares_warps(N) {
             return in_warp;
         }
-        let scratch = Scratch::of_row::<N>();
-        let warp = arch::lane_index() / 32;
-        if arch::lane_index() % 32 == 0 {
+        let meeting = Meeting::<N>::new();
+        let words = meeting.words();
+        if arch::lane_index() % WARP == 0 {
             // SAFETY: each warp's word is its own.
-            unsafe { scratch.store_8(MOST_TAIL + 8 * warp, in_warp.to_bits64()) };
+            unsafe { words.store_8(8 * (lane::<N>() / WARP), in_warp.to_bits64()) };
         }
-        sync::<N>();
-        // SAFETY: stored before the barrier, and stored to again behind the next one.
-        let of = |warp: u32| T::from_bits64(unsafe { scratch.load_8(MOST_TAIL + 8 * warp) });
-        let all = f(f(f(of(0), of(1)), f(of(2), of(3))), f(f(of(4), of(5)), f(of(6), of(7))));
-        sync::<N>();
+        meeting.meet();
+        // SAFETY: stored before the warps met, and stored to again when they have met once more.
+        let of = |warp: u32| T::from_bits64(unsafe { words.load_8(8 * warp) });
+        let four = |a, b, c, d| f(f(a, b), f(c, d));
+        let all = match lanes(N) / WARP {
+            2 => f(of(0), of(1)),
+            4 => four(of(0), of(1), of(2), of(3)),
+            _ => f(four(of(0), of(1), of(2), of(3)), four(of(4), of(5), of(6), of(7))),
+        };
+        meeting.end();
         all
     }
 
-    /// The same of the lanes that share a group, in each slot.
+    /// What the first thread of those that share a row of `N` elements is given.
+    #[inline(always)]
+    pub fn of_first<T: Element, const N: usize>(value: impl FnOnce() -> T) -> T {
+        let meeting = Meeting::<N>::new();
+        let words = meeting.words();
+        if lane::<N>() == 0 {
+            // SAFETY: the first word is this thread's.
+            unsafe { words.store_8(0, value().to_bits64()) };
+        }
+        meeting.meet();
+        // SAFETY: as in `reduce`.
+        let value = T::from_bits64(unsafe { words.load_8(0) });
+        meeting.end();
+        value
+    }
+
+    /// Folds, in each slot, what the lanes have that share a group.
     #[inline(always)]
     pub fn reduce_groups<T: Element, const G: usize, const S: usize>(
         values: &mut PerSlot<T, S>,
@@ -89,6 +162,7 @@ mod gpu {
 #[cfg(not(target_arch = "nvptx64"))]
 mod host {
     use super::*;
+    use crate::arch::Scratch;
     use crate::row::{OCTET, lanes};
     use std::vec;
 
@@ -97,8 +171,31 @@ mod host {
         0
     }
 
-    /// Nobody is waited for.
-    pub fn sync<const N: usize>() {}
+    /// A meeting of one.
+    pub struct Meeting<const N: usize>;
+
+    impl<const N: usize> Meeting<N> {
+        /// Nobody is waited for.
+        pub fn new() -> Self {
+            Meeting
+        }
+
+        /// Memory for the row's scales.
+        pub fn scales(&self) -> Scratch {
+            Scratch::of_scales::<N>(0)
+        }
+
+        /// Nobody is waited for.
+        pub fn meet(&self) {}
+
+        /// Nobody is waited for.
+        pub fn end(self) {}
+    }
+
+    /// What there is.
+    pub fn of_first<T: Element, const N: usize>(value: impl FnOnce() -> T) -> T {
+        value()
+    }
 
     /// Folds what each octet gives as the lanes of a GPU do.
     #[inline]

@@ -58,7 +58,7 @@ pub(crate) fn consume<W, S: Sink<W>>(
     }
 }
 
-/// Produces those rows, hands each pack to `put`, and consumes them where they are kept.
+/// Produces those rows, hands each pack to `put` if that is there, and consumes them where they are kept.
 #[inline(always)]
 pub(crate) fn keep<H: Hooks>(
     team: Team,
@@ -66,21 +66,23 @@ pub(crate) fn keep<H: Hooks>(
     first: usize,
     count: u32,
     args: &H::Args<'_>,
-    put: impl Fn(u32, Pack<H::Wire>),
+    put: Option<&impl Fn(u32, Pack<H::Wire>)>,
 ) {
     let mut rows = Rows::of(team, H::COLS, H::ROW_PACKS);
     let Consume(own) = kept.at::<H>(place.at(0, 0, false));
     while rows.at < count {
         let row = (first + rows.at as usize) / H::ROW_PACKS;
         let both = [place, &own].map(|place| RowAt::of(place, row, H::COLS));
-        H::keep_row(both, args, &|pack, value| put(rows.at + pack, value));
+        let put = put.map(|put| |pack, value| put(rows.at + pack, value));
+        H::keep_row(both, args, put.as_ref());
         rows.at += rows.stride;
     }
 }
 
 /// Folds those rows, of which `of` gives each rank's packs by their numbers; `me` is this rank, where it produces what it contributes here.
+/// `RANKS`: as [`Hooks::fold_row`] says.
 #[inline(always)]
-pub(crate) fn fold<H: Hooks>(
+pub(crate) fn fold<H: Hooks, const RANKS: usize>(
     team: Team,
     (place, kept): (&Ctx, Kept),
     first: usize,
@@ -94,7 +96,8 @@ pub(crate) fn fold<H: Hooks>(
     while rows.at < count {
         let row = (first + rows.at as usize) / H::ROW_PACKS;
         let [from, to] = [place, &own].map(|place| RowAt::of(place, row, H::COLS));
-        H::fold_row(to, args, ranks, me.map(|me| (me, from)), &|rank, pack| of(rank, rows.at + pack));
+        let own = me.map(|me| (me, from));
+        H::fold_row::<RANKS>(to, args, ranks, own, &|rank, pack| of(rank, rows.at + pack));
         rows.at += rows.stride;
     }
 }

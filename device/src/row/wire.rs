@@ -2,7 +2,6 @@
 
 use super::groups::{Narrow, Scale, check};
 use super::{Groups, OCTET, Row, Scaled, each_slot, filled, octet, octet_in, team};
-use crate::arch;
 use crate::element::Element;
 use crate::fold::{AHEAD, Fold};
 use crate::pack::{Pack, unroll};
@@ -84,7 +83,7 @@ fn halves<T: Element, const N: usize, const S: usize>(row: &Row<T, N, S>, put: &
     each_slot!(S, |K| {
         // By all lanes of the warp; neighbours are both there or both not.
         let [low, high] = words(&row.octets[K]);
-        let others = [low, high].map(|word| arch::exchange(word, 1));
+        let others = [low, high].map(|word| crate::arch::exchange(word, 1));
         if let Some(octet) = octet_in::<N>(K)
             && octet.is_multiple_of(2)
         {
@@ -127,7 +126,8 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
     fn hand(&self, put: &impl Fn(u32, Pack<T>)) {
         self.values.hand(put);
         let behind = Row::<T, N, S>::PACKS as u32;
-        let scratch = arch::Scratch::of_row::<N>();
+        let meeting = team::Meeting::<N>::new();
+        let scratch = meeting.scales();
         self.scales.each_first(|group, scale| {
             let at = (group * F::SIZE) as u32;
             // SAFETY: each group's bytes are one thread's.
@@ -138,14 +138,14 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
                 }
             }
         });
-        team::sync::<N>();
+        meeting.meet();
         let mut pack = team::lane::<N>();
         while pack < Self::TAIL as u32 {
-            // SAFETY: stored before the sync, and stored to again behind the next one.
+            // SAFETY: stored before the threads met, and stored to again when they have met once more.
             put(behind + pack, Pack::from_words(unsafe { scratch.load_16(16 * pack) }));
             pack += if cfg!(target_arch = "nvptx64") { super::lanes(N) } else { 1 };
         }
-        team::sync::<N>();
+        meeting.end();
     }
 
     #[inline(always)]
@@ -175,9 +175,10 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
 }
 
 /// Folds a row that every rank contributes: `of` gives the packs of each rank's, and `own` is this rank's, and its number, where it is at hand.
+/// `RANKS`: as [`Hooks::fold_row`](crate::hooks::Hooks::fold_row) says.
 #[doc(hidden)]
 #[inline(always)]
-pub fn fold<F, R, const N: usize, const S: usize>(
+pub fn fold<F, R, const N: usize, const S: usize, const RANKS: usize>(
     ranks: u32,
     own: Option<(u32, R)>,
     of: &impl Fn(u32, u32) -> Pack<R::Element>,
@@ -187,6 +188,29 @@ where
     R: RowWire,
 {
     let mut octets = filled::<_, S>([F::Acc::default(); OCTET]);
+    if RANKS > 0
+        && let Some((me, row)) = &own
+    {
+        // All is loaded before any is folded, and nothing between branches: which rank is this one selects between registers.
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
+            let mut others = [[R::Value::default(); OCTET]; AHEAD];
+            unroll!(AHEAD, |P| if P + 1 < RANKS {
+                others[P] = R::octet(octet, &|pack| of(P as u32, pack));
+            });
+            let lifted = |values: [R::Value; OCTET]| values.map(F::lift);
+            let own = lifted(row.slot(K));
+            let of_rank = |rank: usize| {
+                let (before, behind) = (lifted(others[rank]), lifted(others[rank.saturating_sub(1)]));
+                octet::of(|e| {
+                    let other = if (rank as u32) < *me { before[e] } else { behind[e] };
+                    if rank as u32 == *me { own[e] } else { other }
+                })
+            };
+            octets[K] = crate::fold::octet::<F, R::Value, _, true>(RANKS as u32, |_, _| Some(of_rank))
+                .unwrap_or_default();
+        });
+        return Row { octets };
+    }
     each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
         let contributed = |first: u32, some: u32| {
             let mut all = [[R::Value::default(); OCTET]; AHEAD];
@@ -199,7 +223,7 @@ where
             });
             Some(move |k: usize| all[k].map(F::lift))
         };
-        octets[K] = crate::fold::octet::<F, R::Value, _>(ranks, contributed).unwrap_or_default();
+        octets[K] = crate::fold::octet::<F, R::Value, _, true>(ranks, contributed).unwrap_or_default();
     });
     Row { octets }
 }

@@ -203,10 +203,10 @@ impl Team {
         }
     }
 
-    /// Those that produce or consume: all of them where they share rows, or as [`Team::behind`].
+    /// Those that produce or consume: all of them where warps share rows, or as [`Team::behind`].
     #[inline(always)]
     pub fn at_work<G: Group>(group: &G, cols: usize) -> Option<Self> {
-        if row::takes_block(cols) { Some(Team::all(group)) } else { Team::behind(group) }
+        if row::shares_warps(cols) { Some(Team::all(group)) } else { Team::behind(group) }
     }
 
     /// All threads of `parts` blocks, of which this one is number `part`.
@@ -433,7 +433,7 @@ pub(crate) fn self_copy<H: Hooks>(
         });
     }
     if H::COLS > 0 {
-        return walk::keep::<H>(team, (place, kept), first, count, args, |_, _| {});
+        return walk::keep::<H>(team, (place, kept), first, count, args, None::<&fn(u32, Pack<H::Wire>)>);
     }
     let run =
         Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };

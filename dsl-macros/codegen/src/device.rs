@@ -53,6 +53,8 @@ pub struct Compiled {
 pub const MAX_THREADS: u32 = 512;
 /// The same of kernels that work by tiles, since so many threads have scratch memory, and of those that fold, since these have more registers.
 pub const MAX_TILE_THREADS: u32 = 256;
+/// Elements of the longest rows of which a thread holds no more than 32.
+const MOST_OF_TWO: usize = 8192;
 
 /// The libraries of a kernel, each by the name that the kernel has for it; `None` where one is asked for from the cache and not there.
 fn libraries(
@@ -227,17 +229,20 @@ fn table(line: &str) -> Option<Vec<u64>> {
     })
 }
 
-/// Writes the largest block size into each entry.
+/// Writes the largest block size into each entry, and how many such blocks a multiprocessor has registers for: two of rows, but of
+/// the longest, of which threads have more to hold.
 fn bound_threads(model: &Model, ptx: &str) -> String {
     let options = &model.options;
     let few = options.transposed.is_some() || options.reduce.is_some() || options.row.is_some();
     let most = if few { MAX_TILE_THREADS } else { MAX_THREADS };
+    let two = options.row.is_some_and(|(cols, _)| cols <= MOST_OF_TWO);
+    let least = if two { 2 } else { 1 };
     let mut out = String::with_capacity(ptx.len() + 64);
     let mut in_entry = false;
     for line in ptx.lines() {
         in_entry |= line.starts_with(".visible .entry") || line.starts_with(".entry");
         if in_entry && line.trim() == "{" {
-            out.push_str(&format!(".maxntid {most}, 1, 1\n.minnctapersm 1\n"));
+            out.push_str(&format!(".maxntid {most}, 1, 1\n.minnctapersm {least}\n"));
             in_entry = false;
         }
         out.push_str(line);

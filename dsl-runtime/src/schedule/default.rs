@@ -232,7 +232,7 @@ impl Work {
     fn multiprocessors(&self, protocol: Protocol) -> u32 {
         // A rank alone has links to nobody, and memory is faster than they are.
         if self.pattern.peers == 0 {
-            return self.limit.min(ALONE_BLOCKS);
+            return self.most_alone();
         }
         // Blocks that fold have half as many threads: what is a row for each warp of others' is one for each of twice as many blocks.
         let most = match protocol {
@@ -241,6 +241,17 @@ impl Work {
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
         most.min(self.limit)
+    }
+
+    /// Blocks of a rank alone at most.
+    pub(super) fn most_alone(&self) -> u32 {
+        self.limit.clamp(1, ALONE_BLOCKS)
+    }
+
+    /// As many as have [`NEAR_PACKS`] each. In turn they keep to memory that is near, which is a twentieth faster than shares of a large chunk that
+    /// are far from each other.
+    pub(super) fn more_alone(&self) -> u32 {
+        u32::try_from(self.wire_bytes / 16 / NEAR_PACKS).unwrap_or(u32::MAX).min(self.limit)
     }
 
     /// Whether waits at both ends take about as long as the bytes between.
@@ -372,11 +383,15 @@ impl Work {
                 };
                 Cut::of(packs.div_ceil(128).clamp(1, most), diagonal)
             }
+            // With nobody to send to, staging is not used: each block takes its share of the chunk.
+            Protocol::Staged if self.pattern.peers == 0 => {
+                let blocks = packs.div_ceil(ALONE_PACKS).clamp(1, multiprocessors);
+                if own_chunk { Cut::of(1, blocks) } else { Cut::of(blocks, 0) }
+            }
             Protocol::Staged => {
                 // As for `Direct`; what is sent is received as well.
                 let diagonal = match self.pattern.peers {
                     _ if !own_chunk => 0,
-                    0 => packs.div_ceil(ALONE_PACKS).clamp(1, multiprocessors.max(1)),
                     _ => (multiprocessors / (2 * self.world - 1)).max(1),
                 };
                 let each = if self.short() { 2 } else { self.pattern.widest().ends };
@@ -448,6 +463,9 @@ const BULK_BLOCKS: u32 = 8;
 /// Blocks of a rank alone, as far as a GPU holds them, and packs of each at least: two for each thread.
 const ALONE_BLOCKS: u32 = 1024;
 const ALONE_PACKS: u32 = 1024;
+
+/// Packs of a block of a rank alone where there are more blocks than a GPU holds: so many that the start of one is nothing beside them.
+const NEAR_PACKS: usize = 4096;
 
 /// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
 const COPY_LEAST: usize = 96 << 20;

@@ -3,6 +3,7 @@
 mod alike;
 pub(crate) mod copy;
 mod custom;
+mod cut;
 mod default;
 mod launcher;
 mod parts;

@@ -52,10 +52,11 @@ mod normed {
         pub epsilon: f32,
     }
     pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
-        let x = row.zip(&args.residual.row(ctx).to_f32(), |x, residual| x + residual);
+        let (residual, gamma) = (args.residual.row(ctx), args.gamma.each_row(ctx));
+        let x = row.zip(&residual.to_f32(), |x, residual| x + residual);
         let squares = x.map(|x| x * x).sum(ctx);
         let scale = math::fast::rsqrt(squares / 4096.0 + args.epsilon);
-        let normed = x.zip(&args.gamma.each_row(ctx).to_f32(), |x, gamma| x * scale * gamma);
+        let normed = x.zip(&gamma.to_f32(), |x, gamma| x * scale * gamma);
         let most = math::max(normed.map(f32::abs).max(ctx), f32::MIN_POSITIVE);
         let inverse = 448.0 / most;
         args.output.row(ctx).set(&normed.map(|x| x * inverse).to());

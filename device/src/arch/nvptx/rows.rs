@@ -1,23 +1,78 @@
 //! Shared memory of rows: what goes from thread to thread of those that share one.
 
 use super::{Scratch, lane_index};
-use crate::row::{self, MOST_TAIL};
+use crate::row::{self, BLOCK, MOST_TAIL, WARP};
 use core::arch::asm;
 
-// A row's scales, or one for each of eight warps; then a word of each warp. Kernels that name it alone have it.
-core::arch::global_asm!(".shared .align 16 .b8 fusewire_rows[2112];");
-const _: () = assert!(2112 == MOST_TAIL + 8 * row::BLOCK / 32);
+/// Warps of a block.
+const WARPS: u32 = BLOCK / WARP;
+
+// Of two halves, each: the scales of a block's rows, and a word of each warp. Then each warp's count of meetings. Kernels that name it alone have it.
+core::arch::global_asm!(".shared .align 16 .b8 fusewire_rows[4256];");
+const HALF: u32 = MOST_TAIL + 8 * WARPS;
+const COUNTS: u32 = 2 * HALF;
+const _: () = assert!(4256 == COUNTS + 4 * WARPS);
+
+#[inline(always)]
+fn start() -> u32 {
+    let start: u32;
+    // SAFETY: an address.
+    unsafe { asm!("mov.u32 {0}, fusewire_rows;", out(reg32) start, options(pure, nomem, nostack)) };
+    start
+}
+
+/// The first warp of those that share a row of `N` elements with this one.
+#[inline(always)]
+pub fn first_warp<const N: usize>() -> u32 {
+    lane_index() / WARP & !(row::lanes(N) / WARP - 1)
+}
+
+/// Where this block's warps count their meetings; they have met at none. For all threads, before a barrier of the block.
+#[inline(always)]
+pub fn arm_rows() {
+    if lane_index() < WARPS {
+        // SAFETY: each word is one thread's, until the barrier.
+        unsafe { Scratch { at: start() + COUNTS }.store_4(4 * lane_index(), 0) };
+    }
+}
+
+/// How often this warp has met those that share its rows.
+#[inline(always)]
+pub fn meetings() -> u32 {
+    met(lane_index() / WARP)
+}
+
+/// How often warp `warp` has. What it stored before is there to be loaded.
+#[inline(always)]
+pub fn met(warp: u32) -> u32 {
+    let count: u32;
+    // SAFETY: a word of this block's, which one thread stores.
+    unsafe {
+        asm!("ld.acquire.cta.shared.u32 {0}, [{1}];", out(reg32) count, in(reg32) start() + COUNTS + 4 * warp,
+            options(nostack));
+    }
+    count
+}
+
+/// Says that this warp has come to meeting `count`. One lane, behind a sync of the warp.
+#[inline(always)]
+pub fn come(count: u32) {
+    let at = start() + COUNTS + lane_index() / WARP * 4;
+    // SAFETY: a word of this warp's.
+    unsafe { asm!("st.release.cta.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) count, options(nostack)) };
+}
 
 impl Scratch {
-    /// The part that the threads have that share a row of `N` elements: the row's scales, and of a block behind [`MOST_TAIL`] bytes a word of each
-    /// warp.
+    /// Half `half` of the memory that those threads have for scales that share a row of `N` elements.
     #[inline(always)]
-    pub fn of_row<const N: usize>() -> Self {
-        let start: u32;
-        // SAFETY: an address.
-        unsafe { asm!("mov.u32 {0}, fusewire_rows;", out(reg32) start, options(pure, nomem, nostack)) };
-        let warp = lane_index() / 32 * (MOST_TAIL / (row::BLOCK / 32));
-        Scratch { at: start + if row::takes_block(N) { 0 } else { warp } }
+    pub fn of_scales<const N: usize>(half: u32) -> Self {
+        Scratch { at: start() + half * HALF + first_warp::<N>() * (MOST_TAIL / WARPS) }
+    }
+
+    /// The same of a word for each of their warps.
+    #[inline(always)]
+    pub fn of_words<const N: usize>(half: u32) -> Self {
+        Scratch { at: start() + half * HALF + MOST_TAIL + 8 * first_warp::<N>() }
     }
 
     /// Stores eight bytes.

@@ -1,6 +1,7 @@
 //! What is folded as it is received: a warp waits for a row of every peer, and its lanes fold a pack each.
 
-use super::line::{Line, rows};
+use super::line::Line;
+use super::load::rows;
 use super::row;
 use crate::ctx::Produce;
 use crate::element::Element;

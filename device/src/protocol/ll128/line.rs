@@ -19,8 +19,8 @@
 //! - Others may go one way, so receivers write the number of the last call they are done with into the sender's memory (behind
 //!   the header of the buffer that goes the other way), and a sender waits for call `e` before it writes call `e + 2`.
 
-use super::by_tiles::TILE_ROWS;
-use super::row::{self, Loaded};
+use super::load::{Load, rows};
+use super::row;
 use crate::arch;
 #[cfg(target_arch = "nvptx64")]
 use crate::atomic::Relaxed;
@@ -35,14 +35,14 @@ use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
 use crate::protocol::simple::channel::Call;
 use crate::tile::{self, Sink, Source, Team, WARP, transpose};
-use crate::wait::{About, LOOK_NS, Watch, kind, operation};
+use crate::wait::{About, Watch, kind, operation};
 
 /// Most packs of one channel in one call.
 pub const PACKS: u64 = 12240;
 /// Packs of a row: what a warp stores at once.
 pub const ROW_PACKS: u32 = row::PACKS;
 /// Offset of a buffer's header: 8 bytes of the chunk's size and cut, then a flag, the kernel in it. Read only to say what differs.
-const HEADER: u64 = PACKS / row::PACKS as u64 * row::BYTES as u64;
+pub(super) const HEADER: u64 = PACKS / row::PACKS as u64 * row::BYTES as u64;
 /// Offset of the number of the last call with credits that the writer is done with; in the first buffer alone.
 const DONE: u64 = HEADER + 64;
 /// Bytes of one buffer: the rows, and the header.
@@ -54,54 +54,9 @@ const _: () = assert!(PACKS.is_multiple_of(row::PACKS as u64), "a buffer's rows 
 
 /// The flag of call number `number`: a digest of `kernel` and `size` above it.
 #[inline(always)]
-const fn flag(number: u64, kernel: u64, size: u64) -> u64 {
+pub(super) const fn flag(number: u64, kernel: u64, size: u64) -> u64 {
     let mix = (kernel ^ size.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (number & 0xffff_ffff_ffff) | (mix >> 48) << 48
-}
-
-/// Rows of so many packs.
-#[inline(always)]
-pub(crate) const fn rows(packs: u32) -> u32 {
-    packs.div_ceil(row::PACKS)
-}
-
-/// What a line channel carries of a chunk.
-#[derive(Clone, Copy)]
-pub(crate) struct Load {
-    /// Packs `first .. first + packs`, if not by tiles.
-    pub first: usize,
-    pub packs: u32,
-    /// By tiles: number `tile`, `tile + stride`, .., `tiles` of them.
-    pub tile: u32,
-    pub stride: u32,
-    pub tiles: u32,
-}
-
-impl Load {
-    /// Packs `first .. first + packs`.
-    #[inline(always)]
-    pub fn of_packs(first: usize, packs: u32) -> Self {
-        Load { first, packs, tile: 0, stride: 0, tiles: 0 }
-    }
-
-    /// Those of part `part` of `parts`, of a chunk of `tiles` tiles.
-    #[inline(always)]
-    pub fn of_tiles(tiles: u32, part: u32, parts: u32) -> Self {
-        let own = tiles.saturating_sub(part).div_ceil(parts);
-        Load { first: 0, packs: 0, tile: part, stride: parts, tiles: own }
-    }
-
-    /// Rows that it takes.
-    #[inline(always)]
-    pub fn rows(&self) -> u32 {
-        // Either of them is nothing.
-        rows(self.packs) + TILE_ROWS * self.tiles
-    }
-
-    #[inline(always)]
-    pub(super) fn nth(&self, tile: u32) -> u32 {
-        self.tile + tile * self.stride
-    }
 }
 
 /// A team's work with one peer in one call: part of the chunk at `place`, by the line channel `channel`.
@@ -145,7 +100,7 @@ impl<W: Element> Outlet<W> for Single {
 const BUNDLE: usize = 4;
 
 impl<O: Direct> Line<'_, O> {
-    fn peer(&self) -> u32 {
+    pub(super) fn peer(&self) -> u32 {
         self.place.peer as u32
     }
 
@@ -425,121 +380,6 @@ impl<O: Direct> Line<'_, O> {
         true
     }
 
-    /// Waits for `U` rows from `row` on, as far as they lie before `end`. All lanes of a warp together.
-    ///
-    /// # Safety
-    /// They lie in the buffer `input`.
-    #[inline(always)]
-    pub(super) unsafe fn poll<const U: usize>(
-        &self,
-        input: *const u8,
-        row: u32,
-        end: u32,
-    ) -> Option<[Loaded; U]> {
-        // SAFETY: the caller's contract.
-        unsafe { self.poll_from((self.peer(), input), row, end) }
-    }
-
-    /// As [`Line::poll`], of the buffer `input` of `peer`.
-    ///
-    /// # Safety
-    /// As there.
-    #[inline(always)]
-    pub(super) unsafe fn poll_from<const U: usize>(
-        &self,
-        (peer, input): (u32, *const u8),
-        row: u32,
-        end: u32,
-    ) -> Option<[Loaded; U]> {
-        let at = |k: usize| {
-            // Those past the end, which would need a branch, are the last one again.
-            let row = (row + k as u32).min(end - 1) as usize;
-            // SAFETY: the caller's contract.
-            unsafe { input.add(row * row::BYTES) }
-        };
-        // SAFETY: as above.
-        unsafe { self.poll_at::<U>(at, |_| (peer, input)) }
-    }
-
-    /// Waits for `U` rows, of which `k` is at `at(k)`, in the buffer `of(k)` of a peer. All lanes of a warp together.
-    ///
-    /// # Safety
-    /// They lie there.
-    #[inline(always)]
-    pub(super) unsafe fn poll_at<const U: usize>(
-        &self,
-        at: impl Fn(usize) -> *const u8,
-        of: impl Fn(usize) -> (u32, *const u8),
-    ) -> Option<[Loaded; U]> {
-        let fresh = flag(self.calls + 1, self.call.kernel, self.call.size());
-        let (mut start, mut look, mut turn) = (0, 0, 0u32);
-        // Together: lanes that load apart would load a line in parts, its flag after its data.
-        if !row::whole() {
-            return None;
-        }
-        loop {
-            // All are asked for before the first is looked at.
-            let mut found = [Loaded::NONE; U];
-            unroll!(U, |K| {
-                // SAFETY: the caller's contract.
-                found[K] = unsafe { Loaded::look(at(K)) };
-            });
-            let mut differs = 0;
-            unroll!(U, |K| differs |= found[K].differs(fresh));
-            if !Warp.any(differs != 0) {
-                return Some(found);
-            }
-            arch::relax(turn);
-            turn = turn.saturating_add(1);
-            if !turn.is_multiple_of(64) {
-                continue;
-            }
-            let now = arch::now_ns();
-            if start == 0 {
-                (start, look) = (now, now);
-            }
-            let mut gives_up = false;
-            if differs != 0 && now.wrapping_sub(look) >= LOOK_NS {
-                look = now;
-                let (mut odd, mut which) = (fresh, 0);
-                unroll!(U, |K| if found[K].differs(fresh) != 0 {
-                    (odd, which) = (fresh ^ found[K].differs(fresh), K);
-                });
-                let (peer, input) = of(which);
-                // SAFETY: the buffer's header.
-                gives_up =
-                    unsafe { self.gives_up(peer, input.add(HEADER as usize), odd, now.wrapping_sub(start)) };
-            }
-            if Warp.any(gives_up) {
-                return None;
-            }
-        }
-    }
-
-    /// Whether a wait that found the flag `odd` ends: aborted, expired, or another call's line. Says why, unless somebody has.
-    ///
-    /// # Safety
-    /// `header` is the header line of a live buffer.
-    #[inline(always)]
-    unsafe fn gives_up(&self, peer: u32, header: *const u8, odd: u64, age: u64) -> bool {
-        if self.watch.aborted() {
-            return true;
-        }
-        let fresh = flag(self.calls + 1, self.call.kernel, self.call.size());
-        let about = About { peer, channel: self.channel, operation: operation::RECEIVE };
-        if (odd ^ fresh) << 16 == 0 && odd != fresh {
-            // SAFETY: the caller's contract.
-            unsafe { compare(self.ops, self.watch, header, self.calls + 1, self.call, about) };
-            return true;
-        }
-        let expired = age >= self.watch.deadline_ns();
-        if expired {
-            let (expected, seen) = (fresh & 0xffff_ffff_ffff, odd & 0xffff_ffff_ffff);
-            self.watch.give_up(self.ops, kind::EXPIRED, about, expected, seen, age);
-        }
-        expired
-    }
-
     /// Waits until the peer is done with the call before the last one; whether it is.
     ///
     /// # Safety
@@ -576,31 +416,5 @@ impl<O: Direct> Line<'_, O> {
             #[cfg(not(target_arch = "nvptx64"))]
             atomic::store::<System, Release, u64>(at, self.calls + 1);
         }
-    }
-}
-
-/// A lane that found another call's flag: says what differs, unless somebody else has said something before.
-///
-/// # Safety
-/// `header` is the header line of a live buffer.
-#[cold]
-#[inline(always)]
-unsafe fn compare<O: Direct>(
-    ops: &O,
-    watch: &Watch,
-    header: *const u8,
-    number: u64,
-    call: Call,
-    about: About,
-) {
-    // SAFETY: the caller's contract.
-    let (size, seen) = unsafe { arch::load_line(header) };
-    let expected = flag(number, call.kernel, 0);
-    let size = u64::from(size[0]) | u64::from(size[1]) << 32;
-    if seen != expected {
-        watch.give_up(ops, kind::MISMATCH, about, expected >> 48, seen >> 48, 0);
-    } else {
-        let about = About { operation: operation::HEADER, ..about };
-        watch.give_up(ops, kind::MISMATCH, about, call.size(), size, 0);
     }
 }

@@ -4,7 +4,9 @@
 mod by_tiles;
 mod fold;
 mod line;
+mod load;
 mod once;
+mod poll;
 pub(crate) mod row;
 mod teams;
 
@@ -21,7 +23,8 @@ use crate::ops::Direct;
 use crate::schedule::{Schedule, has_own};
 use crate::tile::{Team, WARP};
 use crate::wait::{Flow, Stopped, Watch};
-use line::{Line, Load};
+use line::Line;
+use load::Load;
 use once::Fan;
 use teams::Teams;
 

@@ -1,7 +1,8 @@
 //! How the threads of a block share its peers.
 
 use super::by_tiles::TILE_ROWS;
-use super::line::{self, Load};
+use super::line;
+use super::load::Load;
 use crate::arch;
 use crate::group::Block;
 use crate::hooks::Hooks;

@@ -112,6 +112,35 @@ struct Packs<'p> {
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
+    /// Where the others' packs lie, in the order of their ranks, as far as constants name them.
+    #[inline(always)]
+    fn others<const N: usize>(&self, payload: u64) -> [Ring; AHEAD] {
+        let Folds { ends, .. } = self;
+        let mut rings = [Ring::NONE; AHEAD];
+        unroll!(AHEAD, |R| if R + 1 < N {
+            let rank = R as u32 + u32::from(R as u32 >= ends.site.me.rank);
+            // SAFETY: the turn's packs have arrived, and are not given back before it is over.
+            rings[R] = unsafe { ends.from(rank) }.ring(payload);
+        });
+        rings
+    }
+
+    /// Folds the rows of a turn, of `N` ranks, or if that is 0 of as many as there are.
+    #[inline(always)]
+    fn rows<const N: usize>(&self, packs: &Packs<'_>, team: Team) {
+        let Folds { ends, kept, args, .. } = self;
+        let Packs { place, first, payload, count, .. } = *packs;
+        let me = ends.site.me;
+        let rings = self.others::<N>(payload);
+        let ranks = (Some(me.rank), me.world);
+        walk::fold::<H, N>(team, (place, *kept), first, count, args, ranks, |rank, s| {
+            // SAFETY: as for `others`.
+            let ring = if N > 0 { rings[rank as usize] } else { unsafe { ends.from(rank) }.ring(payload) };
+            // SAFETY: as above.
+            Pack::from_words(unsafe { arch::load_16_once(ring.pack(s)) })
+        });
+    }
+
     /// Folds bundles of `P` packs a thread, of `N` contributions each, and says where they end.
     ///
     /// All that they read is loaded before any is folded, and nothing between branches: not on the number of ranks, which is a constant, nor on
@@ -122,13 +151,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
         let Packs { place, first, payload, count, whole } = packs;
         let (me, lanes, each) = (ends.site.me.rank, Pack::<H::Wire>::LANES, P as u32 * WARP);
         let end = tile::bundled::<P>(team, *count, *whole) / each * each;
-        // Of the other ranks, in their order.
-        let mut rings = [Ring::NONE; AHEAD];
-        unroll!(AHEAD, |R| if R + 1 < N {
-            let rank = R as u32 + u32::from(R as u32 >= me);
-            // SAFETY: the turn's packs have arrived, and are not given back before it is over.
-            rings[R] = unsafe { ends.from(rank) }.ring(*payload);
-        });
+        let rings = self.others::<N>(*payload);
         let mut b = team.bundle::<P>();
         while b < end {
             let at = |k: usize| tile::whole(place, lanes, first + b as usize + k * WARP as usize);
@@ -178,28 +201,16 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
         let (first, count, payload) = turns.packs(turn);
         let (place, me) = (ends.site.own(ends.schedule, ends.channel), ends.site.me);
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
-        if H::COLS > 0 {
-            // SAFETY: the turn's packs have arrived, and are not given back before it is over.
-            let ring = |rank: u32| unsafe { ends.from(rank) }.ring(payload);
-            let mut near = [Ring::NONE; AHEAD];
-            unroll!(AHEAD, |R| if (R as u32) < me.world && R as u32 != me.rank {
-                near[R] = ring(R as u32);
-            });
-            let ring = |rank: u32| match rank {
-                0 => near[0],
-                1 => near[1],
-                2 => near[2],
-                3 => near[3],
-                _ => ring(rank),
-            };
-            let ranks = (Some(me.rank), me.world);
-            return walk::fold::<H>(team, (&place, *kept), first, count, args, ranks, |rank, s| {
-                // SAFETY: as above.
-                Pack::from_words(unsafe { arch::load_16_once(ring(rank).pack(s)) })
-            });
-        }
         let whole = tile::whole_until(&place, lanes, first, count);
         let packs = Packs { place: &place, first, payload, count, whole };
+        if H::COLS > 0 {
+            return match me.world {
+                1 => self.rows::<1>(&packs, team),
+                2 => self.rows::<2>(&packs, team),
+                4 => self.rows::<4>(&packs, team),
+                _ => self.rows::<0>(&packs, team),
+            };
+        }
         let mut s = team.lane;
         s += match me.world {
             2 => self.few::<2>(&packs, team),

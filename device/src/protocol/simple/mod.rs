@@ -141,9 +141,9 @@ fn give_back<S: Sink<W>, W, G: Group, O: Ops>(input: &Receiving<'_, O>, group: &
 }
 
 /// Whether a leader waits for the next chunk when this one is done, and not while the others are at it: on the host there are no others, and
-/// at long rows it works with them.
+/// where warps share rows it works with them.
 const fn late(cols: usize) -> bool {
-    cfg!(not(target_arch = "nvptx64")) || row::takes_block(cols)
+    cfg!(not(target_arch = "nvptx64")) || row::shares_warps(cols)
 }
 
 /// One end of `share`, a block's of the chunk at `place`.
@@ -249,6 +249,9 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
         let mut watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        if row::shares_warps(H::COLS) {
+            arch::arm_rows();
+        }
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);

@@ -81,7 +81,14 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
         };
         if H::COLS > 0 && !S::FOLDS {
             // A row is kept as a whole.
-            return walk::keep::<H>(team, (&place, self.kept), share.first + first, count, args, store);
+            return walk::keep::<H>(
+                team,
+                (&place, self.kept),
+                share.first + first,
+                count,
+                args,
+                Some(&store),
+            );
         }
         tile::produce::<tile::By<H>, H::Wire, _>(
             team,

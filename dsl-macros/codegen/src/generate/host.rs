@@ -1,13 +1,13 @@
 //! The host twin: the user's item, the shared glue, typed launch arguments and one function for each schedule.
 
+use super::fingerprint::fingerprint;
 use super::launch::{from_values, has_buffers, launch};
 use super::{glue, path, schedule_type};
 use crate::device::Image;
 use crate::model::{Entry, Item, Kind, Model};
 use crate::tables::Transport;
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
-use sha2::{Digest, Sha256};
 use syn::ext::IdentExt;
 
 /// The expansion on the host.
@@ -482,34 +482,4 @@ fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
         });
     }
     out
-}
-
-/// A number that differs when the hooks' text or options do, or what they were configured with: compared over ranks before a launch.
-fn fingerprint(model: &Model) -> u64 {
-    let mut hash = Sha256::new();
-    let text = plain(&model.tokens);
-    hash.update(&text);
-    if text.contains("cfg") {
-        hash.update(crate::host::told().cfgs.join("\n"));
-    }
-    if let Some(reduce) = &model.options.reduce {
-        hash.update(plain(&glue::fold_type(reduce, &quote!(fusewire))));
-    }
-    hash.update(model.options.unroll.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
-    u64::from_le_bytes(hash.finalize()[..8].try_into().unwrap_or_default())
-}
-
-/// Tokens as text, the same on every machine.
-fn plain(tokens: &TokenStream) -> String {
-    fn strip(t: TokenTree) -> TokenTree {
-        match t {
-            TokenTree::Group(g) => {
-                let mut inner = Group::new(g.delimiter(), g.stream().into_iter().map(strip).collect());
-                inner.set_span(Span::call_site());
-                inner.into()
-            }
-            other => other,
-        }
-    }
-    tokens.clone().into_iter().map(strip).collect::<TokenStream>().to_string()
 }

@@ -1,6 +1,7 @@
 //! From the model to code: the same glue on both sides, then what each side needs alone.
 
 mod device;
+mod fingerprint;
 mod glue;
 mod host;
 mod launch;

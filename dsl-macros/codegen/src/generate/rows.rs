@@ -74,12 +74,14 @@ pub fn hooks(
                 #consume
             }
             #[inline(always)]
-            fn keep_row(at: [#at; 2], args: &#args, put: #put) {
+            fn keep_row(at: [#at; 2], args: &#args, put: ::core::option::Option<#put>) {
                 let [from, to] = at;
                 // SAFETY: as above; a row is kept, or arrives.
                 let (from, to) = unsafe { (ProduceRow::new(from), ConsumeRow::new(to)) };
                 let row: #row = #produce;
-                #d::row::RowWire::hand(&row, put);
+                if let ::core::option::Option::Some(put) = put {
+                    #d::row::RowWire::hand(&row, put);
+                }
                 #consume
             }
         },
@@ -87,7 +89,7 @@ pub fn hooks(
             let fold = fold_type(reduce, d);
             quote! {
                 #[inline(always)]
-                fn fold_row(
+                fn fold_row<const RANKS: ::core::primitive::usize>(
                     at: #at,
                     args: &#args,
                     ranks: ::core::primitive::u32,
@@ -100,7 +102,7 @@ pub fn hooks(
                         let row: #row = #produce;
                         (me, row)
                     });
-                    let row = #d::row::fold::<#fold, #row, #cols, { #d::row::slots(#cols) }>(ranks, own, of);
+                    let row = #d::row::fold::<#fold, #row, #cols, { #d::row::slots(#cols) }, RANKS>(ranks, own, of);
                     // SAFETY: as above; each row is folded once.
                     let to = unsafe { ConsumeRow::new(at) };
                     #consume

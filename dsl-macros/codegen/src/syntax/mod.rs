@@ -17,8 +17,11 @@ pub fn parse(
     crates: Vec<DeviceCrate>,
     errors: &mut Errors,
 ) -> Option<Model> {
-    let options = options::parse(attribute, crates, errors);
+    let mut options = options::parse(attribute, crates, errors);
     let attribute_errors = errors.shown();
     let parsed = item::parse(item.clone(), errors)?;
+    if options.archs.is_empty() {
+        options.archs = options::archs(&item);
+    }
     Some(Model { options, item: parsed, tokens: item, attribute_errors, file: None })
 }

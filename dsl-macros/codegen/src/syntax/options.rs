@@ -6,7 +6,7 @@ use crate::model::{Fold, Options, Reduce};
 use crate::tables::{
     ARCHS, ELEMENTS, FOLDS, ORDERS, SCHEDULES, Schedule, TRANSPORTS, Transport, list, nearest,
 };
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
@@ -70,10 +70,21 @@ pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors)
         let implied = |s: &&Schedule| if folds { s.folds && s.mutual } else { s.implied };
         options.schedules = SCHEDULES.iter().filter(implied).copied().collect();
     }
-    if options.archs.is_empty() {
-        options.archs = vec!["sm_80".into()];
-    }
     options
+}
+
+/// The architectures of an item whose attribute names none. GPUs convert 8-bit floats from sm_89 on; before, that takes ten
+/// instructions each. (Not for the sake of `elements`: their kernels would all be compiled twice.)
+pub fn archs(item: &TokenStream) -> Vec<String> {
+    fn converts(tokens: &TokenStream) -> bool {
+        tokens.clone().into_iter().any(|token| match token {
+            TokenTree::Ident(word) => word == "F8E4M3" || word == "F8E5M2",
+            TokenTree::Group(group) => converts(&group.stream()),
+            _ => false,
+        })
+    }
+    let all: &[&str] = if converts(item) { &["sm_80", "sm_90"] } else { &["sm_80"] };
+    all.iter().map(|&arch| arch.into()).collect()
 }
 
 fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> syn::Result<()> {
@@ -451,4 +462,31 @@ fn known<T: Copy>(
         errors.at(word, format!("there is no {what} `{word}`{hint} There are {}", list(names)));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::archs;
+    use quote::quote;
+
+    #[test]
+    fn eight_bit_floats_have_an_image_that_converts_them() {
+        let copies = quote!(
+            mod copy {
+                pub struct Args<'a> {
+                    input: &'a [Bf16],
+                    output: Out<'a, Bf16>,
+                }
+            }
+        );
+        assert_eq!(archs(&copies), ["sm_80"]);
+        let narrow = quote!(
+            mod narrow {
+                pub fn produce(x: &Args) -> Row<F8E5M2> {
+                    x.input.row(ctx).to()
+                }
+            }
+        );
+        assert_eq!(archs(&narrow), ["sm_80", "sm_90"]);
+    }
 }

@@ -179,13 +179,13 @@ fn rooted_schedules_and_folds_have_more_channels() {
     use fusewire_device::schedule::{
         AllGather, AllReduce, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
     };
-    for world in 1..9 {
+    for world in 2..9 {
         let me = Member { rank: world / 2, world };
         let root = 0;
         let cut = |pattern: Pattern, hooks, each: usize| {
             let work = Work { pattern, ..among(world, hooks, false, each << 20) };
             let cut = work.cut(Protocol::Staged);
-            assert!(world == 1 || pattern.widest().blocks(Protocol::Staged, cut, false) <= 96);
+            assert!(pattern.widest().blocks(Protocol::Staged, cut, false) <= 96);
             cut.channels
         };
         for each in [64, 256] {
@@ -201,12 +201,30 @@ fn rooted_schedules_and_folds_have_more_channels() {
                 (Pattern::of(&Reduce { root }, me), Hooks::Work),
             ] {
                 assert!(pattern.rooted);
-                // (The self copy of a world of one has all blocks.)
-                assert!(world == 1 || cut(pattern, hooks, each) == 64, "{pattern:?}");
+                assert!(cut(pattern, hooks, each) == 64, "{pattern:?}");
             }
         }
     }
     assert!(!Pattern::of(&SendRecv { to: 1, from: NOBODY }, Member { rank: 0, world: 2 }).rooted);
+}
+
+#[test]
+fn a_rank_alone_has_blocks_by_its_chunk() {
+    use fusewire_device::schedule::AllReduce;
+    let alone = |sent| among(1, Hooks::Work, false, sent);
+    // Two packs for each thread, up to more blocks than any GPU holds.
+    let blocks = |work: Work| work.cut(Protocol::Staged).diagonal;
+    assert_eq!([16, 64 << 10, 1 << 30].map(|sent| blocks(alone(sent))), [1, 4, ALONE_BLOCKS]);
+    // Each waits for nobody: a long chunk has more, each with 64 KiB.
+    assert_eq!([1 << 20, 256 << 20].map(|sent| alone(sent).more_alone()), [16, 4096]);
+    // What folds does so within its channels, and needs no staging for them.
+    let me = Member { rank: 0, world: 1 };
+    let folds = Work { pattern: Pattern::of(&AllReduce, me), ..alone(4 << 20) };
+    let cut = folds.cut(Protocol::Staged);
+    assert_eq!((cut.channels, cut.diagonal), (256, 0));
+    // The caller's limit stands.
+    assert_eq!(blocks(Work { limit: 3, ..alone(1 << 30) }), 3);
+    assert_eq!(Work { limit: 3, ..alone(1 << 30) }.more_alone(), 3);
 }
 
 #[test]

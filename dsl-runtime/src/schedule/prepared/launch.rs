@@ -166,7 +166,8 @@ impl<X: Transport> Prepared<X> {
                 // Copies stand before and behind the copy engine's kernels.
                 let may_follow = self.follows && plan.protocol != Protocol::Copy;
                 let block = Footprint::of(function, plan.threads, plan.shared());
-                let grid = residency::Grid { block, blocks: plan.blocks };
+                // More are there only if they do not wait for each other.
+                let grid = residency::Grid { block, blocks: plan.blocks.min(plan.resident) };
                 let ledger = self.ledger.as_deref().expect("a GPU has a ledger");
                 let (mut follows, mut admitted) = (false, None);
                 if stream.is_capturing() {

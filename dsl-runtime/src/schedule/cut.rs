@@ -1,0 +1,352 @@
+//! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
+
+use super::default::{Cut, Hooks, Pattern, TILES_LEAST, Work};
+use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
+use super::plan::{Decided, MOST_PACKS, Plan, most_threads};
+use super::prepared::Prepared;
+use super::{LaunchOptions, Protocol};
+use crate::kernel::HookSet;
+use crate::tune::Layout;
+use crate::{Error, Result, Transport};
+use fusewire_device::launch::share_packs;
+use fusewire_device::pack::Pack;
+use fusewire_device::protocol::direct::bulk;
+use fusewire_device::protocol::ll128 as line;
+use fusewire_device::protocol::simple::channel::CUT;
+use fusewire_device::row;
+
+/// Packs of a chunk on the wire.
+fn packs_of<H: HookSet>(elements: usize) -> usize {
+    match H::COLS {
+        0 => elements.div_ceil(Pack::<H::Wire>::LANES),
+        cols => (elements / cols).saturating_mul(H::ROW_PACKS),
+    }
+}
+
+impl<X: Transport> Prepared<X> {
+    /// Cuts a chunk. `symmetric`: whether the output is symmetric memory of this transport that holds every chunk.
+    ///
+    /// What the caller's options say stands; what they leave open comes from the tuning table, if it has a row that fits, else from
+    /// [`Prepared::cut`].
+    pub(crate) fn plan<H: HookSet>(
+        &self,
+        elements: usize,
+        options: &LaunchOptions,
+        pattern: Pattern,
+        symmetric: bool,
+    ) -> Result<Plan> {
+        let wire_bytes = packs_of::<H>(elements).saturating_mul(16);
+        if let Some(filled) = self.tuned.fill(wire_bytes, Layout::of(options, symmetric), options)
+            && let Ok(plan) = self.cut::<H>(elements, &filled, pattern, symmetric)
+        {
+            return Ok(Plan { decided: Decided::Table, ..plan });
+        }
+        self.cut::<H>(elements, options, pattern, symmetric)
+    }
+
+    /// Cuts a chunk without a table.
+    pub(crate) fn cut<H: HookSet>(
+        &self,
+        elements: usize,
+        options: &LaunchOptions,
+        pattern: Pattern,
+        symmetric: bool,
+    ) -> Result<Plan> {
+        let layout = self.link.layout();
+        if options.deadline.is_some_and(|d| d.is_zero()) {
+            return Err(Error::misuse("a deadline of 0 s; a wait needs some time"));
+        }
+        // All ranks' chunks, in elements and in wire bytes, are numbers that fit.
+        if H::COLS > 0 && !elements.is_multiple_of(H::COLS) {
+            return Err(Error::misuse(format!(
+                "`{}`: a chunk of {elements} elements is no whole number of rows of {}, which `grain = row({1})` says",
+                H::NAME,
+                H::COLS
+            )));
+        }
+        let packs = packs_of::<H>(elements);
+        let fits = |n: usize| n.checked_mul(16 * self.world()).is_some_and(|n| n < 1 << 62);
+        if !fits(elements) || !fits(packs) || 16 * packs as u64 >= CUT {
+            return Err(Error::misuse(format!(
+                "{elements} elements to each of {} ranks are too many: a chunk has fewer than {CUT} bytes",
+                self.world()
+            )));
+        }
+        let (wire_bytes, world, on_host) = (packs * 16, layout.world, self.on_host());
+        let limit = options.blocks.unwrap_or(u32::MAX);
+        // Half of a part (see below), unless the caller says how bytes travel.
+        let half =
+            self.part.filter(|_| options.protocol.is_none()).map(|multiprocessors| multiprocessors / 2);
+        let default_limit = half.map_or(limit, |half| limit.min(half.max(1)));
+        let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
+        let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
+        let tiles = match wire_bytes.saturating_mul(pattern.peers as usize) {
+            ..TILES_LEAST => 0,
+            _ => line_tiles::<H>(options.shape, layout.line_channels),
+        };
+        // What lines carry for it.
+        let line_packs = if tiles > 0 { (tiles * line::TILE_ROWS * line::ROW_PACKS) as usize } else { packs };
+        let work = Work {
+            pattern,
+            world,
+            wire_bytes,
+            whole,
+            symmetric,
+            hooks,
+            tiles,
+            limit: default_limit,
+            on_host,
+        };
+        let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
+        let room = line_room(layout.line_channels);
+        // With as many channels as the caller wants.
+        let default_room = match options.channels {
+            Some(channels) if channels > layout.line_channels => 0,
+            Some(channels) => line_room(channels),
+            None => line_room(layout.line_channels.min(work.most_line_channels())),
+        };
+        let protocol = match options.protocol {
+            Some(protocol) => protocol,
+            // Chunks and variants are of staging unless something else is asked for.
+            None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
+            None => work.protocol(|p| self.has(p), 16 * line_packs <= default_room),
+        };
+        let lines = protocol == Protocol::Lines;
+        let unroll = self.unroll(protocol, options.unroll)?;
+        if protocol.stores() && !symmetric {
+            return Err(Error::misuse(format!(
+                "`Protocol::{protocol:?}` stores into the peers' outputs: give it an output from `Buffer::symmetric` of this transport that holds every rank's chunk"
+            )));
+        }
+        if protocol == Protocol::Bulk && !whole {
+            return Err(Error::misuse(format!(
+                "{elements} elements to each peer are no whole multiple of 16 bytes, which bulk copies need: use `Protocol::Direct`"
+            )));
+        }
+        if lines && 16 * line_packs > room {
+            return Err(Error::misuse(format!(
+                "{wire_bytes} wire bytes to each peer, but lines carry at most {room} here: use `Protocol::Staged`, or more `Options::line_channels`"
+            )));
+        }
+        // The fewest channels that hold the chunk.
+        let least = match tiles {
+            _ if !lines => 1,
+            0 => packs.div_ceil(line::PACKS as usize).max(1) as u32,
+            tiles => tiles.div_ceil(line::TILES),
+        };
+        let alone = pattern.peers == 0 && pattern.custom.is_none();
+        let most = match lines {
+            true => layout.line_channels,
+            false if alone => u32::MAX,
+            false => layout.channels,
+        };
+        let mut cut = work.cut(protocol);
+        if H::COLS > 0 {
+            // Shares are of whole rows, of which each has one at least.
+            let rows = (packs as u64 / whole_rows(H::ROW_PACKS)).clamp(1, u32::MAX.into()) as u32;
+            cut.channels = cut.channels.min(rows);
+            if alone && !on_host {
+                // A row for each team of a block, where the device holds so many blocks.
+                let teams = most_threads::<H>() / row::lanes(H::COLS);
+                let blocks = (packs / H::ROW_PACKS.max(1)).div_ceil(teams as usize);
+                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, work.most_alone());
+                if cut.diagonal > 0 { cut.diagonal = blocks } else { cut.channels = blocks.min(rows) }
+            }
+        }
+        cut.channels = cut.channels.min(most).max(least);
+        if let Some(channels) = options.channels {
+            cut.channels = channels;
+            if !on_host && cut.diagonal > 0 {
+                cut.diagonal = (2 * channels / world).max(1);
+            }
+        }
+        if let (Some(diagonal), true) = (options.diagonal, cut.diagonal > 0) {
+            cut.diagonal = diagonal.max(1);
+        }
+        if cut.channels == 0 {
+            return Err(Error::misuse("0 channels to each peer; a launch uses at least one"));
+        }
+        if lines && (cut.channels < least || cut.channels > most) {
+            return Err(Error::misuse(format!(
+                "{} line channels for {wire_bytes} wire bytes; a launch uses {least} to {most}",
+                cut.channels
+            )));
+        }
+        // On line channels of the diagonal's numbers.
+        let first = match protocol {
+            Protocol::Bulk if cut.diagonal <= layout.line_channels => work.first(cut.diagonal),
+            _ => 0,
+        };
+        let all = most_threads::<H>();
+        let threads = match options.threads {
+            // What a plan for CPU threads says.
+            Some(1) if on_host => 1,
+            Some(threads) if threads == 0 || threads > all || !threads.is_multiple_of(32) => {
+                return Err(Error::misuse(format!(
+                    "{threads} threads in a block; a block has a multiple of 32 up to {all}"
+                )));
+            }
+            Some(threads) if H::COLS > 0 && !threads.is_multiple_of(row::lanes(H::COLS)) && !on_host => {
+                return Err(Error::misuse(format!(
+                    "{threads} threads in a block; {} share a row of {}, and a block has a multiple of that up to {all}",
+                    row::lanes(H::COLS),
+                    H::COLS
+                )));
+            }
+            _ if on_host => 1,
+            Some(threads) => threads,
+            None if matches!(protocol, Protocol::Bulk | Protocol::Copy) => work.bulk_threads(first).min(all),
+            None if lines => {
+                // A warp for every row of every peer, or for every four. Tiles want all there are, the own chunk's as well.
+                let share = share_packs(packs as u64, cut.channels) as u32;
+                let peers = pattern.peers.max(1);
+                let warps =
+                    |rows| share.div_ceil(rows * line::ROW_PACKS).saturating_mul(peers).saturating_mul(32);
+                match warps(1) {
+                    _ if tiles > 0 => all,
+                    each if each <= all => each.max(64),
+                    _ if H::FOLDS => all,
+                    _ => warps(4).clamp(64, all),
+                }
+            }
+            None => work.threads(protocol, all),
+        };
+        // By other warps than those of the bulk copies.
+        let first = if on_host || threads > world.next_multiple_of(32) { first } else { 0 };
+        // A lane of each block for each peer.
+        if protocol.stores() && !on_host && pattern.peers > threads {
+            return Err(Error::misuse(format!(
+                "{threads} threads in a block for {} peers; `Protocol::{protocol:?}` takes one for each",
+                pattern.peers
+            )));
+        }
+        cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+        let resident = self.resident(protocol, options.unroll, threads)?;
+        // A part of a GPU is small: another transport's kernel is to find a place beside this one, of whatever size the blocks of either are.
+        // A multiprocessor holds at least one.
+        let room = self.part.map_or(resident, |multiprocessors| resident.min(multiprocessors) / 2);
+        while options.channels.is_none()
+            && cut.channels > least
+            && pattern.blocks(protocol, cut, on_host) > room
+        {
+            cut.channels -= 1;
+        }
+        while cut.groups > 1 && pattern.blocks(protocol, cut, on_host) > room {
+            cut.groups -= 1;
+        }
+        // The chunk may need as many channels as fill a part. (What goes before bulk copies is cut by these blocks already.)
+        while options.diagonal.is_none()
+            && protocol != Protocol::Bulk
+            && cut.diagonal > 1
+            && pattern.blocks(protocol, cut, on_host) > resident
+        {
+            cut.diagonal -= 1;
+        }
+        // Blocks of a rank alone wait for nobody: there may be more than the device holds.
+        let waits = !alone || on_host;
+        if !waits && cut.diagonal > 0 && options.diagonal.is_none() && H::COLS == 0 && !H::TRANSPOSED {
+            cut.diagonal = cut.diagonal.max(work.more_alone());
+        }
+        let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
+        let most = layout.window / 4;
+        if H::COLS > 0 && 16 * rows > most {
+            return Err(Error::misuse(format!(
+                "rows of {} elements travel {} bytes at a time, but a channel's staging takes {most} in one piece: make `Options::per_peer_bytes` {} or more",
+                H::COLS,
+                16 * rows,
+                (4 * 16 * rows).next_power_of_two() * u64::from(layout.channels)
+            )));
+        }
+        let chunk = match options.chunk {
+            Some(chunk) if H::COLS > 0 && !(chunk as u64).is_multiple_of(16 * rows) => {
+                return Err(Error::misuse(format!(
+                    "chunks of {chunk} bytes; rows of {} elements travel in multiples of {} bytes",
+                    H::COLS,
+                    16 * rows
+                )));
+            }
+            Some(chunk) => chunk as u64,
+            None if H::COLS > 0 && on_host => most / (16 * rows) * 16 * rows,
+            None if protocol == Protocol::Bulk => pieces(wire_bytes as u64 - 16 * first, cut.channels),
+            None if on_host => layout.window / 4,
+            None => {
+                let share = 16 * share_packs(packs as u64, cut.channels);
+                // Folds of two ranks have as many packs in flight; of more, half.
+                let in_flight = if H::FOLDS { 8 } else { unroll };
+                // Alone a block hands nothing over.
+                let (most, enough) =
+                    if alone { (u64::MAX, 2 * share) } else { (layout.window / 4, pattern.enough(share)) };
+                together(most, enough, threads, in_flight, 16 * rows)
+            }
+        };
+        if protocol == Protocol::Bulk {
+            if chunk == 0 || !chunk.is_multiple_of(128) || chunk > bulk::MOST {
+                return Err(Error::misuse(format!(
+                    "bulk copies of {chunk} bytes; a copy is a multiple of 128 up to {}",
+                    bulk::MOST
+                )));
+            }
+            // Not a part of staging.
+            self.link.check_transfer(cut.channels, 128)?;
+        } else if !lines {
+            // Alone a rank uses no staging; what the caller says has to fit all the same.
+            let (channels, bytes) = match alone {
+                true => (options.channels.unwrap_or(1), options.chunk.map_or(128, |chunk| chunk as u64)),
+                false => (cut.channels, chunk),
+            };
+            self.link.check_transfer(channels, bytes)?;
+        }
+        let blocks = pattern.blocks(protocol, cut, on_host);
+        if blocks > resident && on_host {
+            return Err(Error::misuse(format!(
+                "{blocks} blocks wait for each other, each on a CPU thread of its own, of which a launch takes at most {resident}: use fewer channels or blocks"
+            )));
+        }
+        if blocks > resident && waits {
+            return Err(Error::misuse(format!(
+                "{blocks} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
+            )));
+        }
+        // The same on ranks that only send or only receive.
+        let widest = pattern.widest().blocks(protocol, cut, on_host);
+        if widest > limit {
+            return Err(Error::misuse(format!(
+                "{widest} blocks, but the launch's options allow {limit}: allow more, use fewer channels, or leave the channels and the protocol open"
+            )));
+        }
+        let Cut { channels, diagonal, groups } = cut;
+        let fewest = if H::TRANSPOSED || H::COLS > 0 || protocol == Protocol::Bulk {
+            1
+        } else if diagonal > 0 {
+            channels.min(diagonal)
+        } else {
+            channels
+        };
+        if share_packs(packs as u64, fewest) > MOST_PACKS {
+            return Err(Error::misuse(format!(
+                "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",
+                16 * MOST_PACKS
+            )));
+        }
+        Ok(Plan {
+            protocol,
+            elements,
+            wire_bytes,
+            channels,
+            groups,
+            diagonal,
+            blocks,
+            threads,
+            chunk,
+            unroll,
+            resident,
+            first,
+            rows,
+            tiles: if lines { tiles } else { 0 },
+            by_rows: H::COLS > 0,
+            rest: (elements % Pack::<H::Wire>::LANES) as u32,
+            parted: self.link.parted(),
+            decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
+        })
+    }
+}
