@@ -24,8 +24,12 @@ pub struct RowAt {
     /// Index of the row in the flat buffer, in rows: of what holds one element for each row.
     pub index: usize,
     /// Keeps a context on the thread it was made for, and out of closures that are called for each element.
-    thread: PhantomData<*mut ()>,
+    thread: PhantomData<*mut SumsAndMaximaStandOutsideClosures>,
 }
+
+/// What the compiler names where a closure would take a context.
+#[derive(Debug)]
+pub struct SumsAndMaximaStandOutsideClosures(());
 
 impl RowAt {
     /// Row `row` of the chunk at `place`, with `cols` elements in each.

@@ -70,7 +70,9 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
             let generic = model.is_some_and(|m| !m.options.elements.is_empty());
             let (stubs, others) = stubs(model, generic, errors);
             let prelude = quote!(#[allow(unused_imports)] use #krate::device::prelude::*;);
-            quote!(#others #[allow(warnings)] #(#trees)* { #body #prelude #stubs })
+            let rows =
+                model.and_then(|m| m.options.row).map(|(cols, _)| rows::names(cols, &quote!(#krate::device)));
+            quote!(#others #[allow(warnings)] #(#trees)* { #body #prelude #rows #stubs })
         }
         (None, Some(last)) if function.is_some() && model.is_some() => {
             let vis = model.map(|m| match &m.item {

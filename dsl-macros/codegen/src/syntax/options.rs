@@ -238,16 +238,16 @@ fn grain(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Resul
         return Ok(None);
     }
     let cols = parsed(input).map_err(|e| syn::Error::new(e.span(), form))?;
-    match cols.base10_parse::<usize>() {
-        Ok(n) if n > 0 && n <= MOST_COLS && n.is_multiple_of(16) => Ok(Some((n, key.span()))),
-        _ => {
-            errors.at(
-                &cols,
-                format!("a row has a multiple of 16 elements, and {MOST_COLS} at most: `grain = row(4096)`"),
-            );
-            Ok(None)
-        }
+    let n = cols.base10_parse().unwrap_or(MOST_COLS + 1);
+    // A row that can be, so that hooks of rows are not refused as well.
+    let near = n.clamp(16, MOST_COLS) / 16 * 16;
+    if n != near {
+        errors.at(
+            &cols,
+            format!("a row has a multiple of 16 elements, and {MOST_COLS} at most: `grain = row({near})`"),
+        );
     }
+    Ok(Some((near, key.span())))
 }
 
 /// Elements of the longest row: `fusewire_device::row::MOST_COLS`.
