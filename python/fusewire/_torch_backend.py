@@ -187,6 +187,19 @@ class _Ranks(dist.ProcessGroup):
             output.copy_(part.view(output.shape))
         return _Done(outputs)
 
+    # The same by the names that later releases of torch call them by.
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+    all_to_all_single = alltoall_base
+
+    def gather_single(self, output, x, opts):
+        came = self._on(x).gather(_input(x).reshape(-1), opts.rootRank)
+        if came is not None:
+            output.copy_(came.view(output.shape))
+        return _Done([output])
+
     def gather(self, outputs, inputs, opts):
         for k, x in enumerate(inputs):
             came = self._on(x).gather(_input(x).reshape(-1), opts.rootRank)

@@ -225,7 +225,7 @@ def steps(net, loss_of=lambda net, x: net(x).square().mean()):
 @check
 def the_backend_does_what_torch_has():
     group = dist.new_group(backend="fusewire")
-    _, x = whole((size * 5,), torch.float32, 9)
+    all_, x = whole((size * 5,), torch.float32, 9)
     other = None  # The default group: NCCL or gloo.
     pairs = []
 
@@ -283,9 +283,13 @@ def the_backend_does_what_torch_has():
     both(all_gather_into_tensor)
     both(broadcast)
     both(reduce)
-    if CUDA:  # gloo has these for few devices.
-        both(reduce_scatter_tensor)
-        both(all_to_all_single)
+    # gloo has these for few devices.
+    assert torch.equal(reduce_scatter_tensor(group), all_.sum(0).chunk(size)[rank])
+    assert torch.equal(all_to_all_single(group), torch.cat([one.chunk(size)[rank] for one in all_]))
+    if hasattr(dist, "gather_single"):
+        whole_ = x.new_empty(size * x.numel()) if rank == 0 else None
+        dist.gather_single(x, whole_, 0, group=group)
+        assert rank > 0 or torch.equal(whole_, all_.reshape(-1))
     if size > 1:
         both(exchange)
     for k, (found, expected) in enumerate(pairs):

@@ -86,7 +86,15 @@ fn environment(name: &str, packages: &[&str]) -> Outcome<PathBuf> {
         steps::run("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     }
     let mut command = Command::new(folder.join("bin/python"));
-    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
-    steps::run("pip install", &mut command)?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    steps::run("pip install", command.args(install).args(packages))?;
+    // A wheel of the version that is there already would be left out, and is another one.
+    let wheels =
+        packages.iter().filter_map(|package| package.split('[').next()).filter(|p| p.ends_with(".whl"));
+    for wheel in wheels {
+        let mut own = Command::new(folder.join("bin/python"));
+        own.args(install).args(["--force-reinstall", "--no-deps", wheel]);
+        steps::run("pip install", &mut own)?;
+    }
     Ok(folder)
 }
