@@ -173,19 +173,44 @@ class _Ranks(dist.ProcessGroup):
         return _Done(outputs)
 
     def alltoall_base(self, output, x, output_splits, input_splits, opts=None):
-        equal = all(len(set(splits)) <= 1 for splits in (output_splits, input_splits))
-        if not equal:
-            raise Misuse("an all-to-all of unequal parts: the backend `fusewire` has equal ones alone")
-        self._on(x).all_to_all(_input(x, output), out=output)
+        if not output_splits and not input_splits:
+            self._on(x).all_to_all(_input(x, output), out=output)
+            return _Done([output])
+        # Even where they are equal here, they may not be on another rank.
+        whole = output if output.is_contiguous() else torch.empty_like(output, memory_format=torch.contiguous_format)
+        parts = [
+            tensor.split(list(splits) or tensor.shape[0] // self.size())
+            for tensor, splits in ((whole, output_splits), (_input(x, output), input_splits))
+        ]
+        self._exchange(*parts)
+        if whole is not output:
+            output.copy_(whole)
         return _Done([output])
 
     def alltoall(self, outputs, inputs, opts=None):
-        if len({x.numel() for x in (*outputs, *inputs)}) > 1:
-            raise Misuse("an all-to-all of unequal parts: the backend `fusewire` has equal ones alone")
-        came = self._on(inputs[0]).all_to_all(torch.cat([x.reshape(-1) for x in inputs]))
-        for output, part in zip(outputs, came.chunk(self.size())):
-            output.copy_(part.view(output.shape))
+        self._exchange(outputs, inputs)
         return _Done(outputs)
+
+    def _exchange(self, outputs, inputs):
+        """Parts of any sizes, pair by pair. In each turn every rank has one other, and the lower of the two sends first: a wait is for a pair
+        that comes no later in this order, so none is for ever."""
+        me = self.rank()
+        for turn in range(self.size()):
+            peer = (turn - me) % self.size()
+            if peer == me:
+                outputs[me].copy_(inputs[me].view(outputs[me].shape))
+                continue
+            for sends in (me < peer, me > peer):
+                x = inputs[peer] if sends else outputs[peer]
+                if x.numel() == 0:
+                    continue
+                if sends:
+                    self._on(x).send(_input(x), peer)
+                    continue
+                came = x if x.is_contiguous() and x.data_ptr() % 16 == 0 else torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                self._on(x).recv(came, peer)
+                if came is not x:
+                    x.copy_(came)
 
     # The same by the names that later releases of torch call them by.
     all_gather_single = _allgather_base

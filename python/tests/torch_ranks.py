@@ -222,6 +222,21 @@ def steps(net, loss_of=lambda net, x: net(x).square().mean()):
         optimiser.step()
 
 
+def unequal(group):
+    """Rank r sends 3 p (r + 1) rows to rank p: to rank 0 none, and to itself as well. In one tensor, and in tensors of their own."""
+    rows = [[3 * to * (r + 1) for to in range(size)] for r in range(size)]
+    row = torch.arange(5, dtype=torch.bfloat16, device=DEVICE)
+    made = lambda r, to: (row + 8 * r + to).repeat(rows[r][to], 1)
+    sent = [made(rank, to) for to in range(size)]
+    expected = [made(r, rank) for r in range(size)]
+    out = row.new_full((sum(len(one) for one in expected), 5), -1)
+    dist.all_to_all_single(out, torch.cat(sent), [len(one) for one in expected], rows[rank], group=group)
+    assert torch.equal(out, torch.cat(expected)), (out, expected)
+    apart = [torch.full_like(one, -1) for one in expected]
+    dist.all_to_all(apart, sent, group=group)
+    assert all(torch.equal(a, b) for a, b in zip(apart, expected))
+
+
 @check
 def the_backend_does_what_torch_has():
     group = dist.new_group(backend="fusewire")
@@ -286,6 +301,7 @@ def the_backend_does_what_torch_has():
     # gloo has these for few devices.
     assert torch.equal(reduce_scatter_tensor(group), all_.sum(0).chunk(size)[rank])
     assert torch.equal(all_to_all_single(group), torch.cat([one.chunk(size)[rank] for one in all_]))
+    unequal(group)
     if hasattr(dist, "gather_single"):
         whole_ = x.new_empty(size * x.numel()) if rank == 0 else None
         dist.gather_single(x, whole_, 0, group=group)
