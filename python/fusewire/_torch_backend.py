@@ -50,6 +50,8 @@ class _Ranks(dist.ProcessGroup):
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
         self._name = self._words = "undefined"
+        # Sends and receives that `batch_isend_irecv` has begun, if it has.
+        self._batch = None
         if rank == 0:
             store.set("fusewire", unique_id().hex())
         identity = bytes.fromhex(store.get("fusewire").decode())
@@ -167,6 +169,14 @@ class _Ranks(dist.ProcessGroup):
                 part.copy_(came.view(part.shape))
         return _Done(outputs)
 
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        for k, x in enumerate(inputs):
+            if x.numel() > 0:
+                whole = self._on(x).all_gather(_input(x).reshape(-1))
+                for parts, came in zip(outputs, whole.chunk(self.size())):
+                    parts[k].copy_(came.view(parts[k].shape))
+        return _Done(outputs)
+
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         for output, x in zip(outputs, inputs):
             self._allgather_base(output, x)
@@ -192,25 +202,34 @@ class _Ranks(dist.ProcessGroup):
         return _Done(outputs)
 
     def _exchange(self, outputs, inputs):
-        """Parts of any sizes, pair by pair. In each turn every rank has one other, and the lower of the two sends first: a wait is for a pair
-        that comes no later in this order, so none is for ever."""
+        """Parts of any sizes."""
+        parts = [(True, x, peer) for peer, x in enumerate(inputs)] + [(False, x, peer) for peer, x in enumerate(outputs)]
+        self._pair_by_pair([part for part in parts if part[1].numel() > 0])
+
+    def _pair_by_pair(self, parts):
+        """Sends (``True``, tensor, peer) and receives, together. In each turn every rank has one other, and the lower of the two sends first: a
+        wait is for a pair that comes no later in this order, so none is for ever."""
         me = self.rank()
         for turn in range(self.size()):
             peer = (turn - me) % self.size()
+            of = {sends: [x for sent, x, to in parts if sent == sends and to == peer] for sends in (True, False)}
             if peer == me:
-                outputs[me].copy_(inputs[me].view(outputs[me].shape))
+                for x, out in zip(of[True], of[False]):
+                    out.copy_(x.view(out.shape))
                 continue
             for sends in (me < peer, me > peer):
-                x = inputs[peer] if sends else outputs[peer]
-                if x.numel() == 0:
-                    continue
-                if sends:
-                    self._on(x).send(_input(x), peer)
-                    continue
-                came = x if x.is_contiguous() and x.data_ptr() % 16 == 0 else torch.empty(x.shape, dtype=x.dtype, device=x.device)
-                self._on(x).recv(came, peer)
-                if came is not x:
-                    x.copy_(came)
+                for x in of[sends]:
+                    if sends:
+                        self._on(x).send(_input(x), peer)
+                    else:
+                        self._receive(x, peer)
+
+    def _receive(self, x, peer):
+        aligned = x.is_contiguous() and x.data_ptr() % 16 == 0
+        came = x if aligned else torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        self._on(x).recv(came, peer)
+        if came is not x:
+            x.copy_(came)
 
     # The same by the names that later releases of torch call them by.
     all_gather_single = _allgather_base
@@ -244,14 +263,39 @@ class _Ranks(dist.ProcessGroup):
         return _Done(outputs)
 
     def send(self, tensors, peer, tag=0):
-        for x in tensors:
-            self._on(x).send(_input(x), peer)
+        if self._batch is not None:
+            self._batch += [(True, x, peer) for x in tensors]
+        else:
+            for x in tensors:
+                self._on(x).send(_input(x), peer)
         return _Done(tensors)
 
     def recv(self, tensors, peer, tag=0):
-        for x in tensors:
-            self._on(x).recv(x, peer)
+        if self._batch is not None:
+            self._batch += [(False, x, peer) for x in tensors]
+        else:
+            for x in tensors:
+                self._receive(x, peer)
         return _Done(tensors)
+
+    # `batch_isend_irecv`, which asks the group's backend: here they are one.
+
+    supports_coalescing = True
+    supports_splitting = False
+
+    def _get_backend(self, device):
+        return self
+
+    def supports_tensor_alloc(self, device):
+        return False
+
+    def _start_coalescing(self, device):
+        self._batch = []
+
+    def _end_coalescing(self, device):
+        parts, self._batch = self._batch, None
+        self._pair_by_pair(parts)
+        return _Done([x for _, x, _ in parts])
 
     def barrier(self, opts=None):
         if "cuda" in self._transports:

@@ -237,6 +237,19 @@ def unequal(group):
     assert all(torch.equal(a, b) for a, b in zip(apart, expected))
 
 
+def batched(group):
+    """A ring, both ways, in which every rank names its sends first: more than staging holds."""
+    n = 1 << 21
+    x = torch.full((n,), float(rank), device=DEVICE)
+    came = [torch.full_like(x, -1) for _ in range(2)]
+    peers = [(rank + 1) % size, (rank - 1) % size]
+    operations = [dist.P2POp(dist.isend, x, peer, group=group) for peer in peers]
+    operations += [dist.P2POp(dist.irecv, y, peer, group=group) for y, peer in zip(came, peers)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    assert all(bool((y == peer).all()) for y, peer in zip(came, peers))
+
+
 @check
 def the_backend_does_what_torch_has():
     group = dist.new_group(backend="fusewire")
@@ -302,6 +315,7 @@ def the_backend_does_what_torch_has():
     assert torch.equal(reduce_scatter_tensor(group), all_.sum(0).chunk(size)[rank])
     assert torch.equal(all_to_all_single(group), torch.cat([one.chunk(size)[rank] for one in all_]))
     unequal(group)
+    batched(group)
     if hasattr(dist, "gather_single"):
         whole_ = x.new_empty(size * x.numel()) if rank == 0 else None
         dist.gather_single(x, whole_, 0, group=group)

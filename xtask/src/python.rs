@@ -73,10 +73,12 @@ fn project(own: &Path, pytest: &dyn Fn(&Path) -> Command) -> Outcome {
 /// The tests that need PyTorch, as a job of two ranks under torchrun. Its wheels are over 2 GB.
 pub fn torch() -> Outcome {
     let wheel = wheel(&target().join("wheel"))?;
-    let own = environment("torch", &["torch", "numpy", &wheel.to_string_lossy()])?;
+    let own = environment("torch", &["torch", "numpy", "expecttest", &wheel.to_string_lossy()])?;
     let mut command = Command::new(own.join("bin/torchrun"));
     command.args(["--nproc-per-node", "2"]).arg(root().join("python/tests/torch_ranks.py"));
-    steps::run("torchrun", &mut command)
+    steps::run("torchrun", &mut command)?;
+    let mut theirs = Command::new(own.join("bin/python"));
+    steps::run("torch's own tests", theirs.arg(root().join("python/tests/torch_own.py")))
 }
 
 /// An environment with these packages.
