@@ -29,7 +29,7 @@ NAMES = """
     batch_isend_irecv_gloo batch_isend_irecv_gloo_tags broadcast broadcast_full_group ddp_logging_data_cpu destroy_full_group destroy_group
     gather gather_checks gather_full_group get_rank get_rank_size_full_group get_rank_size_group irecv isend isend_autograd_profiler
     isend_torch_profiler reduce_full_group_max reduce_full_group_min reduce_full_group_sum reduce_max reduce_min reduce_sum reduce_sum_twice
-    scatter scatter_checks scatter_full_group send_recv send_recv_with_tag undefined_grad_parity_unused_parameters
+    scatter scatter_checks scatter_full_group send_recv send_recv_with_tag
 """.split()
 
 
