@@ -1,6 +1,6 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{Cut, Hooks, Pattern, TILES_LEAST, Work};
+use super::default::{ALONE_PACKS, Cut, Hooks, Pattern, TILES_LEAST, Work};
 use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
 use super::plan::{Decided, MOST_PACKS, Plan, most_threads};
 use super::prepared::Prepared;
@@ -86,6 +86,11 @@ impl<X: Transport> Prepared<X> {
         };
         // What lines carry for it.
         let line_packs = if tiles > 0 { (tiles * line::TILE_ROWS * line::ROW_PACKS) as usize } else { packs };
+        // Of rows one for each team of a block.
+        let alone_packs = match H::COLS {
+            0 => ALONE_PACKS,
+            cols => most_threads::<H>() / row::lanes(cols) * H::ROW_PACKS as u32,
+        };
         let work = Work {
             pattern,
             world,
@@ -94,6 +99,7 @@ impl<X: Transport> Prepared<X> {
             symmetric,
             hooks,
             tiles,
+            alone_packs,
             limit: default_limit,
             on_host,
         };
@@ -134,7 +140,7 @@ impl<X: Transport> Prepared<X> {
             0 => packs.div_ceil(line::PACKS as usize).max(1) as u32,
             tiles => tiles.div_ceil(line::TILES),
         };
-        let alone = pattern.peers == 0 && pattern.custom.is_none();
+        let alone = pattern.peers == 0 && !on_host;
         let most = match lines {
             true => layout.line_channels,
             false if alone => u32::MAX,
@@ -145,13 +151,6 @@ impl<X: Transport> Prepared<X> {
             // Shares are of whole rows, of which each has one at least.
             let rows = (packs as u64 / whole_rows(H::ROW_PACKS)).clamp(1, u32::MAX.into()) as u32;
             cut.channels = cut.channels.min(rows);
-            if alone && !on_host {
-                // A row for each team of a block, where the device holds so many blocks.
-                let teams = most_threads::<H>() / row::lanes(H::COLS);
-                let blocks = (packs / H::ROW_PACKS.max(1)).div_ceil(teams as usize);
-                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, work.most_alone());
-                if cut.diagonal > 0 { cut.diagonal = blocks } else { cut.channels = blocks.min(rows) }
-            }
         }
         cut.channels = cut.channels.min(most).max(least);
         if let Some(channels) = options.channels {
@@ -243,8 +242,7 @@ impl<X: Transport> Prepared<X> {
             cut.diagonal -= 1;
         }
         // Blocks of a rank alone wait for nobody: there may be more than the device holds.
-        let waits = !alone || on_host;
-        if !waits && cut.diagonal > 0 && options.diagonal.is_none() && H::COLS == 0 && !H::TRANSPOSED {
+        if alone && cut.diagonal > 0 && options.diagonal.is_none() && H::COLS == 0 && !H::TRANSPOSED {
             cut.diagonal = cut.diagonal.max(work.more_alone());
         }
         let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
@@ -302,7 +300,7 @@ impl<X: Transport> Prepared<X> {
                 "{blocks} blocks wait for each other, each on a CPU thread of its own, of which a launch takes at most {resident}: use fewer channels or blocks"
             )));
         }
-        if blocks > resident && waits {
+        if blocks > resident && !alone {
             return Err(Error::misuse(format!(
                 "{blocks} blocks of {threads} threads wait for each other, but the device holds only {resident} at once: use fewer channels or threads"
             )));

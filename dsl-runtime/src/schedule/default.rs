@@ -207,6 +207,8 @@ pub(super) struct Work {
     pub(super) hooks: Hooks,
     /// Tiles of a chunk, if lines carry it tile by tile; else 0.
     pub(super) tiles: u32,
+    /// Packs that a block takes at least where a rank is alone.
+    pub(super) alone_packs: u32,
     /// Most blocks: the caller's, or half of a part of a GPU.
     pub(super) limit: u32,
     pub(super) on_host: bool,
@@ -232,7 +234,7 @@ impl Work {
     fn multiprocessors(&self, protocol: Protocol) -> u32 {
         // A rank alone has links to nobody, and memory is faster than they are.
         if self.pattern.peers == 0 {
-            return self.most_alone();
+            return self.limit.clamp(1, ALONE_BLOCKS);
         }
         // Blocks that fold have half as many threads: what is a row for each warp of others' is one for each of twice as many blocks.
         let most = match protocol {
@@ -241,11 +243,6 @@ impl Work {
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
         most.min(self.limit)
-    }
-
-    /// Blocks of a rank alone at most.
-    pub(super) fn most_alone(&self) -> u32 {
-        self.limit.clamp(1, ALONE_BLOCKS)
     }
 
     /// As many as have [`NEAR_PACKS`] each. In turn they keep to memory that is near, which is a twentieth faster than shares of a large chunk that
@@ -385,7 +382,7 @@ impl Work {
             }
             // With nobody to send to, staging is not used: each block takes its share of the chunk.
             Protocol::Staged if self.pattern.peers == 0 => {
-                let blocks = packs.div_ceil(ALONE_PACKS).clamp(1, multiprocessors);
+                let blocks = packs.div_ceil(self.alone_packs).clamp(1, multiprocessors);
                 if own_chunk { Cut::of(1, blocks) } else { Cut::of(blocks, 0) }
             }
             Protocol::Staged => {
@@ -460,9 +457,9 @@ const FIRST_THREADS: u32 = 384;
 /// Blocks of bulk copies that fill a GPU's links.
 const BULK_BLOCKS: u32 = 8;
 
-/// Blocks of a rank alone, as far as a GPU holds them, and packs of each at least: two for each thread.
+/// Blocks of a rank alone, as far as a GPU holds them, and packs of each at least, but of rows: two for each thread.
 const ALONE_BLOCKS: u32 = 1024;
-const ALONE_PACKS: u32 = 1024;
+pub(super) const ALONE_PACKS: u32 = 1024;
 
 /// Packs of a block of a rank alone where there are more blocks than a GPU holds: so many that the start of one is nothing beside them.
 const NEAR_PACKS: usize = 4096;

@@ -16,6 +16,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         symmetric,
         hooks,
         tiles: 0,
+        alone_packs: ALONE_PACKS,
         limit: u32::MAX,
         on_host: false,
     }
@@ -215,6 +216,8 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     // Two packs for each thread, up to more blocks than any GPU holds.
     let blocks = |work: Work| work.cut(Protocol::Staged).diagonal;
     assert_eq!([16, 64 << 10, 1 << 30].map(|sent| blocks(alone(sent))), [1, 4, ALONE_BLOCKS]);
+    // Of rows one for each team of a block, here of 3 packs by four teams.
+    assert_eq!([48, 16 * 12 + 48].map(|sent| blocks(Work { alone_packs: 12, ..alone(sent) })), [1, 2]);
     // Each waits for nobody: a long chunk has more, each with 64 KiB.
     assert_eq!([1 << 20, 256 << 20].map(|sent| alone(sent).more_alone()), [16, 4096]);
     // What folds does so within its channels, and needs no staging for them.
