@@ -164,18 +164,19 @@ class _Ranks(dist.ProcessGroup):
 
     def allgather(self, outputs, inputs, opts=None):
         for parts, x in zip(outputs, inputs):
-            whole = self._on(x).all_gather(_input(x).reshape(-1))
-            for part, came in zip(parts, whole.chunk(self.size())):
-                part.copy_(came.view(part.shape))
+            self._deal(self._on(x).all_gather(_input(x).reshape(-1)), parts)
         return _Done(outputs)
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         for k, x in enumerate(inputs):
             if x.numel() > 0:
-                whole = self._on(x).all_gather(_input(x).reshape(-1))
-                for parts, came in zip(outputs, whole.chunk(self.size())):
-                    parts[k].copy_(came.view(parts[k].shape))
+                self._deal(self._on(x).all_gather(_input(x).reshape(-1)), [parts[k] for parts in outputs])
         return _Done(outputs)
+
+    def _deal(self, whole, outputs):
+        """Gives each rank's part of a tensor to its output."""
+        for output, part in zip(outputs, whole.chunk(self.size())):
+            output.copy_(part.view(output.shape))
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         for output, x in zip(outputs, inputs):
@@ -187,14 +188,10 @@ class _Ranks(dist.ProcessGroup):
             self._on(x).all_to_all(_input(x, output), out=output)
             return _Done([output])
         # Even where they are equal here, they may not be on another rank.
-        whole = output if output.is_contiguous() else torch.empty_like(output, memory_format=torch.contiguous_format)
-        parts = [
+        self._exchange(*(
             tensor.split(list(splits) or tensor.shape[0] // self.size())
-            for tensor, splits in ((whole, output_splits), (_input(x, output), input_splits))
-        ]
-        self._exchange(*parts)
-        if whole is not output:
-            output.copy_(whole)
+            for tensor, splits in ((output, output_splits), (_input(x, output), input_splits))
+        ))
         return _Done([output])
 
     def alltoall(self, outputs, inputs, opts=None):
@@ -202,27 +199,32 @@ class _Ranks(dist.ProcessGroup):
         return _Done(outputs)
 
     def _exchange(self, outputs, inputs):
-        """Parts of any sizes."""
-        parts = [(True, x, peer) for peer, x in enumerate(inputs)] + [(False, x, peer) for peer, x in enumerate(outputs)]
-        self._pair_by_pair([part for part in parts if part[1].numel() > 0])
+        """Parts of any sizes, one for each rank."""
 
-    def _pair_by_pair(self, parts):
-        """Sends (``True``, tensor, peer) and receives, together. In each turn every rank has one other, and the lower of the two sends first: a
-        wait is for a pair that comes no later in this order, so none is for ever."""
+        def some(parts):
+            return [(peer, x) for peer, x in enumerate(parts) if x.numel() > 0]
+
+        self._pair_by_pair(some(inputs), some(outputs))
+
+    def _pair_by_pair(self, sends, receives):
+        """Peers with tensors, together. In each turn every rank has one other, and the lower of the two sends first: a wait is for a pair that comes
+        no later in this order, so none is for ever."""
         me = self.rank()
         for turn in range(self.size()):
             peer = (turn - me) % self.size()
-            of = {sends: [x for sent, x, to in parts if sent == sends and to == peer] for sends in (True, False)}
+            steps = [(self._send, [x for to, x in sends if to == peer])]
+            steps.append((self._receive, [x for source, x in receives if source == peer]))
             if peer == me:
-                for x, out in zip(of[True], of[False]):
-                    out.copy_(x.view(out.shape))
+                (_, own), (_, outputs) = steps
+                for x, output in zip(own, outputs):
+                    output.copy_(x.view(output.shape))
                 continue
-            for sends in (me < peer, me > peer):
-                for x in of[sends]:
-                    if sends:
-                        self._on(x).send(_input(x), peer)
-                    else:
-                        self._receive(x, peer)
+            for step, tensors in steps if me < peer else reversed(steps):
+                for x in tensors:
+                    step(x, peer)
+
+    def _send(self, x, peer):
+        self._on(x).send(_input(x), peer)
 
     def _receive(self, x, peer):
         aligned = x.is_contiguous() and x.data_ptr() % 16 == 0
@@ -248,8 +250,7 @@ class _Ranks(dist.ProcessGroup):
         for k, x in enumerate(inputs):
             came = self._on(x).gather(_input(x).reshape(-1), opts.rootRank)
             if came is not None:
-                for output, part in zip(outputs[k], came.chunk(self.size())):
-                    output.copy_(part.view(output.shape))
+                self._deal(came, outputs[k])
         return _Done(outputs)
 
     def scatter(self, outputs, inputs, opts):
@@ -264,15 +265,15 @@ class _Ranks(dist.ProcessGroup):
 
     def send(self, tensors, peer, tag=0):
         if self._batch is not None:
-            self._batch += [(True, x, peer) for x in tensors]
+            self._batch[0].extend((peer, x) for x in tensors)
         else:
             for x in tensors:
-                self._on(x).send(_input(x), peer)
+                self._send(x, peer)
         return _Done(tensors)
 
     def recv(self, tensors, peer, tag=0):
         if self._batch is not None:
-            self._batch += [(False, x, peer) for x in tensors]
+            self._batch[1].extend((peer, x) for x in tensors)
         else:
             for x in tensors:
                 self._receive(x, peer)
@@ -290,12 +291,12 @@ class _Ranks(dist.ProcessGroup):
         return False
 
     def _start_coalescing(self, device):
-        self._batch = []
+        self._batch = ([], [])
 
     def _end_coalescing(self, device):
-        parts, self._batch = self._batch, None
-        self._pair_by_pair(parts)
-        return _Done([x for _, x, _ in parts])
+        batch, self._batch = self._batch, None
+        self._pair_by_pair(*batch)
+        return _Done([x for part in batch for _, x in part])
 
     def barrier(self, opts=None):
         if "cuda" in self._transports:

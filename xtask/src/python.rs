@@ -87,16 +87,13 @@ fn environment(name: &str, packages: &[&str]) -> Outcome<PathBuf> {
     if !folder.join("bin/python").exists() {
         steps::run("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
     }
-    let mut command = Command::new(folder.join("bin/python"));
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    steps::run("pip install", command.args(install).args(packages))?;
+    let pip = |arguments: &[&str]| {
+        let mut command = Command::new(folder.join("bin/python"));
+        command.args(["-m", "pip", "--disable-pip-version-check", "-qq"]).args(arguments);
+        steps::run("pip", &mut command)
+    };
     // A wheel of the version that is there already would be left out, and is another one.
-    let wheels =
-        packages.iter().filter_map(|package| package.split('[').next()).filter(|p| p.ends_with(".whl"));
-    for wheel in wheels {
-        let mut own = Command::new(folder.join("bin/python"));
-        own.args(install).args(["--force-reinstall", "--no-deps", wheel]);
-        steps::run("pip install", &mut own)?;
-    }
+    pip(&["uninstall", "--yes", "fusewire"])?;
+    pip(&[&["install"], packages].concat())?;
     Ok(folder)
 }
