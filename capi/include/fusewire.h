@@ -108,6 +108,8 @@ typedef enum {
   FUSEWIRE_BULK = 4,
   // The same by the copy engine.
   FUSEWIRE_COPY = 5,
+  // All-reduces through staging twice: each rank folds a part, and passes it on.
+  FUSEWIRE_TWO_SHOT = 6,
 } fusewire_protocol;
 
 // A kernel that was prepared on a transport.

@@ -44,6 +44,8 @@ pub enum fusewire_protocol {
     FUSEWIRE_BULK = 4,
     /// The same by the copy engine.
     FUSEWIRE_COPY = 5,
+    /// All-reduces through staging twice: each rank folds a part, and passes it on.
+    FUSEWIRE_TWO_SHOT = 6,
 }
 
 /// What a launch is told beside its arguments; equal on all ranks but for `to` and `from`. 0 is the default of each.
@@ -232,6 +234,7 @@ fn called(asked: &fusewire_call) -> fusewire::Result<Call> {
             fusewire_protocol::FUSEWIRE_DIRECT => Some(Protocol::Direct),
             fusewire_protocol::FUSEWIRE_BULK => Some(Protocol::Bulk),
             fusewire_protocol::FUSEWIRE_COPY => Some(Protocol::Copy),
+            fusewire_protocol::FUSEWIRE_TWO_SHOT => Some(Protocol::TwoShot),
         },
         channels: some(asked.channels),
         threads: some(asked.threads),

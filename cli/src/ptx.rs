@@ -39,8 +39,8 @@ pub struct Args {
     #[arg(long, value_parser = ["1", "2", "4", "8"])]
     pub unroll: Option<String>,
     /// How bytes travel: `staged` through rings, small chunks in `lines` that carry their flags, `direct` into symmetric outputs,
-    /// there by `bulk` copies, or by the engine that makes a `copy`.
-    #[arg(long, value_parser = ["staged", "lines", "direct", "bulk", "copy"], default_value = "staged")]
+    /// there by `bulk` copies, or by the engine that makes a `copy`; all-reduces in two steps, `two_shot`.
+    #[arg(long, value_parser = ["staged", "lines", "direct", "bulk", "copy", "two_shot"], default_value = "staged")]
     pub protocol: String,
     /// Name lines of the source in the PTX.
     #[arg(long)]
@@ -175,8 +175,8 @@ fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
         (None, _) => own[0],
     };
     let protocols = model.protocols(schedule.as_ref(), &transport);
-    let Some(&protocol) = protocols.iter().find(|p| p.name().eq_ignore_ascii_case(&args.protocol)) else {
-        let names: Vec<_> = protocols.iter().map(|p| p.name().to_lowercase()).collect();
+    let Some(&protocol) = protocols.iter().find(|p| p.word() == args.protocol) else {
+        let names: Vec<_> = protocols.iter().map(|p| p.word()).collect();
         return refuse(format!(
             "`{}` is not compiled to travel by `{}` here: there is {}",
             model.ident(),

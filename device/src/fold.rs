@@ -12,6 +12,7 @@ pub(crate) use tree::{TOGETHER, octet};
 use crate::args::Out;
 use crate::ctx::Consume;
 use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
+use crate::hooks::together;
 use crate::math;
 use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
@@ -379,6 +380,37 @@ pub fn settle<F: Fold<W>, W: Element, T: Settle<F::Acc>>(
     out: Out<'_, T>,
 ) -> bool {
     parts::<F, W>(ctx, ranks, of, |part, values| out.at(part).set_first(values.map(T::settle)))
+}
+
+/// Packs of `L` for one of `W`, if what was folded is passed on so: as many or more. Else 0.
+pub const fn relays<W: Element, L: Element>() -> usize {
+    L::SIZE / W::SIZE
+}
+
+/// Folds as [`each`] does, makes an `L` of each value, and hands them to `put` pack by pack, with their numbers.
+#[inline(always)]
+pub fn relay<F: Fold<W>, W: Element, L: Element>(
+    ranks: u32,
+    of: &impl Contributions<W>,
+    as_sent: impl Fn(F::Acc) -> L,
+    put: &impl Fn(usize, Pack<L>),
+) -> bool {
+    const MOST: usize = 16;
+    let mut values = [L::default(); MOST];
+    let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
+    unroll!(TOGETHER, |K| values[K] = as_sent(F::finish(low[K], ranks)));
+    if Pack::<W>::LANES > TOGETHER {
+        let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
+        unroll!(TOGETHER, |K| values[TOGETHER + K] = as_sent(F::finish(high[K], ranks)));
+    }
+    unroll!(TOGETHER, |P| if P < relays::<W, L>() {
+        let mut some = [L::default(); MOST];
+        unroll!(MOST, |K| if K < Pack::<L>::LANES {
+            some[K] = values[P * Pack::<L>::LANES + K];
+        });
+        put(P, together(some));
+    });
+    true
 }
 
 /// As [`each`], by up to eight elements.

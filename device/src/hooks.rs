@@ -76,6 +76,28 @@ pub trait Hooks: 'static {
         false
     }
 
+    /// What a fold comes to, as it is passed on to other ranks ([`TwoShot`](crate::protocol::TwoShot)). Where nothing is folded, the wire's.
+    type Folded: Element;
+    /// Packs of what is folded for one of the wire, if it can be passed on; else 0.
+    const RELAYS: usize = 0;
+
+    /// Folds as [`Hooks::fold`] does, and hands the packs of what comes out to `put`, with their numbers, for [`Hooks::take`] here and elsewhere.
+    #[inline(always)]
+    fn relay(
+        ranks: u32,
+        of: &impl Contributions<Self::Wire>,
+        put: &impl Fn(usize, Pack<Self::Folded>),
+    ) -> bool {
+        let _ = (ranks, of, put);
+        false
+    }
+
+    /// Takes what was folded for the pack at `ctx`, `ctx.valid` elements of it.
+    #[inline(always)]
+    fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<Self::Folded>) {
+        let _ = (ctx, args, folded);
+    }
+
     /// What `produce` sends as it is, element `ctx.index()` for each `ctx`, if that is all it does: the host copies it in one piece.
     #[inline(always)]
     fn sends_as_is<'a>(_args: &Self::Args<'a>) -> Option<&'a [Self::Wire]> {

@@ -39,6 +39,7 @@ struct Slow;
 impl Hooks for Slow {
     type Args<'a> = Args<'a>;
     type Wire = u32;
+    type Folded = u32;
     const UNROLL: usize = 4;
     fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<u32> {
         if ctx.pos == 0 {

@@ -12,10 +12,10 @@ use fusewire_device::{
     ctx::{Consume, Produce},
     element::{Bf16, Element},
     fold::{self, Contributions, Fold},
-    hooks::Hooks,
+    hooks::{Hooks, consume_each},
     launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
-    protocol::{Bulk, Host, Ll128, Simple, Store, exchange},
+    protocol::{Bulk, Host, HostTwoShot, Ll128, Protocol as _, Simple, Store, TwoShot, exchange},
     schedule::{
         AllGather, AllReduce, Broadcast, Gather, Member, NOBODY, Reduce, ReduceScatter, Scatter, Schedule,
     },
@@ -31,6 +31,8 @@ enum Way {
     Store,
     Bulk { first: u64 },
     Host,
+    TwoShot,
+    HostTwoShot,
 }
 
 #[derive(Clone, Copy)]
@@ -49,7 +51,8 @@ fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u3
     let ends = (u32::from(produces) + u32::from(receives)) * channels;
     let legs = if S::ONCE && !matches!(way, Way::Bulk { .. }) || sends || receives { channels } else { 0 };
     match way {
-        Way::Host => channels,
+        Way::Host | Way::HostTwoShot => channels,
+        Way::TwoShot => 3 * channels,
         Way::Simple if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
         Way::Simple if S::ONCE => ends,
         Way::Simple => ends + own,
@@ -84,7 +87,8 @@ where
             elements: n as u64,
             rows: launch.rows as u64,
             cols: (n / launch.rows) as u64,
-            chunk: 384,
+            // What was folded takes twice as much, and a ring holds four turns.
+            chunk: if matches!(way, Way::TwoShot | Way::HostTwoShot) { 256 } else { 384 },
             kernel: 42,
             share: share_packs(packs, launch.channels),
             own_share: share_packs(if first > 0 { first } else { packs }, launch.own),
@@ -110,6 +114,9 @@ where
                 Way::Store => exchange::<_, Store, _, H>(grid, &params),
                 Way::Bulk { .. } => exchange::<_, Bulk, _, H>(grid, &params),
                 Way::Host => exchange::<_, Host, _, H>(grid, &params),
+                // For no other schedule.
+                Way::TwoShot => TwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
+                Way::HostTwoShot => HostTwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
             }
         }
     });
@@ -121,6 +128,12 @@ where
             world.record(rank)
         );
     }
+}
+
+/// The same of an all-reduce, which it is.
+fn all_reduce<O: Copy, S, R: Copy>(params: &Params<O, S, R>) -> Params<O, AllReduce, R> {
+    let Params { ops, control, shape, raw, .. } = *params;
+    Params { ops, control, shape, raw, schedule: AllReduce }
 }
 
 /// Launches with fresh values, and compares: chunk `c` of rank `to` is what `from(to, c)` names, a rank and a chunk of its input.
@@ -247,8 +260,10 @@ struct Folding;
 impl Hooks for Folding {
     type Args<'a> = Args<'a, u16, u32>;
     type Wire = u16;
+    type Folded = u32;
     const UNROLL: usize = 1;
     const FOLDS: bool = true;
+    const RELAYS: usize = fold::relays::<u16, u32>();
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
         args.input.pack(ctx)
     }
@@ -263,6 +278,18 @@ impl Hooks for Folding {
         fold::each::<Ordered, u16>(ctx, ranks, of, |ctx, value| {
             args.output.at(ctx).update(|old| old.wrapping_mul(31).wrapping_add(value));
         })
+    }
+    fn relay(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, Pack<u32>)) -> bool {
+        fold::relay::<Ordered, u16, u32>(ranks, of, |folded| folded, put)
+    }
+    fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
+        // Those that fold must wait for a rank that takes its time.
+        if ctx.rank == 0 && ctx.pos == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        consume_each(ctx, folded, |ctx, value| {
+            args.output.at(ctx).update(|old| old.wrapping_mul(31).wrapping_add(value));
+        });
     }
 }
 
@@ -309,13 +336,17 @@ fn folds<S: Schedule>(
 fn every_contribution_is_folded_in_its_place() {
     for (ranks, channels, own) in GEOMETRIES.into_iter().chain([(9, 1, 1)]) {
         let geometry = Launch { channels, own, rows: 1 };
-        let world = World::new(ranks, channels.max(own), 2048);
+        let world = World::new(ranks, (2 * channels).max(own), 2048);
         for n in SIZES {
             folds(&world, Way::Lines, geometry, n, |_| ReduceScatter, |rank| rank as usize);
             folds(&world, Way::Lines, geometry, n, |_| AllReduce, |_| 0);
             for way in [Way::Simple, Way::Host] {
                 folds(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
                 folds(&world, way, geometry, n, |_| AllReduce, |_| 0);
+                let twice = if way == Way::Host { Way::HostTwoShot } else { Way::TwoShot };
+                if ranks > 1 {
+                    folds(&world, twice, geometry, n, |_| AllReduce, |_| 0);
+                }
                 for root in [0, ranks - 1] {
                     folds(&world, way, geometry, n, |_| Reduce { root }, |_| 0);
                 }
@@ -332,6 +363,7 @@ struct Counted;
 impl Hooks for Counted {
     type Args<'a> = Args<'a, u32, u32>;
     type Wire = u32;
+    type Folded = u32;
     const UNROLL: usize = 4;
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u32> {
         assert_eq!(ctx.peer, ctx.rank);

@@ -63,6 +63,7 @@ fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str
     let folding = MODULES.iter().filter(|m| m.fold.is_some());
     let folding =
         folding.flat_map(|m| FOLDING.iter().flat_map(move |s| ["Simple", "Ll128"].map(|p| (m, *s, p))));
+    let twice = MODULES.iter().filter(|m| m.fold.is_some()).map(|m| (m, "AllReduce", "TwoShot"));
     let all = MODULES
         .iter()
         .filter(|m| m.fold.is_none())
@@ -76,7 +77,7 @@ fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str
         "Store" => matches!(module.name, "copy" | "scale" | "transposed"),
         _ => true,
     });
-    all.chain(folding)
+    all.chain(folding).chain(twice)
 }
 
 fn source() -> String {

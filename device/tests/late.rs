@@ -156,6 +156,7 @@ struct Copied;
 impl Hooks for Copied {
     type Args<'a> = (&'a [u32], Out<'a, u32>);
     type Wire = u32;
+    type Folded = u32;
     const UNROLL: usize = 4;
     fn produce(_: &Produce, _: &Self::Args<'_>) -> Pack<u32> {
         Pack::ZERO

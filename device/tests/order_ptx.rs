@@ -22,6 +22,7 @@ pub struct H;
 impl Hooks for H {
     type Args<'a> = Args<'a>;
     type Wire = f32;
+    type Folded = f32;
     const UNROLL: usize = 4;
     #[inline(always)]
     fn produce(ctx: &Produce, args: &Args<'_>) -> Pack<f32> { args.input.pack(ctx) }
@@ -41,6 +42,7 @@ pub struct F;
 impl Hooks for F {
     type Args<'a> = Args<'a>;
     type Wire = f32;
+    type Folded = f32;
     const UNROLL: usize = 4;
     const FOLDS: bool = true;
     #[inline(always)]
@@ -51,6 +53,13 @@ impl Hooks for F {
     fn fold(ctx: &Consume, args: &Args<'_>, ranks: u32, of: &impl fold::Contributions<f32>) -> bool {
         fold::each::<fold::Sum<f32>, f32>(ctx, ranks, of, |ctx, value| args.output.at(ctx).set(value))
     }
+    const RELAYS: usize = 1;
+    #[inline(always)]
+    fn relay(ranks: u32, of: &impl fold::Contributions<f32>, put: &impl Fn(usize, Pack<f32>)) -> bool {
+        fold::relay::<fold::Sum<f32>, f32, f32>(ranks, of, |sum| sum, put)
+    }
+    #[inline(always)]
+    fn take(ctx: &Consume, args: &Args<'_>, sum: Pack<f32>) { args.output.at(ctx).set_pack(sum) }
 }
 unsafe impl Unpack for F {
     type Raw = Raw;
@@ -91,6 +100,7 @@ const PROTOCOLS: &[(&str, Protocol)] = &[
 /// Every schedule by every protocol: its entry, and the rule.
 fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
     let folding = FOLDING.iter().map(|s| (*s, "Simple", Protocol::Staged));
+    let folding = folding.chain([("AllReduce", "TwoShot", Protocol::Staged)]);
     let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Lines)));
     SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule))).chain(folding)
 }

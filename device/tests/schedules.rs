@@ -443,6 +443,7 @@ fn witnesses_do_not_multiply() {
     impl Hooks for Greedy {
         type Args<'a> = Args<'a, f32, u8>;
         type Wire = f32;
+        type Folded = f32;
         const UNROLL: usize = 1;
         fn produce(_: &Produce, _: &Self::Args<'_>) -> Pack<f32> {
             Pack::ZERO

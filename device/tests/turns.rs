@@ -43,6 +43,7 @@ macro_rules! hooks {
         impl<T: Element> Hooks for $name<T> {
             type Args<'a> = Args<'a, T>;
             type Wire = T;
+            type Folded = T;
             const UNROLL: usize = 4;
             fn produce(ctx: &Produce, args: &Args<'_, T>) -> Pack<T> {
                 let produce: fn(&Produce, &Args<'_, T>) -> Pack<T> = $produce;

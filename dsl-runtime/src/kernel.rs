@@ -66,6 +66,8 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const ASKS_SHAPE: bool = false;
     /// Whether the module names a fold: `reduce(..)`.
     const FOLDS: bool = false;
+    /// Packs of what is folded for one of the wire, if it can be passed on; else 0.
+    const RELAYS: usize = 0;
     /// Elements of a row, where hooks work by rows: `grain = row(N)`. Else 0.
     const COLS: usize = 0;
     /// Packs of a row on the wire.
@@ -250,7 +252,7 @@ where
     H: Unpack + Hooks<Wire = S::Wire>,
     S::Args<'static>: Arguments<Raw = H::Raw>,
 {
-    assert!(S::COLS == H::COLS && S::ROW_PACKS == H::ROW_PACKS);
+    assert!(S::COLS == H::COLS && S::ROW_PACKS == H::ROW_PACKS && S::RELAYS == H::RELAYS);
 }
 
 /// A block of schedule `S` by protocol `P` on a CPU thread.

@@ -209,6 +209,7 @@ pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
         "direct" => Protocol::Direct,
         "bulk" => Protocol::Bulk,
         "copy" => Protocol::Copy,
-        _ => return Err("one of staged, lines, direct, bulk, copy".into()),
+        "two_shot" => Protocol::TwoShot,
+        _ => return Err("one of staged, lines, direct, bulk, copy, two_shot".into()),
     })
 }

@@ -36,12 +36,13 @@ const NOTHING: fusewire_call = fusewire_call {
     deadline_ms: 0,
 };
 
-const PROTOCOLS: [(&str, fusewire_protocol); 5] = [
+const PROTOCOLS: [(&str, fusewire_protocol); 6] = [
     ("simple", fusewire_protocol::FUSEWIRE_STAGED),
     ("ll128", fusewire_protocol::FUSEWIRE_LINES),
     ("direct", fusewire_protocol::FUSEWIRE_DIRECT),
     ("bulk", fusewire_protocol::FUSEWIRE_BULK),
     ("copy", fusewire_protocol::FUSEWIRE_COPY),
+    ("two_shot", fusewire_protocol::FUSEWIRE_TWO_SHOT),
 ];
 
 #[pymethods]

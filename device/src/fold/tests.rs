@@ -81,6 +81,38 @@ fn the_shipped_folds_are_what_their_names_say() {
     }
 }
 
+/// What `relay` gives of 3 ranks, of which each contributes `value(rank, k)`.
+fn relayed<F: Fold<W>, W: Element, L: Element>(
+    value: impl Fn(usize, usize) -> W,
+    as_sent: impl Fn(F::Acc) -> L,
+) -> Vec<L> {
+    let packs = RefCell::new(Vec::new());
+    let of = |_, _| Some(std::array::from_fn(|rank| Pack::from_fn(|k| value(rank, k))));
+    assert!(relay::<F, W, L>(3, &of, as_sent, &|number, pack| {
+        packs.borrow_mut().push(pack);
+        assert_eq!(number + 1, packs.borrow().len());
+    }));
+    let packs = packs.into_inner();
+    packs.iter().flat_map(|pack| (0..Pack::<L>::LANES).map(|k| pack.get(k))).collect()
+}
+
+#[test]
+fn what_is_passed_on_is_every_element_in_its_place() {
+    let bytes = |rank: usize, k: usize| (10 * rank + k) as u8;
+    let sums = |lanes: usize| (0..lanes).map(|k| 30 + 3 * k as u32);
+    assert_eq!(relays::<u8, u8>(), 1);
+    assert!(relayed::<Sum<u32>, u8, u8>(bytes, |sum| sum as u8).into_iter().map(u32::from).eq(sums(16)));
+    assert_eq!(relays::<u8, u64>(), 8);
+    assert!(relayed::<Sum<u64>, u8, u64>(bytes, |sum| sum).into_iter().map(|sum| sum as u32).eq(sums(16)));
+    let floats = |rank: usize, k: usize| Bf16::from_f32((10 * rank + k) as f32);
+    let wide = relayed::<Sum<f32>, Bf16, f32>(floats, |sum| sum);
+    assert!(wide.into_iter().map(|sum| sum as u32).eq(sums(8)));
+    let narrow = relayed::<Sum<f32>, Bf16, Bf16>(floats, Settle::settle);
+    assert!(narrow.into_iter().map(|sum| sum.to_f32() as u32).eq(sums(8)));
+    assert_eq!((relays::<f64, f32>(), relays::<f32, f64>()), (0, 2));
+    assert!(!relay::<Sum<u32>, u8, u8>(3, &|_, _| None, |sum| sum as u8, &|_, _| unreachable!()));
+}
+
 #[test]
 fn bytes_are_folded_eight_at_a_time() {
     let taken = RefCell::new(Vec::new());

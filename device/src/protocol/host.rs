@@ -2,7 +2,12 @@
 //! thread works both ends of its channel, to and from every peer, chunk by chunk in turn. What hooks leave as it is is copied in one
 //! piece.
 
+mod relay;
+
+pub use relay::HostTwoShot;
+
 use super::simple::channel::{HEADER, Receiving, Sending, stream_bytes};
+use super::simple::{Take, Then};
 use super::{Kept, Protocol, Share, Site};
 use crate::arch;
 use crate::args::Out;
@@ -98,7 +103,7 @@ unsafe impl<O: Ops> Protocol<O> for Host {
                 for one in &inputs {
                     one.await_bytes(&group, from, to)?;
                 }
-                part.fold::<O, H>(place, me, &args, &own, &inputs);
+                part.fold::<O, H>(place, me, &args, (&own, &inputs), &Take);
                 for one in &inputs {
                     one.free(&group, to)?;
                     if to == total {
@@ -194,8 +199,9 @@ impl Part {
     /// Index in the flat buffer of the first element, and the number of elements.
     fn elements<W: Element>(&self, place: &Ctx) -> (usize, usize) {
         let lanes = Pack::<W>::LANES;
-        let start = (self.first + self.packs.start) * lanes;
-        (place.chunk_start + start, (self.packs.len() * lanes).min(place.chunk_len.saturating_sub(start)))
+        // A part without packs may begin behind the end.
+        let start = ((self.first + self.packs.start) * lanes).min(place.chunk_len);
+        (place.chunk_start + start, (self.packs.len() * lanes).min(place.chunk_len - start))
     }
 
     /// Where in the stream they begin.
@@ -298,8 +304,8 @@ impl Part {
         (place, kept): (&Ctx, Kept),
         me: Member,
         args: &H::Args<'_>,
-        own: &[Pack<H::Wire>],
-        inputs: &[Receiving<'_, O>],
+        (own, inputs): (&[Pack<H::Wire>], &[Receiving<'_, O>]),
+        then: &impl Then<H>,
     ) {
         let (first, lanes) = (self.first + self.packs.start, Pack::<H::Wire>::LANES);
         let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
@@ -321,7 +327,7 @@ impl Part {
         for (s, own) in own.iter().enumerate() {
             let ctx = kept.at::<H>(tile::any(place, lanes, first + s, s < whole));
             let of = |rank: u32| of(rank, s);
-            H::fold(&ctx, args, me.world, &|first, some| {
+            then.fold(s as u32, &ctx, args, me.world, &|first, some| {
                 Some(core::array::from_fn(|k| if (k as u32) < some { of(first + k as u32) } else { *own }))
             });
         }

@@ -3,7 +3,8 @@
 //! | protocol | module | bytes go | grid |
 //! |---|---|---|---|
 //! | [`Simple`] | [`simple`] | through rings of staging, with credits | senders, receivers, then the self copy |
-//! | [`Host`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
+//! | [`TwoShot`] | `simple::relay` | the same, twice: a part of what is folded to each rank, and from there to all | those that produce, fold, and take |
+//! | [`Host`] and [`HostTwoShot`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
 //! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
 //! | [`Store`] | [`direct`] | straight into the peers' outputs, by stores of threads | `channels` blocks, then the self copy |
 //! | [`Bulk`] | [`direct::bulk`] | the same, by bulk copies | the same |
@@ -31,9 +32,9 @@ pub use direct::Store;
 pub use direct::bulk::Bulk;
 pub use direct::copy_engine::CopyEngine;
 #[cfg(not(target_arch = "nvptx64"))]
-pub use host::Host;
+pub use host::{Host, HostTwoShot};
 pub use ll128::Ll128;
-pub use simple::Simple;
+pub use simple::{Simple, TwoShot};
 
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
@@ -97,6 +98,19 @@ impl Share {
     fn now(self) -> Self {
         let [first, packs] = [self.first as u64, u64::from(self.packs)].map(arch::late);
         Share { first: first as usize, packs: packs as u32 }
+    }
+
+    /// The part of rank `rank`, of which all are as long as [`Share::each`] says, or shorter at the end.
+    #[inline(always)]
+    fn part(&self, ranks: u32, rank: u32) -> Self {
+        let (first, packs) = cut(u64::from(self.packs), u64::from(self.each(ranks)), rank);
+        Share { first: self.first + first as usize, packs: packs as u32 }
+    }
+
+    /// Packs of a share's part for each of so many ranks: whole 128-byte lines.
+    #[inline(always)]
+    fn each(&self, ranks: u32) -> u32 {
+        self.packs.div_ceil(ranks).next_multiple_of(8)
     }
 
     #[inline(always)]

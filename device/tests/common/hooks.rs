@@ -27,9 +27,17 @@ impl Hooks {
     /// The module `m_name`.
     pub fn module(&self) -> String {
         let Hooks { name, types: [i, w, o], unroll, transposed, produce, consume, fold } = self;
-        let fold = fold.map_or(String::new(), |fold| {
+        let fold = fold.map_or(format!("type Folded = {w};"), |fold| {
             format!(
-                "const FOLDS: bool = true;
+                "type Folded = {o};
+                    const RELAYS: usize = fold::relays::<{w}, {o}>();
+                    #[inline(always)]
+                    fn relay(ranks: u32, of: &impl fold::Contributions<{w}>, put: &impl Fn(usize, Pack<{o}>)) -> bool {{
+                        fold::relay::<fold::{fold}, {w}, {o}>(ranks, of, fold::Settle::settle, put)
+                    }}
+                    #[inline(always)]
+                    fn take(ctx: &Consume, args: &Args<'_>, folded: Pack<{o}>) {{ args.output.at(ctx).set_pack(folded) }}
+                    const FOLDS: bool = true;
                     #[inline(always)]
                     fn fold(ctx: &Consume, args: &Args<'_>, ranks: u32, of: &impl fold::Contributions<{w}>) -> bool {{
                         fold::each::<fold::{fold}, {w}>(ctx, ranks, of, |ctx, value| args.output.at(ctx).set(fold::Settle::settle(value)))

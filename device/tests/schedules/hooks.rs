@@ -58,6 +58,7 @@ macro_rules! hooks {
         impl<$t: Element $(+ $bound)?> Hooks for $name<$t> {
             type Args<'a> = Args<'a, $input, $t>;
             type Wire = $wire;
+            type Folded = $wire;
             const UNROLL: usize = $unroll;
             fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<$wire> {
                 let produce: fn(&Produce, &Self::Args<'_>) -> Pack<$wire> = $produce;
@@ -95,6 +96,7 @@ pub struct Halved;
 impl Hooks for Halved {
     type Args<'a> = Args<'a, Bf16, Bf16>;
     type Wire = F8E4M3;
+    type Folded = F8E4M3;
     const UNROLL: usize = 4;
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<F8E4M3> {
         let [low, high] = args.input.packs(ctx).map(|pack: Pack<Bf16>| pack.to_f32s());
@@ -114,6 +116,7 @@ pub struct Tiled<T>(PhantomData<T>);
 impl<T: Element> Hooks for Tiled<T> {
     type Args<'a> = Args<'a, T, T>;
     type Wire = T;
+    type Folded = T;
     const UNROLL: usize = 4;
     const TRANSPOSED: bool = true;
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<T> {

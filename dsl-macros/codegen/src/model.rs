@@ -290,6 +290,9 @@ impl Model {
         if self.options.row.is_some() {
             return protocols;
         }
+        if schedule.is_some_and(|s| s.once && s.folds && s.mutual && s.krate.is_none()) {
+            protocols.push(Protocol::TwoShot);
+        }
         if schedule.is_none_or(|s| s.folds && !s.mutual) || !transport.direct {
             return protocols;
         }

@@ -113,6 +113,8 @@ pub struct Schedule {
 pub enum Protocol {
     /// Through rings of staging, with credits.
     Staged,
+    /// The same, twice: each rank folds a part and passes it on.
+    TwoShot,
     /// In lines that carry their flags.
     Lines,
     /// Straight into the peers' outputs.
@@ -128,6 +130,7 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Staged => "Staged",
+            Protocol::TwoShot => "TwoShot",
             Protocol::Lines => "Lines",
             Protocol::Direct => "Direct",
             Protocol::Bulk => "Bulk",
@@ -135,10 +138,23 @@ impl Protocol {
         }
     }
 
+    /// As users write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Protocol::Staged => "staged",
+            Protocol::TwoShot => "two_shot",
+            Protocol::Lines => "lines",
+            Protocol::Direct => "direct",
+            Protocol::Bulk => "bulk",
+            Protocol::Copy => "copy",
+        }
+    }
+
     /// The type in `fusewire_device::protocol`.
     pub fn device(self) -> &'static str {
         match self {
             Protocol::Staged => "Simple",
+            Protocol::TwoShot => "TwoShot",
             Protocol::Lines => "Ll128",
             Protocol::Direct => "Store",
             Protocol::Bulk => "Bulk",
@@ -148,13 +164,18 @@ impl Protocol {
 
     /// The same for kernels on CPU threads.
     pub fn host(self) -> &'static str {
-        if self == Protocol::Staged { "Host" } else { self.device() }
+        match self {
+            Protocol::Staged => "Host",
+            Protocol::TwoShot => "HostTwoShot",
+            _ => self.device(),
+        }
     }
 
     /// What follows the schedule's name in symbols.
     pub fn suffix(self) -> &'static str {
         match self {
             Protocol::Staged => "",
+            Protocol::TwoShot => "_two_shot",
             Protocol::Lines => "_lines",
             Protocol::Direct => "_direct",
             Protocol::Bulk => "_bulk",

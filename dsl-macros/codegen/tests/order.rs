@@ -20,9 +20,9 @@ fn roots() -> Roots {
 }
 
 fn protocol(of: fusewire_codegen::Protocol) -> fusewire_flow::Protocol {
-    use fusewire_codegen::Protocol::{Bulk, Copy, Direct, Lines, Staged};
+    use fusewire_codegen::Protocol::{Bulk, Copy, Direct, Lines, Staged, TwoShot};
     match of {
-        Staged => fusewire_flow::Protocol::Staged,
+        Staged | TwoShot => fusewire_flow::Protocol::Staged,
         Lines => fusewire_flow::Protocol::Lines,
         Direct => fusewire_flow::Protocol::Direct,
         Bulk => fusewire_flow::Protocol::Bulk,

@@ -39,7 +39,7 @@ fn sound(name: &str, arch: &str) {
             let symbol = entry.symbol(model.ident());
             let body = body(&text, &symbol);
             let store = match entry.protocol {
-                Protocol::Staged | Protocol::Direct => "st.global.v4",
+                Protocol::Staged | Protocol::TwoShot | Protocol::Direct => "st.global.v4",
                 Protocol::Lines | Protocol::Copy => "st.relaxed.sys.global.v4",
                 Protocol::Bulk => "cp.async.bulk.global.shared::cta",
             };
@@ -89,7 +89,8 @@ fn sound(name: &str, arch: &str) {
             let most = if model.options.row.is_some() && model.options.reduce.is_some() { 512 } else { most };
             assert!(k.spill_stores <= most && k.spill_loads <= most, "{about}: {k:?}");
             // Half as many threads have twice as many each.
-            let few = model.options.transposed.is_some() || model.options.row.is_some();
+            let options = &model.options;
+            let few = options.transposed.is_some() || options.row.is_some() || options.reduce.is_some();
             let most = if few { 255 } else { 128 };
             assert!(k.registers <= most, "{about}: {k:?}");
         }
@@ -100,13 +101,14 @@ fn sound(name: &str, arch: &str) {
 /// hangs the block.
 fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     // As many as the hooks have sums and maxima.
-    if model.options.row.is_some() {
+    if model.options.row.is_some() || model.options.reduce.is_some() {
         return None;
     }
     let all_to_all = entry.schedule?.name == "all_to_all";
     let blocks = match (entry.protocol, all_to_all) {
         (Protocol::Staged, true) => 6,
         (Protocol::Staged, false) => 4,
+        (Protocol::TwoShot, _) => unreachable!("folds"),
         (Protocol::Lines, true) => 3,
         (Protocol::Lines, false) => 2,
         (Protocol::Direct, true) => 5,
@@ -141,7 +143,7 @@ macro_rules! sound {
         }
     )*};
 }
-sound! { copy transpose tiles tiles_add scale_add params quantise ring exchange activations quantised normed longest }
+sound! { copy transpose tiles tiles_add scale_add params quantise ring exchange activations quantised normed longest gradient }
 
 /// All element types; one architecture, since the others differ in nothing that depends on the element.
 #[test]

@@ -91,6 +91,8 @@ impl<X: Transport> Prepared<X> {
             0 => ALONE_PACKS,
             cols => most_threads::<H>() / row::lanes(cols) * H::ROW_PACKS as u32,
         };
+        // A channel's staging holds four turns, of the second step too.
+        let relays = if layout.window / 4 >= 128 * H::RELAYS as u64 { H::RELAYS as u32 } else { 0 };
         let work = Work {
             pattern,
             world,
@@ -100,6 +102,7 @@ impl<X: Transport> Prepared<X> {
             hooks,
             tiles,
             alone_packs,
+            relays,
             limit: default_limit,
             on_host,
         };
@@ -112,12 +115,14 @@ impl<X: Transport> Prepared<X> {
             None => line_room(layout.line_channels.min(work.most_line_channels())),
         };
         let protocol = match options.protocol {
+            // To nobody in one step or two.
+            Some(Protocol::TwoShot) if pattern.peers == 0 && self.has(Protocol::TwoShot) => Protocol::Staged,
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
             None => work.protocol(|p| self.has(p), 16 * line_packs <= default_room),
         };
-        let lines = protocol == Protocol::Lines;
+        let (lines, twice) = (protocol == Protocol::Lines, protocol == Protocol::TwoShot);
         let unroll = self.unroll(protocol, options.unroll)?;
         if protocol.stores() && !symmetric {
             return Err(Error::misuse(format!(
@@ -144,6 +149,7 @@ impl<X: Transport> Prepared<X> {
         let most = match lines {
             true => layout.line_channels,
             false if alone => u32::MAX,
+            false if twice => layout.channels / 2,
             false => layout.channels,
         };
         let mut cut = work.cut(protocol);
@@ -246,7 +252,7 @@ impl<X: Transport> Prepared<X> {
             cut.diagonal = cut.diagonal.max(work.more_alone());
         }
         let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
-        let most = layout.window / 4;
+        let most = if twice { layout.window / 4 / u64::from(relays.max(1)) } else { layout.window / 4 };
         if H::COLS > 0 && 16 * rows > most {
             return Err(Error::misuse(format!(
                 "rows of {} elements travel {} bytes at a time, but a channel's staging takes {most} in one piece: make `Options::per_peer_bytes` {} or more",
@@ -266,14 +272,15 @@ impl<X: Transport> Prepared<X> {
             Some(chunk) => chunk as u64,
             None if H::COLS > 0 && on_host => most / (16 * rows) * 16 * rows,
             None if protocol == Protocol::Bulk => pieces(wire_bytes as u64 - 16 * first, cut.channels),
-            None if on_host => layout.window / 4,
+            None if on_host => most,
             None => {
                 let share = 16 * share_packs(packs as u64, cut.channels);
+                let share = if twice { share.div_ceil(world.into()) } else { share };
                 // Folds of two ranks have as many packs in flight; of more, half.
                 let in_flight = if H::FOLDS { 8 } else { unroll };
                 // Alone a block hands nothing over.
                 let (most, enough) =
-                    if alone { (u64::MAX, 2 * share) } else { (layout.window / 4, pattern.enough(share)) };
+                    if alone { (u64::MAX, 2 * share) } else { (most, pattern.enough(share)) };
                 together(most, enough, threads, in_flight, 16 * rows)
             }
         };
@@ -293,6 +300,13 @@ impl<X: Transport> Prepared<X> {
                 false => (cut.channels, chunk),
             };
             self.link.check_transfer(channels, bytes)?;
+            if twice && (channels > layout.channels / 2 || bytes > most) {
+                return Err(Error::misuse(format!(
+                    "two steps over {channels} channels, in chunks of {bytes} bytes; this transport has {} for each step, and the folded ones of {} bytes fit:                      use fewer, or give the rendezvous more `Options::channels` or `Options::per_peer_bytes`",
+                    layout.channels / 2,
+                    most
+                )));
+            }
         }
         let blocks = pattern.blocks(protocol, cut, on_host);
         if blocks > resident && on_host {
@@ -320,7 +334,10 @@ impl<X: Transport> Prepared<X> {
         } else {
             channels
         };
-        if share_packs(packs as u64, fewest) > MOST_PACKS {
+        // As they are when they are folded.
+        let each =
+            share_packs(packs as u64, fewest).saturating_mul(if twice { relays.max(1).into() } else { 1 });
+        if each > MOST_PACKS {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",
                 16 * MOST_PACKS

@@ -163,7 +163,9 @@ impl Pattern {
         let Cut { channels, diagonal, groups } = cut;
         match protocol {
             _ if self.custom.is_some() => self.custom.unwrap_or(0),
-            Protocol::Staged if on_host => channels,
+            Protocol::Staged | Protocol::TwoShot if on_host => channels,
+            // Those that produce, that fold, and that take what was folded.
+            Protocol::TwoShot => 3 * channels,
             Protocol::Copy => 1,
             // Without a peer too.
             Protocol::Direct if self.once => channels,
@@ -209,6 +211,8 @@ pub(super) struct Work {
     pub(super) tiles: u32,
     /// Packs that a block takes at least where a rank is alone.
     pub(super) alone_packs: u32,
+    /// Packs of what is folded for one of the wire, where it can be passed on; else 0.
+    pub(super) relays: u32,
     /// Most blocks: the caller's, or half of a part of a GPU.
     pub(super) limit: u32,
     pub(super) on_host: bool,
@@ -225,6 +229,13 @@ impl Work {
         self.wire_bytes * (self.pattern.peers + u32::from(self.pattern.own)) as usize
     }
 
+    /// Bytes that a rank sends fewer by two steps than to every peer at once.
+    fn saved(&self) -> usize {
+        let sent = self.wire_bytes * self.pattern.peers as usize;
+        let twice = sent / self.world.max(1) as usize * (1 + self.relays) as usize;
+        if self.relays > 0 { sent.saturating_sub(twice) } else { 0 }
+    }
+
     /// Whether a rank sends to several others.
     fn several(&self) -> bool {
         self.pattern.peers > 1
@@ -239,6 +250,7 @@ impl Work {
         // Blocks that fold have half as many threads: what is a row for each warp of others' is one for each of twice as many blocks.
         let most = match protocol {
             Protocol::Lines if self.pattern.folds && self.total() < 256 << 10 => 32,
+            Protocol::TwoShot => 96,
             Protocol::Staged if (self.pattern.folds || self.pattern.rooted) && !self.short() => 96,
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
@@ -263,6 +275,9 @@ impl Work {
         let peers = self.pattern.peers;
         if peers == 0 {
             return Protocol::Staged;
+        }
+        if has(Protocol::TwoShot) && self.saved() >= if self.on_host { HOST_SAVED } else { SAVED } {
+            return Protocol::TwoShot;
         }
         let sent = self.wire_bytes * peers as usize;
         // CPU threads stage in caches: stores into another rank's memory are slower there. A block has a lane for each peer.
@@ -352,6 +367,11 @@ impl Work {
         match protocol {
             _ if self.on_host => Cut::of(1, u32::from(own_chunk)),
             Protocol::Copy => Cut::of(1, 0),
+            // For each rank's part as many packs as fill the channel of a copy.
+            Protocol::TwoShot => {
+                let blocks = packs.div_ceil(128 * self.world);
+                Cut::of(blocks.clamp(1, (multiprocessors / 3).max(1)), 0)
+            }
             Protocol::Lines => {
                 let diagonal = self.line_diagonal(multiprocessors);
                 let most = self.line_channels(multiprocessors).max(1);
@@ -447,6 +467,13 @@ const LINES_MOST_GATHERED: usize = 48 << 10;
 
 /// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
 pub(super) const TILES_LEAST: usize = 40 << 10;
+
+/// Bytes that two steps save from which on they are faster than one: what a GPU's links carry in 6 us, where a flight through staging takes three. By that
+/// model; not yet measured on more than two GPUs.
+const SAVED: usize = 2 << 20;
+
+/// The same of CPU threads, which copy as fast but wait longer.
+const HOST_SAVED: usize = 256 << 10;
 
 /// Packs that a rank sends in lines while *go* is under way: 330 KiB, a microsecond of a GPU's links.
 const FIRST: u64 = 21120;

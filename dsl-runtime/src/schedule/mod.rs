@@ -50,6 +50,11 @@ pub enum Protocol {
     /// either, on GPUs. The copies are queued behind the wait for the peers, and made even if it fails: after a fault, the outputs
     /// of a launch hold anything, also that of a rank which had not launched yet.
     Copy,
+    /// Through staging twice ("two-shot"), for `all_reduce`: each rank folds a part of what all contribute, and passes the result on to all. A rank sends
+    /// fewer bytes than by the others from three ranks on, about two chunks in all. What is passed on is of the output's type, or where the module
+    /// has a `consume` of the accumulator's; neither may be narrower than the wire type. The bits are the same as by the others.
+    #[serde(rename = "two_shot")]
+    TwoShot,
 }
 
 impl Protocol {

@@ -45,7 +45,7 @@ pub struct Plan {
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// Staged: bytes that travel together on a channel. Bulk: bytes of a copy.
+    /// Staged, and the first step of two: bytes that travel together on a channel. Bulk: bytes of a copy.
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
@@ -101,6 +101,11 @@ impl fmt::Display for Plan {
                     write!(f, ", with {} blocks for the peers of each end", self.groups)?;
                 }
             }
+            Protocol::TwoShot => write!(
+                f,
+                " in two steps, each over {channels} of staging, in chunks of {} bytes at first",
+                self.chunk
+            )?,
             Protocol::Lines => {
                 write!(f, " over {channels} of lines that carry their flags")?;
                 if self.tiles > 0 {

@@ -93,7 +93,9 @@ impl<X: Transport> Prepared<X> {
         ];
         link.world().agree("kernel", &fields)?;
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
-        let entries = runnable(link, H::ENTRIES)?;
+        let mut entries = runnable(link, H::ENTRIES)?;
+        // Its second step has channels of its own.
+        entries.retain(|e| e.protocol != Protocol::TwoShot || (H::RELAYS > 0 && link.layout().channels > 1));
         let (functions, follows, ledger) = match link.machine() {
             Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false, None),
             Machine::Cuda(context) => {
@@ -194,6 +196,9 @@ impl<X: Transport> Prepared<X> {
             None => {
                 let why = match protocol {
                     Protocol::Staged => "every transport stages all-to-alls and sends",
+                    Protocol::TwoShot => {
+                        "two steps are for `all_reduce` on transports with two channels or more, of hooks by element or pack whose result is no narrower than what crosses the wire"
+                    }
                     Protocol::Lines => "lines need peers' memory that kernels store to",
                     Protocol::Direct => {
                         "stores into peers' outputs need their memory mapped, and hooks without `consume`"

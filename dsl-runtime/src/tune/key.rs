@@ -167,7 +167,8 @@ impl From<&Plan> for Config {
             channels: plan.channels,
             diagonal: plan.diagonal,
             threads: plan.threads,
-            chunk: matches!(plan.protocol, Protocol::Staged | Protocol::Bulk).then_some(plan.chunk as usize),
+            chunk: matches!(plan.protocol, Protocol::Staged | Protocol::TwoShot | Protocol::Bulk)
+                .then_some(plan.chunk as usize),
             unroll: plan.unroll,
         }
     }

@@ -144,6 +144,11 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                 chained(rank, &ground, &all, what, chunk, &lines)?;
                 chained(rank, &ground, &all, what, chunk, &lines.channels(2))?;
             }
+            if matches!(what, What::AllReduce) {
+                let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
+                chained(rank, &ground, &all, what, chunk, &two_shot)?;
+                chained(rank, &ground, &all, what, chunk, &two_shot.channels(1).chunk(256))?;
+            }
         }
     }
     Ok(())
@@ -159,7 +164,18 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
         chained(rank, &ground, &all, what, chunk, &options)?;
         chained(rank, &ground, &all, what, chunk, &options.clone().channels(3))?;
     }
+    let two_shot = options.protocol(Protocol::TwoShot);
+    chained(rank, &ground, &all, What::AllReduce, rank.size() * chunk, &two_shot)?;
     Ok(())
+}
+
+/// As by default, and where it can be in two steps.
+fn ways(what: What) -> Vec<LaunchOptions> {
+    let mut ways = vec![LaunchOptions::default()];
+    if matches!(what, What::AllReduce) {
+        ways.push(LaunchOptions::default().protocol(Protocol::TwoShot));
+    }
+    ways
 }
 
 /// Wire types narrower than what they are folded in, orders, folds; the same bits as the reference's.
@@ -181,26 +197,30 @@ pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
             let input: Vec<Bf16> = (0..sent * chunk).map(|i| value(me, i)).collect();
             let input = ground.device.buffer_from(&input)?;
             let mut output = ground.device.buffer::<Bf16>(chunk)?;
-            output.fill_bytes(stream, POISON)?;
-            let args = summed::Launch { input: input.view(), output: output.view_mut() };
-            sums.launch(&ground, what, args, &LaunchOptions::default())?;
-            let (got, part) = (output.read(stream)?, what.source(me) * chunk);
-            let bits: Vec<u16> = got[..received * chunk].iter().map(|v| v.to_bits()).collect();
-            same(format_args!("sums, {what:?} of {chunk}, at rank {me}"), &bits, |i| {
-                let of = |rank| value(rank, part + i).to_f32();
-                reference::to_bf16(reference::tree(0, ranks, &of, &|a: f32, b: f32| a + b))
-            });
+            for options in ways(what) {
+                output.fill_bytes(stream, POISON)?;
+                let args = summed::Launch { input: input.view(), output: output.view_mut() };
+                sums.launch(&ground, what, args, &options)?;
+                let (got, part) = (output.read(stream)?, what.source(me) * chunk);
+                let bits: Vec<u16> = got[..received * chunk].iter().map(|v| v.to_bits()).collect();
+                same(format_args!("sums, {what:?} of {chunk}, {options:?}, at rank {me}"), &bits, |i| {
+                    let of = |rank| value(rank, part + i).to_f32();
+                    reference::to_bf16(reference::tree(0, ranks, &of, &|a: f32, b: f32| a + b))
+                });
+            }
         }
         let input: Vec<f32> = (0..chunk).map(|i| data.small(me, i)).collect();
         let input = ground.device.buffer_from(&input)?;
         let mut output = ground.device.buffer::<f32>(chunk)?;
-        output.fill_bytes(stream, POISON)?;
-        let args = averaged::Launch { input: input.view(), output: output.view_mut(), scale: 0.75 };
-        means.launch(stream, args)?;
-        same(format_args!("means of {chunk}, at rank {me}"), &output.read(stream)?, |i| {
-            let of = |rank| reference::through_e4m3(data.small(rank, i));
-            (1..ranks).fold(of(0), |sum, rank| sum + of(rank)) / ranks as f32 * 0.75
-        });
+        for options in ways(What::AllReduce) {
+            output.fill_bytes(stream, POISON)?;
+            let args = averaged::Launch { input: input.view(), output: output.view_mut(), scale: 0.75 };
+            means.launch_with(stream, args, &options)?;
+            same(format_args!("means of {chunk}, {options:?}, at rank {me}"), &output.read(stream)?, |i| {
+                let of = |rank| reference::through_e4m3(data.small(rank, i));
+                (1..ranks).fold(of(0), |sum, rank| sum + of(rank)) / ranks as f32 * 0.75
+            });
+        }
         let input = ground.device.buffer_from(&data.all::<i64>(me, ranks * chunk))?;
         let mut output = ground.device.buffer::<i64>(chunk)?;
         most.launch(stream, greatest::Launch { input: input.view(), output: output.view_mut() })?;
@@ -219,8 +239,10 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
     for round in 0..ranks {
         std::thread::sleep(Duration::from_millis(rank.scale.pick(2, 4) * ((me + round) % ranks) as u64));
         for what in [What::AllReduce, What::ReduceScatter, What::Reduce(round)] {
-            for way in [Protocol::Staged, Protocol::Lines] {
-                if way == Protocol::Lines && (!X::MAPS || matches!(what, What::Reduce(_))) {
+            for way in [Protocol::Staged, Protocol::Lines, Protocol::TwoShot] {
+                if way == Protocol::Lines && (!X::MAPS || matches!(what, What::Reduce(_)))
+                    || way == Protocol::TwoShot && !matches!(what, What::AllReduce)
+                {
                     continue;
                 }
                 let options = LaunchOptions::default().protocol(way).channels(2);
@@ -247,6 +269,18 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (input, mut output) = (ground.device.buffer(8)?, ground.device.buffer(8)?);
     let args = summed::Launch { input: input.view(), output: output.view_mut() };
     says(misuse(all.launch(&ground, What::Reduce(0), args, &options)), &["Lines"]);
+    let options = LaunchOptions::default().protocol(Protocol::TwoShot);
+    let (input, mut output) = (ground.device.buffer(8 * ranks)?, ground.device.buffer(8)?);
+    let args = summed::Launch { input: input.view(), output: output.view_mut() };
+    says(misuse(all.launch(&ground, What::ReduceScatter, args, &options)), &["TwoShot", "`all_reduce`"]);
+    if ranks > 1 {
+        let args = summed::Launch { input: input.view(), output: output.view_mut() };
+        let options = options.elements(8).channels(1 + ground.transport.link().layout().channels / 2);
+        says(
+            misuse(all.launch(&ground, What::AllReduce, args, &options)),
+            &["two steps over", "for each step"],
+        );
+    }
     works(rank, &ground)
 }
 

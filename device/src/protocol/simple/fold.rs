@@ -3,10 +3,11 @@
 use super::channel::Ring;
 use super::turns::{self, Ends, Turn, Turns, Work};
 use crate::arch;
-use crate::ctx::{Ctx, Produce};
+use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::fold::{AHEAD, Contributions};
 use crate::group::Block;
+use crate::hooks::Hooks;
 use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
@@ -92,12 +93,29 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, H: Unpack>(
     unsafe { turns::receive(turns, &ends, &Folds::<O, S, H> { ends: &ends, turns, share, kept, args }) }
 }
 
-struct Folds<'k, 'a, O, S, H: Unpack> {
-    ends: &'k Ends<'k, O, S>,
-    turns: Turns,
-    share: Share,
-    kept: Kept,
-    args: &'k H::Args<'a>,
+/// What all ranks contribute to a share, or to a part of one.
+pub(super) struct Folds<'k, 'a, O, S, H: Unpack> {
+    pub ends: &'k Ends<'k, O, S>,
+    pub turns: Turns,
+    pub share: Share,
+    pub kept: Kept,
+    pub args: &'k H::Args<'a>,
+}
+
+/// What becomes of a turn's packs when they are folded.
+pub(in crate::protocol) trait Then<H: Hooks> {
+    /// Folds pack `s` of the turn, which is the one at `ctx`, of what `ranks` ranks contribute.
+    fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>);
+}
+
+/// This rank alone takes them.
+pub(in crate::protocol) struct Take;
+
+impl<H: Hooks> Then<H> for Take {
+    #[inline(always)]
+    fn fold(&self, _s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
+        H::fold(ctx, args, ranks, of);
+    }
 }
 
 /// The packs of a turn, of every rank that contributes.
@@ -146,7 +164,12 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
     /// All that they read is loaded before any is folded, and nothing between branches: not on the number of ranks, which is a constant, nor on
     /// which of them is this one, which selects between registers.
     #[inline(always)]
-    fn bundles<const N: usize, const P: usize>(&self, packs: &Packs<'_>, team: Team) -> u32 {
+    fn bundles<const N: usize, const P: usize>(
+        &self,
+        packs: &Packs<'_>,
+        team: Team,
+        then: &impl Then<H>,
+    ) -> u32 {
         let Folds { ends, kept, args, .. } = self;
         let Packs { place, first, payload, count, whole } = packs;
         let (me, lanes, each) = (ends.site.me.rank, Pack::<H::Wire>::LANES, P as u32 * WARP);
@@ -175,7 +198,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
                     all[R] = if R as u32 == me { own } else { other };
                 });
                 let ctx = kept.at::<H>(at(P - 1 - K).before(last));
-                H::fold(&ctx, args, N as u32, &Here(all));
+                then.fold(tile::nth(b, P - 1 - K), &ctx, args, N as u32, &Here(all));
             });
             b += team.stride::<P>();
         }
@@ -184,21 +207,18 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
 
     /// As [`Folds::bundles`], of as many packs as there are registers for.
     #[inline(always)]
-    fn few<const N: usize>(&self, packs: &Packs<'_>, team: Team) -> u32 {
+    fn few<const N: usize>(&self, packs: &Packs<'_>, team: Team, then: &impl Then<H>) -> u32 {
         if N == 2 && H::UNROLL >= 4 && H::Wire::SIZE > 1 {
-            self.bundles::<N, 8>(packs, team)
+            self.bundles::<N, 8>(packs, team, then)
         } else {
-            self.bundles::<N, 4>(packs, team)
+            self.bundles::<N, 4>(packs, team, then)
         }
     }
-}
 
-impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
-    const COLS: usize = H::COLS;
+    /// Folds `count` packs of the share from its pack `first` on, which begin at `payload` of each stream.
     #[inline(always)]
-    fn turn(&self, turn: Turn, team: Team) {
-        let Folds { ends, turns, share, kept, args } = self;
-        let (first, count, payload) = turns.packs(turn);
+    pub(super) fn each(&self, (first, count, payload): (usize, u32, u64), team: Team, then: &impl Then<H>) {
+        let Folds { ends, share, kept, args, .. } = self;
         let (place, me) = (ends.site.own(ends.schedule, ends.channel), ends.site.me);
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
         let whole = tile::whole_until(&place, lanes, first, count);
@@ -213,15 +233,15 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
         }
         let mut s = team.lane;
         s += match me.world {
-            2 => self.few::<2>(&packs, team),
-            3 => self.few::<3>(&packs, team),
-            4 => self.few::<4>(&packs, team),
+            2 => self.few::<2>(&packs, team, then),
+            3 => self.few::<3>(&packs, team, then),
+            4 => self.few::<4>(&packs, team, then),
             _ => 0,
         };
         while s < count {
             let ctx = || tile::any(&place, lanes, first + s as usize, s < whole);
             let own = H::produce(&Produce(ctx()), args);
-            H::fold(&kept.at::<H>(ctx()), args, me.world, &|first, some| {
+            then.fold(s, &kept.at::<H>(ctx()), args, me.world, &|first, some| {
                 let mut packs = [own; AHEAD];
                 unroll!(AHEAD, |K| {
                     let rank = first + K as u32;
@@ -236,6 +256,14 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
             });
             s += team.lanes;
         }
+    }
+}
+
+impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
+    const COLS: usize = H::COLS;
+    #[inline(always)]
+    fn turn(&self, turn: Turn, team: Team) {
+        self.each(self.turns.packs(turn), team, &Take);
     }
 }
 

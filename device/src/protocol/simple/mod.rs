@@ -3,7 +3,14 @@
 pub mod channel;
 mod fold;
 mod once;
+mod relay;
 mod turns;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) use fold::{Take, Then};
+pub use relay::TwoShot;
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) use relay::{Folded, take, within};
 
 use super::{Protocol, Share, Site};
 use crate::arch;

@@ -68,6 +68,19 @@ impl Turns {
         turn.from == self.total
     }
 
+    /// The same with a turn of one leg after the other.
+    #[inline(always)]
+    pub fn one_by_one(self) -> Self {
+        Turns { one: true, ..self }
+    }
+
+    /// Those of a stream whose turns have `times` as much in them.
+    #[inline(always)]
+    pub fn times(self, times: u32) -> Self {
+        let payload = HEADER + 16 * u64::from(self.packs) * u64::from(times);
+        Turns { total: payload, chunk: self.chunk * u64::from(times), packs: self.packs * times, ..self }
+    }
+
     /// Packs of a turn: the first of the share, and how many; and where the first one's bytes are.
     #[inline(always)]
     pub fn packs(&self, turn: Turn) -> (usize, u32, u64) {
@@ -129,6 +142,12 @@ fn each(turn: Turn, wait: impl Fn(u32) -> u32) -> (u32, u32) {
     }
     // Of a thread that found nothing any leg.
     (0, turn.leg)
+}
+
+/// What the threads of `team` do with the packs of a turn that go on.
+pub(super) trait Pass {
+    /// Folds those of turn `from`, and stores them as those of turn `to`.
+    fn turn(&self, from: Turn, to: Turn, team: Team);
 }
 
 /// Sends what `work` stores, turn by turn.
@@ -252,5 +271,71 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, W: Work>(
             return Ok(());
         }
         now = next;
+    }
+}
+
+/// Has `work` take what arrives at the ends `from`, and sends what it stores by the ends `to`, turn by turn. There are peers at both, and as many turns.
+///
+/// # Safety
+/// As for [`receive`] of the one, and [`send`] of the others.
+#[inline(always)]
+pub(super) unsafe fn relay<O: Ops, S: Schedule, W: Pass>(
+    turns: [Turns; 2],
+    [from, to]: [&Ends<'_, O, S>; 2],
+    work: &W,
+) -> Flow {
+    // SAFETY: the caller's contract; the positions move with `finish` alone.
+    let input = |leg| unsafe { from.from(from.schedule.from(from.site.me, leg).peer) };
+    // SAFETY: as above.
+    let out = |leg| unsafe { to.to(leg) };
+    let bytes = |turn: Turn| each(turn, |leg| input(leg).await_more(turn.to));
+    let room = |turn: Turn, first: bool| {
+        each(turn, |leg| {
+            let out = out(leg);
+            let found = out.await_room(turn.to);
+            if first && found == 0 {
+                out.open();
+            }
+            found
+        })
+    };
+    let (mut arrived, mut passed) = (turns[0].first(), turns[1].first());
+    let mut leg = arrived.leg;
+    while leg < arrived.behind {
+        input(leg).await_bytes(&Block, arrived.from, arrived.to)?;
+        leg += 1;
+    }
+    let found = if Block.leads() { room(passed, true) } else { (0, passed.leg) };
+    out(found.1).settle(&Block, found.0, passed.to)?;
+    loop {
+        let (next, then) = (turns[0].after(arrived), turns[1].after(passed));
+        let over = turns[0].is_over(next);
+        let none = [(0, next.leg), (0, then.leg)];
+        let wait = || if over || !Block.leads() { none } else { [bytes(next), room(then, false)] };
+        let ahead = if late(0) { none } else { wait() };
+        if let Some(team) = Team::behind(&Block) {
+            work.turn(arrived, passed, team);
+        }
+        let found = if late(0) { wait() } else { ahead };
+        if Block.any(found[0].0 | found[1].0 != 0) {
+            input(found[0].1).settle(&Block, found[0].0, next.to)?;
+            out(found[1].1).settle(&Block, found[1].0, then.to)?;
+        }
+        from.watch.check_panic(from.site.ops)?;
+        let mut leg = arrived.leg;
+        while leg < arrived.behind {
+            let (input, out) = (input(leg), out(leg));
+            out.hand_over(&Block, passed.from, passed.to);
+            input.give_back(&Block, arrived.to);
+            if over {
+                input.finish(&Block);
+                out.finish(&Block);
+            }
+            leg += 1;
+        }
+        if over {
+            return Ok(());
+        }
+        (arrived, passed) = (next, then);
     }
 }

@@ -159,8 +159,14 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let fold = model.options.reduce.as_ref().map(|reduce| match &by_rows {
         None => fold(reduce, module, &wire, &args_elided, d),
         Some(_) => quote!(
+            type Folded = Self::Wire;
             const FOLDS: ::core::primitive::bool = true;
         ),
+    });
+    let folded = fold.is_none().then(|| {
+        quote!(
+            type Folded = Self::Wire;
+        )
     });
     let consume =
         if fold.is_some() && by_rows.is_none() { quote!(let _ = (ctx, args, value);) } else { consume };
@@ -212,6 +218,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
             type Args<'x> = #args_x;
             type Wire = #wire;
+            #folded
             const UNROLL: ::core::primitive::usize = U;
             #transposed
             #[inline(always)]
@@ -252,14 +259,40 @@ fn fold(
 ) -> TokenStream {
     // An error of the fold, and not of the glue, stands at the word.
     let fold = fold_type(reduce, d);
-    let folded = match &module.consume {
+    let output = module.args.iter().flat_map(|a| &a.fields).find(|f| f.ident == "output");
+    let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
+    let (folded, passed, as_passed, take) = match &module.consume {
         Some(hook) => {
             let name = &hook.sig.ident;
-            quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, value)))
+            (
+                quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, value))),
+                quote!(<#fold as #d::fold::Fold<#wire>>::Acc),
+                quote!(|folded| folded),
+                quote!(#d::hooks::consume_each(ctx, folded, |ctx, value| #name(ctx, args, value))),
+            )
         }
-        None => quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, args.output)),
+        None => (
+            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, args.output)),
+            settled,
+            quote!(#d::fold::Settle::settle),
+            quote!(args.output.at(ctx).set_pack(folded)),
+        ),
     };
     quote! {
+        type Folded = #passed;
+        const RELAYS: ::core::primitive::usize = #d::fold::relays::<#wire, Self::Folded>();
+        #[inline(always)]
+        fn relay(
+            ranks: ::core::primitive::u32,
+            of: &impl #d::fold::Contributions<#wire>,
+            put: &impl ::core::ops::Fn(::core::primitive::usize, #d::pack::Pack<Self::Folded>),
+        ) -> ::core::primitive::bool {
+            #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
+        }
+        #[inline(always)]
+        fn take(ctx: &#d::ctx::Consume, args: &#args, folded: #d::pack::Pack<Self::Folded>) {
+            #take
+        }
         const FOLDS: ::core::primitive::bool = true;
         #[inline(always)]
         fn fold(

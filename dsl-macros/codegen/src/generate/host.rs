@@ -170,6 +170,14 @@ fn kernels(model: &Model) -> TokenStream {
             const FOLDS: ::core::primitive::bool = true;
         )
     });
+    let relays = |path: Option<&TokenStream>| {
+        let comma = path.map(|_| quote!(,));
+        model.options.reduce.as_ref().map(|_| {
+            quote!(
+                const RELAYS: ::core::primitive::usize = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::RELAYS;
+            )
+        })
+    };
     let (sends, keeps) = model.as_is();
     let row = |path: Option<&TokenStream>| {
         let (cols, comma) = (model.options.row?.0, path.map(|_| quote!(,)));
@@ -183,7 +191,7 @@ fn kernels(model: &Model) -> TokenStream {
         let concrete = path.map(|path| quote!(<#path>));
         let element_name = element.as_ref().map_or(String::new(), |e| e.name.clone());
         let wire = wire(model, element.as_ref(), param.as_ref());
-        let row = row(path);
+        let (row, relays) = (row(path), relays(path));
         out.extend(quote! {
             // SAFETY: `Launch` binds what the hooks of this module take; the wire is theirs.
             unsafe impl #krate::kernel::HookSet for Hooks #concrete {
@@ -196,6 +204,7 @@ fn kernels(model: &Model) -> TokenStream {
                 #transposed
                 #asks_shape
                 #folds
+                #relays
                 #row
                 const SENDS_AS_IS: ::core::primitive::bool = #sends;
                 const KEEPS_AS_IS: ::core::primitive::bool = #keeps;

@@ -241,3 +241,16 @@ mod longest {
         powers.map(|x| x / sum)
     }
 }
+
+/// What all ranks contribute, in one step and in two.
+#[comm_kernel(transports(Nvl), schedules(all_reduce), reduce(average, f32))]
+mod gradient {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, f32>,
+        pub rate: f32,
+    }
+    pub fn consume(ctx: &Consume, args: &Args, mean: f32) {
+        args.output.at(ctx).update(|weight| weight - args.rate * mean);
+    }
+}

@@ -1,5 +1,5 @@
 use super::*;
-use fusewire_device::schedule::{AllToAll, SendRecv};
+use fusewire_device::schedule::{AllReduce, AllToAll, SendRecv};
 
 /// What a rank of two sends over a transport that has everything.
 fn work(hooks: Hooks, symmetric: bool, sent: usize) -> Work {
@@ -17,6 +17,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         hooks,
         tiles: 0,
         alone_packs: ALONE_PACKS,
+        relays: 0,
         limit: u32::MAX,
         on_host: false,
     }
@@ -67,6 +68,37 @@ fn bytes_travel_by_size_place_and_hooks() {
         Work { on_host: true, ..work(Hooks::Copy, true, 4 << 20) },
     ] {
         assert_ne!(odd.protocol(|_| true, true), Bulk);
+    }
+}
+
+#[test]
+fn folds_take_two_steps_where_those_send_fewer_bytes() {
+    let all_reduce = |world, relays, bytes, on_host| {
+        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
+        let work = among(world, Hooks::Work, false, bytes);
+        Work { pattern, relays, on_host, ..work }.protocol(|_| true, false)
+    };
+    for (world, relays, bytes, way) in [
+        // Of two ranks as many, however long the chunk is.
+        (2, 1, 1 << 30, Protocol::Staged),
+        (4, 1, 1 << 20, Protocol::Staged),
+        (4, 1, 2 << 20, Protocol::TwoShot),
+        // 7/4 of a chunk in place of 7.
+        (8, 1, 512 << 10, Protocol::TwoShot),
+        // What is passed on takes twice as much: 9/4 of a chunk in place of 3.
+        (4, 2, 2 << 20, Protocol::Staged),
+        (4, 2, 4 << 20, Protocol::TwoShot),
+        (8, 0, 1 << 30, Protocol::Staged),
+        (1, 1, 1 << 30, Protocol::Staged),
+    ] {
+        assert_eq!(all_reduce(world, relays, bytes, false), way, "{world} ranks, {relays}, {bytes} bytes");
+    }
+    assert_eq!(all_reduce(3, 1, 512 << 10, true), Protocol::TwoShot);
+    for world in 2..17 {
+        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
+        let cut =
+            Work { pattern, relays: 1, ..among(world, Hooks::Work, false, 64 << 20) }.cut(Protocol::TwoShot);
+        assert!(pattern.blocks(Protocol::TwoShot, cut, false) <= 96);
     }
 }
 

@@ -109,6 +109,7 @@ impl<X: Transport> Prepared<X> {
         let by = match plan.protocol {
             _ if custom || plan.elements == 0 => "",
             Protocol::Staged => "by staging",
+            Protocol::TwoShot => "by staging, in two steps",
             Protocol::Lines => "in lines",
             Protocol::Direct => "straight into outputs",
             Protocol::Bulk => "by bulk copies",

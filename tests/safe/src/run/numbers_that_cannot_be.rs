@@ -34,7 +34,7 @@ pub fn run() -> crate::Ended {
         all.push(none().deadline(Duration::from_nanos(n.into())));
     }
     all.push(none().deadline(Duration::MAX));
-    for protocol in [Protocol::Staged, Protocol::Lines, Protocol::Direct, Protocol::Bulk, Protocol::Copy] {
+    for protocol in [Protocol::Staged, Protocol::Lines, Protocol::Direct, Protocol::Bulk, Protocol::Copy, Protocol::TwoShot] {
         all.extend(numbers.map(|n| none().protocol(protocol).channels(n).chunk(n as usize)));
     }
     let mut ran = 0;
