@@ -8,6 +8,7 @@ pub use crate::kernel::{Kernel, Tile};
 pub use crate::math;
 pub use crate::ops::{Get, Ops, Put};
 pub use crate::pack::Pack;
+pub use crate::print_at;
 pub use crate::row::{PerGroup, PerRow, Rows, Ue8m0};
 pub use crate::wait::{Flow, Stopped};
 pub use crate::window::{AllMapped, Cmp, DevicePeers, DeviceWindow, LinkKind, SignalOp, Window};

@@ -314,6 +314,21 @@ pub fn block_panicked() -> bool {
     unsafe { shared_load_u64(0) != 0 }
 }
 
+unsafe extern "C" {
+    /// The driver's own, which modules find where they are loaded.
+    fn vprintf(format: *const u8, values: *const u64) -> i32;
+}
+
+/// Prints a line.
+///
+/// # Safety
+/// `format` ends in a zero, and has no more conversions than there are values, each of 64 bits.
+#[inline(always)]
+pub unsafe fn print(format: &[u8], values: &[u64]) {
+    // SAFETY: the caller's contract. What it returns is the number of values.
+    let _ = unsafe { vprintf(format.as_ptr(), values.as_ptr()) };
+}
+
 /// Names file, line, column and a message that is a string in the abort record, and ends the thread. The others of its block pass the barriers it no longer
 /// reaches, see the flag and stop before they publish anything.
 #[panic_handler]

@@ -41,6 +41,7 @@ pub use args::{OfGroups, OfRow, PerGroup, PerRow, RowPlace, Rows};
 pub use ctx::{AtRow, ConsumeRow, ProduceRow, RowAt};
 pub use groups::{Groups, Narrow, Scale, Scaled, Ue8m0};
 pub use octet::OCTET;
+pub(crate) use team::leads as leads_row;
 pub use wire::{RowWire, fold};
 
 use crate::element::{Element, Float};

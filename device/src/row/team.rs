@@ -8,6 +8,12 @@ pub(super) use gpu::{Meeting, lane, of_first, reduce, reduce_groups};
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use host::{Meeting, lane, of_first, reduce, reduce_groups};
 
+/// Whether this thread is the first of those that share a row of `N` elements.
+#[inline(always)]
+pub(crate) fn leads<const N: usize>() -> bool {
+    lane::<N>() == 0
+}
+
 #[cfg(target_arch = "nvptx64")]
 mod gpu {
     use super::*;

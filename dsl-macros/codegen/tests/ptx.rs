@@ -222,6 +222,19 @@ fn a_panic_says_its_message() {
     assert_eq!(parameters.len(), 10, "{parameters:?}");
 }
 
+/// A line is printed by the function that the driver has, with a format that is its own.
+#[test]
+fn lines_are_printed_by_the_driver() {
+    let model = kernel("prints");
+    let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+    assert!(text.contains(".extern .func") && text.contains("vprintf"));
+    let format = "[rank %llu, element %llu] %.9g is negative, %llu%% of peer %llu's\n";
+    let bytes: Vec<String> = format.bytes().map(|b| b.to_string()).collect();
+    assert!(text.contains(&bytes.join(", ")), "the format is not in the text");
+    let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+    ptxas.check(&text, "sm_90".parse().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// Warps that share a row meet: what each stored goes out with its count, and nothing is loaded before the counts of all were seen; in turn in
 /// either half of the memory. Counts begin at 0 behind a barrier of the block.
 #[test]

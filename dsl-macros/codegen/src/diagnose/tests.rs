@@ -41,7 +41,7 @@ fn one_said(body: &str) -> (bool, usize, String) {
 fn what_is_not_on_the_device_is_said_with_advice() {
     for (body, about, advice) in [
         ("fn f() -> usize { Vec::<u8>::new().len() }", "Vec", "there is no heap on the device"),
-        ("fn f() { println!(\"x\") }", "println", "there is no output on the device"),
+        ("fn f() { println!(\"x\") }", "println", "`print_at!(ctx,"),
         ("fn f() { let _ = format!(\"x\"); }", "format", "there are no strings on the device"),
         ("fn f() -> u32 { std::cmp::min(1, 2) }", "std", "write `core::`"),
         ("fn f() { super::outside() }", "outside", "move what it needs into the module"),

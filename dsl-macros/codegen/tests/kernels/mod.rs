@@ -254,3 +254,19 @@ mod gradient {
         args.output.at(ctx).update(|weight| weight - args.rate * mean);
     }
 }
+
+/// Looks at what it sends.
+#[comm_kernel(transports(Nvl), schedules(all_to_all))]
+mod prints {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        let value = args.input[ctx.index()];
+        if value < 0.0 {
+            print_at!(ctx, "{} is negative, {}% of peer {}'s", value, 100u8, ctx.peer);
+        }
+        value
+    }
+}

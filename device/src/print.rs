@@ -1,0 +1,383 @@
+//! Lines that hooks print, to see a few values while a hook is being written: [`print_at!`](crate::print_at).
+//!
+//! On CPU threads a line goes to standard output at once. On GPUs the driver's `vprintf` keeps lines in a buffer, one mebibyte unless the program sets
+//! another limit, and the host prints them when it waits for a stream; if there are more, the oldest are lost.
+
+#[cfg(target_arch = "nvptx64")]
+use crate::arch;
+use crate::ctx::{Consume, Ctx, Produce};
+use crate::element::{Bf16, F8E4M3, F8E5M2, F16, Float};
+use crate::group::{Block, Group};
+use crate::kernel::Kernel;
+use crate::ops::Ops;
+use crate::row::{ConsumeRow, ProduceRow, leads_row};
+use core::marker::PhantomData;
+#[cfg(not(target_arch = "nvptx64"))]
+use std::{string::String, vec::Vec};
+
+/// Prints a line from a hook: the rank and the place that the context names, then the text, with a value for each `{}` in it.
+///
+/// ```
+/// use fusewire_device::prelude::*;
+///
+/// struct Args<'a> { input: &'a [f32] }
+///
+/// fn produce(ctx: &Produce, args: &Args) -> f32 {
+///     let value = args.input[ctx.index()];
+///     if value.is_nan() {
+///         print_at!(ctx, "NaN for rank {}, bits {}", ctx.peer, value.to_bits());
+///     }
+///     value
+/// }
+/// // [rank 1, element 4097] NaN for rank 0, bits 2143289344
+/// ```
+///
+/// Values are numbers of any element type, `usize` and `isize`, up to eight. A schedule's block prints once, `print_at!(kernel, ..)`, with its number; a row once, and not once for each of its
+/// threads. A hook that may print is slower on GPUs even where it does not: take the line out when the hook is right.
+#[macro_export]
+macro_rules! print_at {
+    ($ctx:expr, $text:literal $(, $value:expr)* $(,)?) => {{
+        const _: () = $crate::print::check($text, &[$(::core::stringify!($value)),*]);
+        struct __Text;
+        impl $crate::print::Text for __Text {
+            const TEXT: &'static ::core::primitive::str = $text;
+        }
+        $crate::print::line::<__Text, _, _>(&*$ctx, ($($value,)*))
+    }};
+}
+
+/// The text of a line.
+#[doc(hidden)]
+pub trait Text {
+    const TEXT: &'static str;
+}
+
+/// A context that a line is printed at.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no context",
+    label = "no rank and place to print",
+    note = "`print_at!(ctx, \"text {{}}\", value)`: first the context of the hook, or the kernel of a schedule"
+)]
+pub trait Place {
+    /// What `number` counts.
+    #[doc(hidden)]
+    const WHAT: &'static str;
+    /// The rank, and the number of the element, row or block.
+    #[doc(hidden)]
+    fn place(&self) -> [usize; 2];
+    /// Whether this thread prints, of those that come here together.
+    #[doc(hidden)]
+    fn prints(&self) -> bool {
+        true
+    }
+}
+
+impl Place for Ctx {
+    const WHAT: &'static str = "element";
+    #[inline(always)]
+    fn place(&self) -> [usize; 2] {
+        [self.rank, self.index()]
+    }
+}
+
+macro_rules! of_ctx {
+    ($($name:ident)*) => {$(
+        impl Place for $name {
+            const WHAT: &'static str = Ctx::WHAT;
+            #[inline(always)]
+            fn place(&self) -> [usize; 2] {
+                Ctx::place(self)
+            }
+        }
+    )*};
+}
+of_ctx! { Produce Consume }
+
+macro_rules! of_rows {
+    ($($name:ident)*) => {$(
+        impl<const N: usize, const S: usize> Place for $name<N, S> {
+            const WHAT: &'static str = "row";
+            #[inline(always)]
+            fn place(&self) -> [usize; 2] {
+                [self.rank, self.index]
+            }
+            #[inline(always)]
+            fn prints(&self) -> bool {
+                leads_row::<N>()
+            }
+        }
+    )*};
+}
+of_rows! { ProduceRow ConsumeRow }
+
+impl<O: Ops> Place for Kernel<O> {
+    const WHAT: &'static str = "block";
+    #[inline(always)]
+    fn place(&self) -> [usize; 2] {
+        [self.rank(), self.block()]
+    }
+    #[inline(always)]
+    fn prints(&self) -> bool {
+        Block.leads()
+    }
+}
+
+/// A value that can be printed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be printed from a hook",
+    label = "no number",
+    note = "printed are numbers of the element types, `usize` and `isize`; of a pack its elements, `pack.get(0)`"
+)]
+pub trait Printed: Copy {
+    /// C's conversion of what [`Printed::bits`] gives.
+    #[doc(hidden)]
+    const CONVERSION: &'static str;
+    #[doc(hidden)]
+    fn bits(self) -> u64;
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn text(self) -> String;
+}
+
+macro_rules! printed {
+    ($($t:ty, $conversion:literal, |$v:ident| $wide:expr, $bits:expr;)*) => {$(
+        impl Printed for $t {
+            const CONVERSION: &'static str = $conversion;
+            #[inline(always)]
+            fn bits(self) -> u64 {
+                let $v = self;
+                #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+                let wide = $wide;
+                $bits(wide)
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            fn text(self) -> String {
+                let $v = self;
+                #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+                let wide = $wide;
+                std::format!("{wide}")
+            }
+        }
+    )*};
+}
+macro_rules! integers {
+    ($($t:ident as $wide:ident $conversion:literal)*) => {
+        printed! { $($t, $conversion, |v| v as $wide, |wide| wide as u64;)* }
+    };
+}
+integers! {
+    u8 as u64 "%llu" u16 as u64 "%llu" u32 as u64 "%llu" u64 as u64 "%llu" usize as u64 "%llu"
+    i8 as i64 "%lld" i16 as i64 "%lld" i32 as i64 "%lld" i64 as i64 "%lld" isize as i64 "%lld"
+}
+printed! {
+    f64, "%.17g", |v| v, f64::to_bits;
+    f32, "%.9g", |v| v, |v: f32| f64::to_bits(v.into());
+    F16, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+    Bf16, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+    F8E4M3, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+    F8E5M2, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+}
+
+/// Values of a line at most.
+const MOST: usize = 8;
+
+/// What a line is printed with: a tuple.
+#[doc(hidden)]
+pub trait Values {
+    const CONVERSIONS: &'static [&'static str];
+    fn bits(self) -> [u64; MOST];
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn texts(self) -> Vec<String>;
+}
+
+macro_rules! values {
+    ($(($($t:ident)*))*) => {$(
+        impl<$($t: Printed),*> Values for ($($t,)*) {
+            const CONVERSIONS: &'static [&'static str] = &[$($t::CONVERSION),*];
+            #[inline(always)]
+            #[allow(non_snake_case, unused_mut, unused_assignments, unused_variables)]
+            fn bits(self) -> [u64; MOST] {
+                let ($($t,)*) = self;
+                let (mut bits, mut at) = ([0; MOST], 0);
+                $(bits[at] = $t.bits(); at += 1;)*
+                bits
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[allow(non_snake_case)]
+            fn texts(self) -> Vec<String> {
+                let ($($t,)*) = self;
+                std::vec![$($t.text()),*]
+            }
+        }
+    )*};
+}
+values! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
+
+/// A line's format, as C has it.
+struct Format<T, P: ?Sized, V>(PhantomData<(T, V)>, PhantomData<P>);
+
+/// Bytes of a format, with the zero at its end, at most.
+const LENGTH: usize = 512;
+
+impl<T: Text, P: Place + ?Sized, V: Values> Format<T, P, V> {
+    const BYTES: [u8; LENGTH] = format(T::TEXT, P::WHAT, V::CONVERSIONS);
+}
+
+/// Refuses, where the macro stands, a text that has not one `{}` for each value, or that is too long.
+#[doc(hidden)]
+pub const fn check(text: &str, values: &[&str]) {
+    // Conversions and doubled per cents take more: place has 30 bytes, and 2 * 200 + 8 are left.
+    assert!(text.len() <= 200, "the text of `print_at!` is longer than 200 bytes: use two lines");
+    let (text, mut k, mut braces) = (text.as_bytes(), 0, 0);
+    while k < text.len() {
+        match (text[k], if k + 1 < text.len() { text[k + 1] } else { 0 }) {
+            (b'{', b'}') => (k, braces) = (k + 2, braces + 1),
+            (b'{', b'{') | (b'}', b'}') => k += 2,
+            (b'{' | b'}', _) => panic!(
+                "`print_at!` takes `{{}}` for a value, and these doubled for braces; values stand behind the text"
+            ),
+            _ => k += 1,
+        }
+    }
+    assert!(braces <= values.len(), "`print_at!` has more `{{}}` than values");
+    assert!(braces == values.len(), "`print_at!` has more values than `{{}}`");
+}
+
+/// The format of a text that was checked.
+const fn format(text: &str, what: &str, conversions: &[&str]) -> [u8; LENGTH] {
+    const fn add(bytes: &mut [u8; LENGTH], at: usize, text: &str) -> usize {
+        let (mut k, text) = (0, text.as_bytes());
+        while k < text.len() {
+            bytes[at + k] = text[k];
+            k += 1;
+        }
+        at + text.len()
+    }
+    let mut bytes = [0; LENGTH];
+    let mut at = add(&mut bytes, 0, "[rank %llu, ");
+    at = add(&mut bytes, at, what);
+    at = add(&mut bytes, at, " %llu] ");
+    let (text, mut k, mut value) = (text.as_bytes(), 0, 0);
+    while k < text.len() {
+        match (text[k], if k + 1 < text.len() { text[k + 1] } else { 0 }) {
+            (b'{', b'}') => {
+                at = add(&mut bytes, at, conversions[value]);
+                (k, value) = (k + 2, value + 1);
+                continue;
+            }
+            (b'{' | b'}', _) => k += 1,
+            (b'%', _) => at = add(&mut bytes, at, "%"),
+            _ => {}
+        }
+        bytes[at] = text[k];
+        (k, at) = (k + 1, at + 1);
+    }
+    add(&mut bytes, at, "\n");
+    bytes
+}
+
+/// Prints a line.
+#[doc(hidden)]
+#[inline(always)]
+pub fn line<T: Text, P: Place + ?Sized, V: Values>(place: &P, values: V) {
+    let format = const { &Format::<T, P, V>::BYTES };
+    if !place.prints() {
+        return;
+    }
+    let [rank, number] = place.place();
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let mut all = [0; 2 + MOST];
+        (all[0], all[1]) = (rank as u64, number as u64);
+        all[2..].copy_from_slice(&values.bits());
+        // SAFETY: a format that ends in a zero, and a value of 64 bits for each of its conversions.
+        unsafe { arch::print(format, &all) };
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    std::print!("{}", written(format, [rank, number], &values.texts()));
+}
+
+/// A line as `format` has it, of values that are written out.
+#[cfg(not(target_arch = "nvptx64"))]
+fn written(format: &[u8; LENGTH], place: [usize; 2], values: &[String]) -> String {
+    let mut parts = place.map(|n| std::format!("{n}")).into_iter().chain(values.iter().cloned());
+    let end = format.iter().position(|b| *b == 0).unwrap_or(LENGTH);
+    let text = core::str::from_utf8(&format[..end]).unwrap_or_default();
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('%') {
+        out.push_str(before);
+        rest = match behind.strip_prefix('%') {
+            Some(behind) => {
+                out.push('%');
+                behind
+            }
+            None => {
+                out.push_str(&parts.next().unwrap_or_default());
+                // Conversions end in their letter.
+                behind.split_once(['u', 'd', 'g']).map_or("", |(_, behind)| behind)
+            }
+        };
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    fn text(text: &str, conversions: &[&str]) -> String {
+        let bytes = format(text, "element", conversions);
+        let end = bytes.iter().position(|b| *b == 0).unwrap();
+        core::str::from_utf8(&bytes[..end]).unwrap().to_string()
+    }
+
+    #[test]
+    fn formats_are_cs() {
+        let place = "[rank %llu, element %llu] ";
+        assert_eq!(text("", &[]), format!("{place}\n"));
+        let conversions = [<u8 as Printed>::CONVERSION, <f32 as Printed>::CONVERSION];
+        assert_eq!(text("{}% of {{{}}} ü", &conversions), format!("{place}%llu%% of {{%.9g}} ü\n"));
+    }
+
+    #[test]
+    fn lines_have_place_and_values() {
+        let bytes = format("{} {}% {}", "row", &["%lld", "%.6g", "%llu"]);
+        let values = [(-3i8).text(), Bf16::from_f32(0.5).text(), u64::MAX.text()];
+        assert_eq!(written(&bytes, [1, 42], &values), "[rank 1, row 42] -3 0.5% 18446744073709551615\n");
+    }
+
+    #[test]
+    fn values_have_64_bits() {
+        assert_eq!((-3i8, 7u16, 1.5f32).bits()[..3], [-3i64 as u64, 7, 1.5f64.to_bits()]);
+        assert_eq!(F8E4M3::from_f32(0.25).bits(), 0.25f64.to_bits());
+        assert_eq!((1u8, 2u8, 3u8, 4u8, 5u8, 6u8, 7u8, 8usize).bits(), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn texts_as_long_as_may_be() {
+        let text = "%".repeat(200 - 2 * MOST) + &"{}".repeat(MOST);
+        check(&text, &["a"; MOST]);
+        assert_eq!(format(&text, "element", &["%.17g"; MOST])[LENGTH - 1], 0);
+        assert!(std::panic::catch_unwind(|| check(&(text + "!"), &["a"; MOST])).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "more `{}` than values")]
+    fn a_value_for_each_pair_of_braces() {
+        check("{} {}", &["a"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "more values than `{}`")]
+    fn a_pair_of_braces_for_each_value() {
+        check("{}", &["a", "b"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "takes `{}` for a value")]
+    fn names_in_braces_are_refused() {
+        check("{x}", &["x"]);
+    }
+}
