@@ -7,6 +7,8 @@
 //! | `pairs` | `send`, `recv` and `sendrecv` |
 //! | `ring` | a schedule of one's own from tiles: a ring all-gather |
 //! | `mailbox` | a schedule of one's own from raw `put`, `signal`, `wait` |
+//! | `rows` | hooks of whole rows: block-scaled 8-bit floats, a norm behind an all-reduce |
+//! | `patterns` | what libraries for inference have a kernel of its own for, each as a hook |
 //! | `bench` | the all-to-all against its size, beside NCCL's figures; `--plot` draws them |
 //! | `bench_fused` | hooks fused into an all-to-all of bfloat16, against their size, beside the copy |
 //! | `bench_shared` | all hooks by all protocols with ranks that share a GPU; compares two versions of this |
@@ -22,3 +24,4 @@ pub mod hooks;
 pub mod plot;
 pub mod ranks;
 pub mod reference;
+pub mod rows;

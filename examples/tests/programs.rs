@@ -46,6 +46,31 @@ fn threads_exchange_as_processes_do() {
 }
 
 #[test]
+fn hooks_print_where_they_are() {
+    let said = succeeds(env!("CARGO_BIN_EXE_prints"), &["--device", "host", "--ranks", "2", "--threads"]);
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    let expected = [
+        "[rank 0, element 107] -1.5 came from rank 1: 25% of that is kept",
+        "[rank 0, element 107] -1.5 goes to rank 1",
+        "[rank 1, element 7] -1.5 came from rank 0: 25% of that is kept",
+        "[rank 1, element 7] -1.5 goes to rank 0",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn patterns_are_right() {
+    for ranks in ["1", "3"] {
+        let said = succeeds(
+            env!("CARGO_BIN_EXE_patterns"),
+            &["--device", "host", "--ranks", ranks, "--rows", "1,5"],
+        );
+        assert_eq!(said.lines().filter(|line| line.ends_with("every element is right")).count(), 2, "{said}");
+    }
+}
+
+#[test]
 fn no_ranks_and_both_kinds_are_refused() {
     let none = run(HALO, &["--ranks", "0"]);
     assert!(!none.status.success());

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 import triton
 import triton.language as tl
+from timing import replayed
 
 COLS = 4096
 
@@ -58,27 +59,6 @@ def norm(x, residual, gamma, out, scales, COLS: tl.constexpr):
     tl.store(scales + row, most / 448.0)
 
 
-def timed(body):
-    for _ in range(3):
-        body()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(10):
-            body()
-    times = []
-    for _ in range(11):
-        graph.replay()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(10):
-            graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 10)
-    return sorted(times)[5]
-
-
 def main():
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     rank = int(os.environ.get("RANK", "0"))
@@ -109,7 +89,7 @@ def main():
         exchange()
         if ranks == 1:
             assert (back - x).abs().max() <= x.abs().max() / 16, "quantised and back"
-        report("all-to-all by e4m3", 4 * every * COLS, timed(exchange))
+        report("all-to-all by e4m3", 4 * every * COLS, replayed(exchange))
 
         part = x[:rows].contiguous()
         residual = torch.randn(rows, COLS, device="cuda").bfloat16()
@@ -127,7 +107,7 @@ def main():
         expected = sums * torch.rsqrt(sums.square().mean(1, keepdim=True) + 1e-6) * gamma.float()
         error = (out.float() * scales[:, None] - expected).abs() - expected.abs() / 15 - scales[:, None] / 1000
         assert error.max() <= 0, "RMSNorm"
-        report("all-reduce, residual, RMSNorm, e4m3", 5 * rows * COLS, timed(layer))
+        report("all-reduce, residual, RMSNorm, e4m3", 5 * rows * COLS, replayed(layer))
     if ranks > 1:
         dist.destroy_process_group()
 

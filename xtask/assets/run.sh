@@ -9,6 +9,7 @@
 # run.sh collectives  all-gather, broadcast, reduce, reduce-scatter and all-reduce against NCCL's and torch's, in one run; written to collectives-*.jsonl
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
 # run.sh rows [ROWS..]  hooks of whole rows, and the same in Triton around NCCL; both are checked
+# run.sh patterns [ROWS..]  what follows a layer whose ranks each have a part of the sum, as hooks, and in torch around NCCL
 # run.sh torch  the Python package with PyTorch, under torchrun: collectives, gradients, compiled and captured graphs, DDP and FSDP2 steps
 # run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
 #               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
@@ -57,6 +58,13 @@ mps_stop() {
   rm -rf "$mps"; mps=
   unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
   if [ -n "$connections" ]; then export CUDA_DEVICE_MAX_CONNECTIONS=$connections; fi
+}
+# Lines that hooks print: of each rank what it sends, and what it gets.
+prints() { # RANKS
+  local lines; lines=$("$here/prints" --device cuda --ranks "$1" --threads) || return 1
+  [ "$(grep -c ' element [0-9]*\] -1.5 goes to rank ' <<< "$lines")" = "$1" ] \
+    && [ "$(grep -c ' element [0-9]*\] -1.5 came from rank [0-9]*: 25% of that is kept' <<< "$lines")" = "$1" ] && return 0
+  echo "$lines"; return 1
 }
 trap mps_stop EXIT
 trap 'exit 130' INT TERM
@@ -107,6 +115,7 @@ test_on_one() {
   done
   step "beside another CUDA library, 1 rank" 60 "$here/beside_cudarc" --ranks 1
   step "device math" 120 "$here/math"
+  echo "=== lines that hooks print"; prints 4 || { echo "FAILED: prints"; failed=1; }
   step "example all-to-all, 4 ranks" 120 "$here/all_to_all" --device cuda --ranks 4 --size 64K,1M,16M
   left_out+=("driver layer: it is tried between two GPUs")
   echo "=== suite on one GPU"
@@ -184,6 +193,7 @@ case $command in
     step "example halo over a window" 60 "$here/window_halo" --device cuda --ranks "$gpus" --rows 200 --cols 1000
     step "beside another CUDA library" 60 "$here/beside_cudarc" --ranks "$gpus"
     step "device math" 120 "$here/math"
+    echo "=== lines that hooks print"; prints "$gpus" || { echo "FAILED: prints"; failed=1; }
     step "example all-to-all" 120 "$here/all_to_all" --device cuda --ranks "$gpus"
     fi
     ;;
@@ -223,6 +233,10 @@ case $command in
   rows)
     step "rows in Triton" 200 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/rows.py" ${@:-1024 32768}
     step "rows" 200 "$here/rows" --device cuda --ranks "$gpus" --time --rows "$(IFS=,; echo "${*:-1024,32768}")"
+    ;;
+  patterns)
+    step "patterns in torch" 300 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/patterns.py" ${@:-64 1024 8192}
+    step "patterns" 200 "$here/patterns" --device cuda --ranks "$gpus" --time --rows "$(IFS=,; echo "${*:-64,1024,8192}")"
     ;;
   torch)
     set -- "$here"/fusewire-*.whl

@@ -35,3 +35,25 @@ def timed(stream, body, windows, count):
     slowest = torch.tensor([statistics.median(times)], device="cuda")
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     return slowest.item()
+
+
+def replayed(body):
+    """Median in microseconds of what the body queues, replayed from a graph of ten; of this rank alone, which may be the only one."""
+    for _ in range(3):
+        body()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(10):
+            body()
+    times = []
+    for _ in range(11):
+        graph.replay()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(10):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) * 10)
+    return sorted(times)[5]

@@ -16,6 +16,8 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("bench_shared", &["-p", "fusewire-examples", "--bin", "bench_shared"], "bench_shared"),
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
     ("rows", &["-p", "fusewire-examples", "--bin", "rows"], "rows"),
+    ("patterns", &["-p", "fusewire-examples", "--bin", "patterns"], "patterns"),
+    ("prints", &["-p", "fusewire-examples", "--bin", "prints"], "prints"),
     ("tune", &["-p", "fusewire-examples", "--bin", "tune"], "tune"),
     ("cargo-fusewire", &["-p", "cargo-fusewire", "--bin", "cargo-fusewire"], "cargo-fusewire"),
     ("math", &["-p", "fusewire-examples", "--bin", "math"], "math"),
@@ -29,6 +31,7 @@ const NCCL: &str = include_str!("../assets/nccl.py");
 const COLLECTIVES: &str = include_str!("../assets/collectives.py");
 const FUSED: &str = include_str!("../assets/fused.py");
 const ROWS: &str = include_str!("../assets/rows.py");
+const PATTERNS: &str = include_str!("../assets/patterns.py");
 const TIMING: &str = include_str!("../assets/timing.py");
 const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
 const TWINS: [(&str, &str); 3] = [
@@ -60,6 +63,7 @@ pub fn package(folder: &Path) -> Outcome {
         ("collectives.py", COLLECTIVES),
         ("fused.py", FUSED),
         ("rows.py", ROWS),
+        ("patterns.py", PATTERNS),
         ("timing.py", TIMING),
         ("torch_ranks.py", TORCH),
     ];

@@ -8,6 +8,7 @@ use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllReduce, AllToAll};
 use fusewire_examples::ranks::{Ranks, timed};
+use fusewire_examples::rows::{bf16s, check, greatest, number, step};
 use std::process::ExitCode;
 
 /// Elements of a row: the hidden size of a model.
@@ -78,38 +79,6 @@ struct Options {
     /// Time graph replays.
     #[arg(long)]
     time: bool,
-}
-
-/// Any number between -4 and 4, the same on every rank that asks.
-fn number(rank: usize, index: usize) -> f32 {
-    let bits = (index as u32 ^ (rank as u32) << 24).wrapping_mul(0x9e37_79b9);
-    ((bits ^ bits >> 15).wrapping_mul(0x85eb_ca6b) >> 8) as f32 / (1 << 21) as f32 - 4.0
-}
-
-fn bf16s(rank: usize, n: usize) -> Vec<Bf16> {
-    (0..n).map(|i| Bf16::from_f32(number(rank, i))).collect()
-}
-
-/// Compares an output with what `f64` gives.
-fn check(what: &str, got: impl Iterator<Item = f32>, want: impl Fn(usize) -> (f64, f64)) {
-    for (i, got) in got.enumerate() {
-        let (want, error) = want(i);
-        assert!(
-            (f64::from(got) - want).abs() <= error,
-            "{what}: element {i} is {got}, not {want} within {error}"
-        );
-    }
-}
-
-/// Half a step of e4m3, or of its subnormal numbers, in a group whose greatest magnitude is `most`.
-fn step(x: f64, most: f64) -> f64 {
-    (x.abs() / 16.0).max(most / 448.0 / 1024.0)
-}
-
-/// The greatest magnitude of each group.
-fn greatest(n: usize, group: usize, x: impl Fn(usize) -> f64) -> Vec<f64> {
-    let of = |first: usize| (first..first + group).map(|i| x(i).abs()).fold(0.0, f64::max);
-    (0..n / group).map(|g| of(g * group)).collect()
 }
 
 fn rank<X: Transport>(transport: &X, options: &Options) -> fusewire::Result<()>

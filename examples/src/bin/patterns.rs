@@ -1,0 +1,299 @@
+//! What libraries for inference have a kernel of its own for, each as a hook of a few lines: what follows a layer whose ranks each have a part of the sum.
+//! Every element is compared with what `f64` gives; `--time` times graph replays as well.
+
+use clap::Parser;
+use fusewire::LaunchOptions;
+use fusewire::kernel::Supports;
+use fusewire::prelude::*;
+use fusewire::schedule::{AllGather, AllReduce, ReduceScatter};
+use fusewire_examples::ranks::{Ranks, timed};
+use fusewire_examples::rows::{bf16s, check, greatest, number, step};
+use std::process::ExitCode;
+
+/// Elements of a row: the hidden size of a model.
+const COLS: usize = 4096;
+
+/// All-reduce, residual, RMSNorm, and e4m3 with a scale that is known; the sum is kept for the next layer's residual.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), grain = row(4096), reduce(sum, f32))]
+mod per_tensor {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub residual: &'a [Bf16],
+        pub gamma: &'a [Bf16],
+        pub next: Out<'a, Bf16>,
+        pub output: Out<'a, F8E4M3>,
+        pub inverse: f32,
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let (residual, gamma) = (args.residual.row(ctx), args.gamma.each_row(ctx));
+        let x = row.zip(&residual.to_f32(), |x, residual| x + residual);
+        args.next.row(ctx).set(&x.to());
+        let scale = math::fast::rsqrt(x.map(|x| x * x).sum(ctx) / 4096.0 + 1e-6) * args.inverse;
+        args.output.row(ctx).set(&x.zip(&gamma.to_f32(), |x, gamma| x * scale * gamma).to());
+    }
+}
+
+/// The same with a scale for each 128 elements.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), grain = row(4096), reduce(sum, f32))]
+mod per_group {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub residual: &'a [Bf16],
+        pub gamma: &'a [Bf16],
+        pub next: Out<'a, Bf16>,
+        pub output: Out<'a, F8E4M3>,
+        pub scales: PerGroup<'a, f32, 128>,
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let (residual, gamma) = (args.residual.row(ctx), args.gamma.each_row(ctx));
+        let x = row.zip(&residual.to_f32(), |x, residual| x + residual);
+        args.next.row(ctx).set(&x.to());
+        let scale = math::fast::rsqrt(x.map(|x| x * x).sum(ctx) / 4096.0 + 1e-6);
+        let normed: Scaled<F8E4M3, 128> = x.zip(&gamma.to_f32(), |x, gamma| x * scale * gamma).quantise(ctx);
+        args.output.row(ctx).set(&normed.values);
+        args.scales.at(ctx).set(&normed.scales);
+    }
+}
+
+/// All-gather of what is e4m3 in memory, scales beside it, and bfloat16 where it arrives: weights that ranks hold a part of.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_gather), grain = row(4096))]
+mod gathered {
+    pub struct Args<'a> {
+        pub input: &'a [F8E4M3],
+        pub scales: &'a [f32],
+        pub output: Out<'a, Bf16>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
+        Scaled { values: args.input.row(ctx), scales: args.scales.groups(ctx) }
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 128>) {
+        args.output.row(ctx).set(&row.dequantise().to());
+    }
+}
+
+/// Reduce-scatter, bias, GELU.
+#[comm_kernel(transports(Shm, Nvl), schedules(reduce_scatter), grain = row(4096), reduce(sum, f32))]
+mod activated {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub bias: &'a [Bf16],
+        pub output: Out<'a, Bf16>,
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let bias = args.bias.each_row(ctx).to_f32();
+        args.output.row(ctx).set(&row.zip(&bias, |x, bias| gelu(x + bias)).to());
+    }
+    fn gelu(x: f32) -> f32 {
+        0.5 * x * (1.0 + math::fast::tanh(0.797_884_6 * (x + 0.044_715 * x * x * x)))
+    }
+}
+
+/// The first half of an all-reduce with one byte an element on the wire each way: rows arrive in e4m3, are added up in f32, and leave in e4m3. The second
+/// half is `gathered`.
+#[comm_kernel(transports(Shm, Nvl), schedules(reduce_scatter), grain = row(4096), reduce(sum, f32))]
+mod scattered {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, F8E4M3>,
+        pub scales: PerGroup<'a, f32, 128>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
+        args.input.row(ctx).to_f32().quantise(ctx)
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let sums: Scaled<F8E4M3, 128> = row.quantise(ctx);
+        args.output.row(ctx).set(&sums.values);
+        args.scales.at(ctx).set(&sums.scales);
+    }
+}
+
+/// Hooks behind a layer.
+#[derive(Parser)]
+struct Options {
+    /// `host` or `cuda`.
+    #[arg(long, default_value = "host", value_parser = ["host", "cuda"])]
+    device: String,
+    #[command(flatten)]
+    ranks: Ranks,
+    /// Rows of each rank's part.
+    #[arg(long, value_delimiter = ',', default_value = "1,9")]
+    rows: Vec<usize>,
+    /// Time graph replays.
+    #[arg(long)]
+    time: bool,
+}
+
+/// One rank's place in a run.
+struct Run<'r, X: Transport> {
+    transport: &'r X,
+    device: Device,
+    stream: Stream,
+    options: &'r Options,
+    me: usize,
+    ranks: usize,
+}
+
+impl<X: Transport> Run<'_, X> {
+    /// Queues it once; times it if that is asked for.
+    fn run(
+        &self,
+        what: &str,
+        rows: usize,
+        mut launch: impl FnMut() -> fusewire::Result<()>,
+    ) -> fusewire::Result<()> {
+        launch()?;
+        if self.options.time {
+            let (world, stream) = (self.transport.link().world(), &self.stream);
+            let graph = stream.capture(|| (0..10).try_for_each(|_| launch()))?;
+            let time = timed(world, stream, 11, 100, || (0..10).try_for_each(|_| graph.launch(stream)))?;
+            if self.me == 0 {
+                println!("{what}: {rows} rows, {} ranks: {:.1} us", self.ranks, time.as_secs_f64() * 1e6);
+            }
+        }
+        Ok(())
+    }
+
+    fn poisoned<T: Element>(&self, n: usize) -> fusewire::Result<Buffer<T>> {
+        let mut buffer = self.device.buffer(n)?;
+        buffer.fill_bytes(&self.stream, 0xff)?;
+        Ok(buffer)
+    }
+}
+
+fn value(rank: usize, i: usize) -> f64 {
+    f64::from(Bf16::from_f32(number(rank, i)).to_f32())
+}
+
+/// An error of bfloat16, and of f32 sums on the way.
+fn rounding(x: f64) -> f64 {
+    x.abs() / 250.0 + 1e-4
+}
+
+/// All-reduces with a norm behind them.
+fn normed<X: Transport>(run: &Run<'_, X>, rows: usize) -> fusewire::Result<()>
+where
+    per_tensor::Hooks: Supports<AllReduce, X>,
+    per_group::Hooks: Supports<AllReduce, X>,
+{
+    let Run { transport, device, stream, me, ranks, .. } = run;
+    let (n, ranks) = (rows * COLS, *ranks);
+    let (residual, gamma) = (bf16s(ranks, n), bf16s(ranks + 1, COLS));
+    let input = device.buffer_from(&bf16s(*me, n))?;
+    let (residuals, weights) = (device.buffer_from(&residual)?, device.buffer_from(&gamma)?);
+    let x = |i: usize| (0..ranks).map(|rank| value(rank, i)).sum::<f64>() + f64::from(residual[i].to_f32());
+    let norms: Vec<f64> = (0..rows)
+        .map(|row| (0..COLS).map(|k| x(row * COLS + k).powi(2)).sum::<f64>() / COLS as f64 + 1e-6)
+        .map(|squares| 1.0 / squares.sqrt())
+        .collect();
+    let want = |i: usize| x(i) * norms[i / COLS] * f64::from(gamma[i % COLS].to_f32());
+
+    let kernel = per_tensor::all_reduce(*transport)?;
+    let (mut next, mut output) = (run.poisoned::<Bf16>(n)?, run.poisoned::<F8E4M3>(n)?);
+    run.run("all-reduce, residual, RMSNorm, e4m3 of one scale", rows, || {
+        let (input, residual, gamma) = (input.view(), residuals.view(), weights.view());
+        let (next, output) = (next.view_mut(), output.view_mut());
+        kernel.launch(stream, per_tensor::Launch { input, residual, gamma, next, output, inverse: 8.0 })
+    })?;
+    check("the next residual", next.read(stream)?.iter().map(|x| x.to_f32()), |i| (x(i), rounding(x(i))));
+    check("of one scale", output.read(stream)?.iter().map(|x| x.to_f32() / 8.0), |i| {
+        (want(i), 1.01 * step(want(i), 448.0 / 8.0))
+    });
+
+    let kernel = per_group::all_reduce(*transport)?;
+    let (mut next, mut output) = (run.poisoned::<Bf16>(n)?, run.poisoned::<F8E4M3>(n)?);
+    let mut scales = run.poisoned::<f32>(n / 128)?;
+    run.run("all-reduce, residual, RMSNorm, e4m3 of a scale for each 128", rows, || {
+        let (input, residual, gamma) = (input.view(), residuals.view(), weights.view());
+        let (next, output, scales) = (next.view_mut(), output.view_mut(), scales.view_mut());
+        kernel.launch(stream, per_group::Launch { input, residual, gamma, next, output, scales })
+    })?;
+    let (got, scale, most) = (output.read(stream)?, scales.read(stream)?, greatest(n, 128, want));
+    check("scales", scale.iter().copied(), |g| (most[g] / 448.0, most[g] * 1e-6));
+    check("of a scale for each 128", got.iter().enumerate().map(|(i, x)| x.to_f32() * scale[i / 128]), |i| {
+        (want(i), 1.01 * step(want(i), most[i / 128]))
+    });
+    Ok(())
+}
+
+/// Reduce-scatters and all-gathers; both together are an all-reduce.
+fn parts<X: Transport>(run: &Run<'_, X>, rows: usize) -> fusewire::Result<()>
+where
+    gathered::Hooks: Supports<AllGather, X>,
+    activated::Hooks: Supports<ReduceScatter, X>,
+    scattered::Hooks: Supports<ReduceScatter, X>,
+{
+    let Run { transport, device, stream, me, ranks, .. } = run;
+    let (part, me, ranks) = (rows * COLS, *me, *ranks);
+    let n = ranks * part;
+    let input = device.buffer_from(&bf16s(me, n))?;
+    let sum = |i: usize| (0..ranks).map(|rank| value(rank, i)).sum::<f64>();
+
+    let kernel = activated::reduce_scatter(*transport)?;
+    let bias = bf16s(ranks, COLS);
+    let (biases, mut output) = (device.buffer_from(&bias)?, run.poisoned::<Bf16>(part)?);
+    run.run("reduce-scatter, bias, GELU", rows, || {
+        let (input, bias) = (input.view(), biases.view());
+        kernel.launch(stream, activated::Launch { input, bias, output: output.view_mut() })
+    })?;
+    check("GELU", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
+        let x = sum(me * part + i) + f64::from(bias[i % COLS].to_f32());
+        let gelu = 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x * x * x)).tanh());
+        (gelu, rounding(gelu) + x.abs() * 1e-3)
+    });
+
+    let (scatter, gather) = (scattered::reduce_scatter(*transport)?, gathered::all_gather(*transport)?);
+    let (mut sums, mut scales) = (run.poisoned::<F8E4M3>(part)?, run.poisoned::<f32>(part / 128)?);
+    let mut all = run.poisoned::<Bf16>(n)?;
+    run.run("all-reduce by e4m3 both ways", rows, || {
+        let (output, of_groups) = (sums.view_mut(), scales.view_mut());
+        scatter.launch(stream, scattered::Launch { input: input.view(), output, scales: of_groups })?;
+        let (input, scales) = (sums.view(), scales.view());
+        gather.launch(stream, gathered::Launch { input, scales, output: all.view_mut() })
+    })?;
+    let most: Vec<Vec<f64>> = (0..ranks).map(|rank| greatest(n, 128, |i| value(rank, i))).collect();
+    let sent = |i: usize| (0..ranks).map(|rank| step(value(rank, i), most[rank][i / 128])).sum::<f64>();
+    let greatest = greatest(n, 128, |i| sum(i).abs() + sent(i));
+    check("both ways", all.read(stream)?.iter().map(|x| x.to_f32()), |i| {
+        (sum(i), sent(i) + 1.1 * step(sum(i).abs() + sent(i), greatest[i / 128]) + rounding(sum(i)))
+    });
+    run.run("all-gather of e4m3, bfloat16 where it arrives", rows, || {
+        let (input, scales) = (sums.view(), scales.view());
+        gather.launch_with(
+            stream,
+            gathered::Launch { input, scales, output: all.view_mut() },
+            &LaunchOptions::default(),
+        )
+    })
+}
+
+fn rank<X: Transport>(transport: &X, options: &Options) -> fusewire::Result<()>
+where
+    per_tensor::Hooks: Supports<AllReduce, X>,
+    per_group::Hooks: Supports<AllReduce, X>,
+    gathered::Hooks: Supports<AllGather, X>,
+    activated::Hooks: Supports<ReduceScatter, X>,
+    scattered::Hooks: Supports<ReduceScatter, X>,
+{
+    let world = transport.link().world();
+    let (device, me, ranks) = (Device::of(transport), world.rank(), world.size());
+    let stream = device.stream()?;
+    let run = Run { transport, device, stream, options, me, ranks };
+    for &rows in &options.rows {
+        normed(&run, rows)?;
+        parts(&run, rows)?;
+        if me == 0 {
+            println!("{rows} rows of {COLS}, {ranks} ranks: every element is right");
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let cuda = options.device == "cuda";
+    let how = fusewire::Options::default();
+    options.ranks.run(cuda, 2, |world| match cuda {
+        true => rank(&Nvl::rendezvous(world, how.clone())?, &options),
+        false => rank(&Shm::rendezvous(world, how.clone())?, &options),
+    })
+}
