@@ -283,8 +283,8 @@ impl Hooks for Folding {
         fold::relay::<Ordered, u16, u32>(ranks, of, |folded| folded, put)
     }
     fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
-        // Those that fold must wait for a rank that takes its time.
-        if ctx.rank == 0 && ctx.pos == 0 {
+        // Those that fold must wait for a rank that takes its time, also with what others have folded.
+        if ctx.rank == 0 && ctx.pos.is_multiple_of(512) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         consume_each(ctx, folded, |ctx, value| {
