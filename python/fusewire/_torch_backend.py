@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 import torch.distributed as dist
 
@@ -41,6 +43,36 @@ class _Done(dist._Work):
         return self._future
 
 
+class _Batched(_Done):
+    """One of a batch, which begins when any of them is waited for."""
+
+    def __init__(self, result, begin):
+        super().__init__(result)
+        self._begin = begin
+
+    def wait(self, timeout=None):
+        self._begin()
+        return True
+
+    def is_completed(self):
+        return self.wait()
+
+    def get_future(self):
+        self._begin()
+        return super().get_future()
+
+
+def _in_batch():
+    """Whether `batch_isend_irecv` is what calls. Some releases of torch (2.11) tell groups of torch's own class alone that a batch begins, and call one
+    operation after the other of all others."""
+    frame = sys._getframe(1)
+    for _ in range(8):
+        frame = frame.f_back
+        if frame is None or frame.f_code.co_name == "batch_isend_irecv":
+            return frame is not None
+    return False
+
+
 def _tensors(result):
     for one in result:
         yield from _tensors(one) if isinstance(one, (list, tuple)) else (one,)
@@ -50,7 +82,7 @@ class _Ranks(dist.ProcessGroup):
     def __init__(self, store, rank, size, timeout):
         super().__init__(rank, size)
         self._name = self._words = "undefined"
-        # Sends and receives that `batch_isend_irecv` has begun, if it has.
+        # Sends and receives of a `batch_isend_irecv` that has not begun, if there is one.
         self._batch = None
         if rank == 0:
             store.set("fusewire", unique_id().hex())
@@ -74,6 +106,7 @@ class _Ranks(dist.ProcessGroup):
 
     def _on(self, tensor):
         """The transport for a tensor's device."""
+        self._begin(self._batch)
         transport = self._transports.get(tensor.device.type)
         if transport is None:
             raise Misuse(f"tensors on {tensor.device}: the backend `fusewire` has ranks on GPUs of CUDA and on CPUs")
@@ -264,22 +297,29 @@ class _Ranks(dist.ProcessGroup):
         return _Done(outputs)
 
     def send(self, tensors, peer, tag=0):
-        if self._batch is not None:
-            self._batch[0].extend((peer, x) for x in tensors)
-        else:
-            for x in tensors:
-                self._send(x, peer)
-        return _Done(tensors)
+        return self._one_way(0, tensors, peer)
 
     def recv(self, tensors, peer, tag=0):
-        if self._batch is not None:
-            self._batch[1].extend((peer, x) for x in tensors)
-        else:
-            for x in tensors:
-                self._receive(x, peer)
+        return self._one_way(1, tensors, peer)
+
+    def _one_way(self, way, tensors, peer):
+        if self._batch is None and _in_batch():
+            self._batch = ([], [])
+        batch = self._batch
+        if batch is not None:
+            batch[way].extend((peer, x) for x in tensors)
+            return _Batched(tensors, lambda: self._begin(batch))
+        for x in tensors:
+            (self._send, self._receive)[way](x, peer)
         return _Done(tensors)
 
-    # `batch_isend_irecv`, which asks the group's backend: here they are one.
+    def _begin(self, batch):
+        """Queues a batch, unless it has begun."""
+        if batch is not None and batch is self._batch:
+            self._batch = None
+            self._pair_by_pair(*batch)
+
+    # `batch_isend_irecv` of torch 2.15, which asks the group's backend: here they are one.
 
     supports_coalescing = True
     supports_splitting = False
@@ -294,11 +334,12 @@ class _Ranks(dist.ProcessGroup):
         self._batch = ([], [])
 
     def _end_coalescing(self, device):
-        batch, self._batch = self._batch, None
-        self._pair_by_pair(*batch)
+        batch = self._batch or ([], [])
+        self._begin(batch)
         return _Done([x for part in batch for _, x in part])
 
     def barrier(self, opts=None):
+        self._begin(self._batch)
         if "cuda" in self._transports:
             # As NCCL's: what this rank has queued comes before it.
             torch.cuda.current_stream().synchronize()

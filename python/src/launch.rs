@@ -37,8 +37,8 @@ const NOTHING: fusewire_call = fusewire_call {
 };
 
 const PROTOCOLS: [(&str, fusewire_protocol); 6] = [
-    ("simple", fusewire_protocol::FUSEWIRE_STAGED),
-    ("ll128", fusewire_protocol::FUSEWIRE_LINES),
+    ("simple", fusewire_protocol::FUSEWIRE_SIMPLE),
+    ("ll128", fusewire_protocol::FUSEWIRE_LL128),
     ("direct", fusewire_protocol::FUSEWIRE_DIRECT),
     ("bulk", fusewire_protocol::FUSEWIRE_BULK),
     ("copy", fusewire_protocol::FUSEWIRE_COPY),

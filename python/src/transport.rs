@@ -83,20 +83,20 @@ impl Open {
 #[pymethods]
 impl Transport {
     #[new]
-    #[pyo3(signature = (world, name, *, window=None, channels=None, line_channels=None, deadline=None))]
+    #[pyo3(signature = (world, name, *, window=None, channels=None, ll128_channels=None, deadline=None))]
     fn new(
         py: Python<'_>,
         world: &World,
         name: &str,
         window: Option<usize>,
         channels: Option<u32>,
-        line_channels: Option<u32>,
+        ll128_channels: Option<u32>,
         deadline: Option<f64>,
     ) -> PyResult<Self> {
         let options = fusewire_transport_options {
             per_peer_bytes: window.unwrap_or(0),
             channels: channels.unwrap_or(0),
-            line_channels: line_channels.map_or(0, |n| if n == 0 { FUSEWIRE_NO_LINES } else { n }),
+            ll128_channels: ll128_channels.map_or(0, |n| if n == 0 { FUSEWIRE_NO_LINES } else { n }),
             deadline_ms: milliseconds(py, deadline, "deadline")?,
         };
         let c_name = CString::new(name).map_err(|_| misuse(py, "a transport's name has no zero bytes"))?;

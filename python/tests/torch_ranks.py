@@ -248,6 +248,11 @@ def batched(group):
     for work in dist.batch_isend_irecv(operations):
         work.wait()
     assert all(bool((y == peer).all()) for y, peer in zip(came, peers))
+    # One that nobody waits for begins with the next operation.
+    came[0].fill_(-1)
+    dist.batch_isend_irecv([dist.P2POp(dist.isend, x, peers[0], group=group), dist.P2POp(dist.irecv, came[0], peers[1], group=group)])
+    dist.all_reduce(x.clone(), group=group)
+    assert bool((came[0] == peers[1]).all())
 
 
 @check
