@@ -18,7 +18,7 @@
 // For `to` and `from`: nobody.
 #define FUSEWIRE_NOBODY -1
 
-// For `line_channels`: without the protocol of lines.
+// For `ll128_channels`: without LL128.
 #define FUSEWIRE_NO_LINES UINT32_MAX
 
 // Bytes of an id.
@@ -98,10 +98,10 @@ typedef enum {
 typedef enum {
   // As the size says.
   FUSEWIRE_BY_SIZE = 0,
-  // Through staging, with credits: NCCL's Simple.
-  FUSEWIRE_STAGED = 1,
-  // In 128-byte lines that carry their flags: NCCL's LL128.
-  FUSEWIRE_LINES = 2,
+  // Through staging, with credits.
+  FUSEWIRE_SIMPLE = 1,
+  // In 128-byte lines that carry their flags.
+  FUSEWIRE_LL128 = 2,
   // Straight into symmetric outputs.
   FUSEWIRE_DIRECT = 3,
   // The same by bulk copies.
@@ -226,7 +226,7 @@ typedef struct {
   // Channels to each peer; 32.
   uint32_t channels;
   // Channels with line buffers; 80. `FUSEWIRE_NO_LINES` is none.
-  uint32_t line_channels;
+  uint32_t ll128_channels;
   // How long one wait in a kernel may last, in milliseconds; 10,000.
   uint64_t deadline_ms;
 } fusewire_transport_options;

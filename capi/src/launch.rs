@@ -34,10 +34,10 @@ pub struct fusewire_value {
 pub enum fusewire_protocol {
     /// As the size says.
     FUSEWIRE_BY_SIZE = 0,
-    /// Through staging, with credits: NCCL's Simple.
-    FUSEWIRE_STAGED = 1,
-    /// In 128-byte lines that carry their flags: NCCL's LL128.
-    FUSEWIRE_LINES = 2,
+    /// Through staging, with credits.
+    FUSEWIRE_SIMPLE = 1,
+    /// In 128-byte lines that carry their flags.
+    FUSEWIRE_LL128 = 2,
     /// Straight into symmetric outputs.
     FUSEWIRE_DIRECT = 3,
     /// The same by bulk copies.
@@ -229,8 +229,8 @@ fn called(asked: &fusewire_call) -> fusewire::Result<Call> {
         shape,
         protocol: match asked.protocol {
             fusewire_protocol::FUSEWIRE_BY_SIZE => None,
-            fusewire_protocol::FUSEWIRE_STAGED => Some(Protocol::Staged),
-            fusewire_protocol::FUSEWIRE_LINES => Some(Protocol::Lines),
+            fusewire_protocol::FUSEWIRE_SIMPLE => Some(Protocol::Simple),
+            fusewire_protocol::FUSEWIRE_LL128 => Some(Protocol::Ll128),
             fusewire_protocol::FUSEWIRE_DIRECT => Some(Protocol::Direct),
             fusewire_protocol::FUSEWIRE_BULK => Some(Protocol::Bulk),
             fusewire_protocol::FUSEWIRE_COPY => Some(Protocol::Copy),

@@ -55,12 +55,12 @@ pub struct fusewire_transport_options {
     /// Channels to each peer; 32.
     pub channels: u32,
     /// Channels with line buffers; 80. `FUSEWIRE_NO_LINES` is none.
-    pub line_channels: u32,
+    pub ll128_channels: u32,
     /// How long one wait in a kernel may last, in milliseconds; 10,000.
     pub deadline_ms: u64,
 }
 
-/// For `line_channels`: without the protocol of lines.
+/// For `ll128_channels`: without LL128.
 pub const FUSEWIRE_NO_LINES: u32 = u32::MAX;
 
 impl From<&fusewire_transport_options> for Options {
@@ -72,10 +72,10 @@ impl From<&fusewire_transport_options> for Options {
         if asked.channels > 0 {
             options.channels = asked.channels;
         }
-        match asked.line_channels {
+        match asked.ll128_channels {
             0 => {}
-            FUSEWIRE_NO_LINES => options.line_channels = 0,
-            some => options.line_channels = some,
+            FUSEWIRE_NO_LINES => options.ll128_channels = 0,
+            some => options.ll128_channels = some,
         }
         if asked.deadline_ms > 0 {
             options.deadline = Duration::from_millis(asked.deadline_ms);

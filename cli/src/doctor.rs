@@ -130,7 +130,7 @@ fn reaches(gpus: &[Gpu]) -> Finding {
     {
         Finding::good("GPU to GPU", text)
     } else {
-        let expected = "`rwa` for every pair; without native atomics `Nvl` does not use lines, and windows do not map the peer";
+        let expected = "`rwa` for every pair; without native atomics `Nvl` does not use LL128, and windows do not map the peer";
         Finding::absent("GPU to GPU", text, expected, "ask `nvidia-smi topo -p2p a` for the reason")
     }
 }

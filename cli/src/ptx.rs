@@ -38,9 +38,9 @@ pub struct Args {
     /// Packs in flight: 1, 2, 4 or 8. Default: as the attribute says.
     #[arg(long, value_parser = ["1", "2", "4", "8"])]
     pub unroll: Option<String>,
-    /// How bytes travel: `staged` through rings, small chunks in `lines` that carry their flags, `direct` into symmetric outputs,
+    /// How bytes travel: `simple` through rings, small chunks by `ll128` in lines that carry their flags, `direct` into symmetric outputs,
     /// there by `bulk` copies, or by the engine that makes a `copy`; all-reduces in two steps, `two_shot`.
-    #[arg(long, value_parser = ["staged", "lines", "direct", "bulk", "copy", "two_shot"], default_value = "staged")]
+    #[arg(long, value_parser = ["simple", "ll128", "direct", "bulk", "copy", "two_shot"], default_value = "simple")]
     pub protocol: String,
     /// Name lines of the source in the PTX.
     #[arg(long)]

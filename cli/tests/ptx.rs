@@ -111,7 +111,7 @@ fn prints_what_is_asked_for() {
             &["ring", "--arch", "sm_90a", "--transport", "Nvl"],
             &[".entry ring__custom__nvl(", ".target sm_90a"],
         ),
-        (&["copy", "--protocol", "lines"], &[".entry copy__all_to_all_lines__nvl("]),
+        (&["copy", "--protocol", "ll128"], &[".entry copy__all_to_all_ll128__nvl("]),
         (&["inner::ring", "--line-info"], &["\t.file\t", "src/lib.rs\""]),
     ] {
         let (done, out, err) = ptx(folder.path(), arguments);
@@ -154,8 +154,8 @@ fn says_what_there_is_instead() {
         (folder.path(), &["ring", "--schedule", "sendrecv"], &["is a schedule itself"]),
         (
             folder.path(),
-            &["ring", "--protocol", "lines"],
-            &["`ring` is not compiled to travel by `lines`", "there is staged"],
+            &["ring", "--protocol", "ll128"],
+            &["`ring` is not compiled to travel by `ll128`", "there is simple"],
         ),
         (folder.path(), &["refused"], &["a hook module needs its arguments"]),
         (

@@ -36,7 +36,7 @@ pub struct Shape {
     /// Channels used to each peer.
     pub channels: u32,
     /// Blocks of the self copy: those that bring a rank's own chunk from `produce` to `consume`.
-    pub diagonal: u32,
+    pub self_copy: u32,
     /// Copy engine: 0 before the copies, 1 behind them.
     pub phase: u32,
     /// Direct: number of the output's symmetric allocation; equal on all ranks.

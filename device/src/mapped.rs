@@ -23,8 +23,8 @@ pub struct Layout {
     pub channels: u32,
     /// User signals from each peer.
     pub signals: u32,
-    /// Channels that have line buffers; there are twice as many buffers, see [`crate::ops::Direct::line_channels`].
-    pub line_channels: u32,
+    /// Channels that have line buffers; there are twice as many buffers, see [`crate::ops::Direct::ll128_channels`].
+    pub ll128_channels: u32,
     /// Bytes of staging of one channel; a power of two, 1 KiB to 2 GiB.
     pub window: u64,
     /// Bytes of heap; a multiple of 128.
@@ -69,17 +69,17 @@ impl Layout {
         self.state(peer, self.channels + id)
     }
 
-    /// Offset of the line channels' state towards `peer`.
+    /// Offset of the LL128 channels' state towards `peer`.
     #[inline(always)]
     pub const fn line_state(&self, peer: u32, channel: u32) -> u64 {
-        self.state(self.world, 0) + 16 * (peer as u64 * 2 * self.line_channels as u64 + channel as u64)
+        self.state(self.world, 0) + 16 * (peer as u64 * 2 * self.ll128_channels as u64 + channel as u64)
     }
 
     /// Offset of the line buffers that `writer` fills.
     #[inline(always)]
     pub const fn lines(&self, writer: u32, channel: u32) -> u64 {
         self.line_state(self.world, 0).next_multiple_of(4096)
-            + BUFFERS * (writer as u64 * 2 * self.line_channels as u64 + channel as u64)
+            + BUFFERS * (writer as u64 * 2 * self.ll128_channels as u64 + channel as u64)
     }
 
     /// Offset of a ring of staging; the first is the first byte that a reset need not clear.
@@ -249,8 +249,8 @@ macro_rules! mapped_ops {
         // SAFETY: buffers are part of the zeroed region; NVLink and the host's memory carry a 16-byte store whole (see `line`).
         unsafe impl $crate::ops::Direct for $name {
             #[inline(always)]
-            fn line_channels(&self) -> u32 {
-                self.0.parts().layout.line_channels
+            fn ll128_channels(&self) -> u32 {
+                self.0.parts().layout.ll128_channels
             }
             #[inline(always)]
             fn peer_base(&self, peer: u32) -> u64 {

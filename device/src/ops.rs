@@ -162,11 +162,11 @@ pub trait Get: Ops {
 #[diagnostic::on_unimplemented(
     message = "transport `{Self}` cannot store to peers' memory line by line",
     label = "flag-in-line exchange needs it",
-    note = "use the staged protocol"
+    note = "use the simple protocol"
 )]
 pub unsafe trait Direct: Ops {
     /// Channels that have line buffers, for all-to-alls and as many again for `sendrecv`: those are numbered behind the others.
-    fn line_channels(&self) -> u32;
+    fn ll128_channels(&self) -> u32;
     /// Where the region of `peer` is mapped: a load, to be made before it is needed.
     fn peer_base(&self, peer: u32) -> u64;
     /// Where this rank stores lines for the peer whose region is at `base`.

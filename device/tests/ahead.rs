@@ -118,7 +118,7 @@ fn shape() -> Shape {
         share: share_packs(N as u64 / 4, 1),
         own_share: share_packs(N as u64 / 4, 1),
         channels: 1,
-        diagonal: 1,
+        self_copy: 1,
         ..bytemuck::Zeroable::zeroed()
     }
 }
@@ -294,7 +294,7 @@ fn staged_chunks_stay_until_they_are_taken() {
             let params = Params {
                 ops: world.ops(rank),
                 control: world.control(rank, 5_000),
-                shape: Shape { diagonal: 0, ..shape() },
+                shape: Shape { self_copy: 0, ..shape() },
                 raw,
                 schedule: AllToAll,
             };
@@ -362,7 +362,7 @@ fn staged_calls_follow_direct_ones() {
     let flows = world.run(2, |rank, grid| {
         let mut own = Rank::new(2, 5 + rank);
         let (ops, control) = (world.ops(rank), world.control(rank, 5_000));
-        let shape = Shape { diagonal: 0, ..shape() };
+        let shape = Shape { self_copy: 0, ..shape() };
         let params = Params { ops, control, shape, raw: own.raw(0, 0), schedule: AllToAll };
         // SAFETY: a sender and a receiver, with slices that hold what the shape says.
         unsafe { exchange::<_, Simple, _, Slow>(grid, &params) }

@@ -27,7 +27,7 @@ use world::{Noise, World};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Simple,
-    Lines,
+    Ll128,
     Store,
     Bulk { first: u64 },
     Host,
@@ -56,10 +56,10 @@ fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u3
         Way::Simple if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
         Way::Simple if S::ONCE => ends,
         Way::Simple => ends + own,
-        Way::Lines if S::MUTUAL && (S::ONCE || S::FOLDS) => channels,
-        Way::Lines if S::MUTUAL => legs + own,
-        Way::Lines if S::ONCE => ends,
-        Way::Lines => ends + own,
+        Way::Ll128 if S::MUTUAL && (S::ONCE || S::FOLDS) => channels,
+        Way::Ll128 if S::MUTUAL => legs + own,
+        Way::Ll128 if S::ONCE => ends,
+        Way::Ll128 => ends + own,
         Way::Store if S::ONCE => legs,
         Way::Store | Way::Bulk { .. } => legs + own,
     }
@@ -98,7 +98,7 @@ where
             input: raw.input.0,
             tiles: 0,
             channels: launch.channels,
-            diagonal: if S::FOLDS || S::ONCE && !matches!(way, Way::Bulk { .. }) { 0 } else { launch.own },
+            self_copy: if S::FOLDS || S::ONCE && !matches!(way, Way::Bulk { .. }) { 0 } else { launch.own },
             phase: 0,
             allocation: 0,
             cut: 0,
@@ -110,7 +110,7 @@ where
         unsafe {
             match way {
                 Way::Simple => exchange::<_, Simple, _, H>(grid, &params),
-                Way::Lines => exchange::<_, Ll128, _, H>(grid, &params),
+                Way::Ll128 => exchange::<_, Ll128, _, H>(grid, &params),
                 Way::Store => exchange::<_, Store, _, H>(grid, &params),
                 Way::Bulk { .. } => exchange::<_, Bulk, _, H>(grid, &params),
                 Way::Host => exchange::<_, Host, _, H>(grid, &params),
@@ -181,11 +181,11 @@ fn everything<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, geometry: Launch) {
     // In turn on one world: each leaves lines and positions from which the others go on.
     let world = World::new(ranks, geometry.channels.max(geometry.own), 2048);
     for n in SIZES.into_iter().filter(|n| n.is_multiple_of(geometry.rows)) {
-        for way in [Way::Simple, Way::Lines, Way::Store, Way::Host] {
+        for way in [Way::Simple, Way::Ll128, Way::Store, Way::Host] {
             runs::<H, T, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
         }
         for (way, root) in
-            [Way::Simple, Way::Lines, Way::Host, Way::Lines].into_iter().zip((0..ranks).cycle())
+            [Way::Simple, Way::Ll128, Way::Host, Way::Ll128].into_iter().zip((0..ranks).cycle())
         {
             runs::<H, T, _>(&world, way, geometry, n, |_| Broadcast { root }, |_, _| (root, 0));
             runs::<H, T, _>(&world, way, geometry, n, |_| Scatter { root }, |to, _| (root, to));
@@ -338,8 +338,8 @@ fn every_contribution_is_folded_in_its_place() {
         let geometry = Launch { channels, own, rows: 1 };
         let world = World::new(ranks, (2 * channels).max(own), 2048);
         for n in SIZES {
-            folds(&world, Way::Lines, geometry, n, |_| ReduceScatter, |rank| rank as usize);
-            folds(&world, Way::Lines, geometry, n, |_| AllReduce, |_| 0);
+            folds(&world, Way::Ll128, geometry, n, |_| ReduceScatter, |rank| rank as usize);
+            folds(&world, Way::Ll128, geometry, n, |_| AllReduce, |_| 0);
             for way in [Way::Simple, Way::Host] {
                 folds(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
                 folds(&world, way, geometry, n, |_| AllReduce, |_| 0);
@@ -388,11 +388,11 @@ fn each_element_is_produced_once() {
                 let found = PRODUCED.swap(0, Ordering::Relaxed);
                 assert_eq!(found, by * n as u64, "{about}, {n} elements, {ranks} ranks");
             };
-            for way in [Way::Simple, Way::Lines, Way::Store, Way::Host] {
+            for way in [Way::Simple, Way::Ll128, Way::Store, Way::Host] {
                 runs::<Counted, u32, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
                 produced(u64::from(ranks), "all_gather");
             }
-            for way in [Way::Simple, Way::Lines, Way::Host] {
+            for way in [Way::Simple, Way::Ll128, Way::Host] {
                 runs::<Counted, u32, _>(&world, way, geometry, n, |_| Broadcast { root: 0 }, |_, _| (0, 0));
                 produced(1, "broadcast");
             }

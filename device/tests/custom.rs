@@ -26,7 +26,7 @@ const SHAPE: Shape = Shape {
     input: 0,
     tiles: 0,
     channels: 1,
-    diagonal: 0,
+    self_copy: 0,
     phase: 0,
     allocation: 0,
     cut: 0,

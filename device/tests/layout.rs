@@ -6,9 +6,9 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn regions_never_overlap(
-        world in 1u32..9, channels in 1u32..5, signals in 0u32..4, scale in 0u32..8, heap in 0u64..40, line_channels in 0u32..3,
+        world in 1u32..9, channels in 1u32..5, signals in 0u32..4, scale in 0u32..8, heap in 0u64..40, ll128_channels in 0u32..3,
     ) {
-        let layout = Layout { world, channels, signals, line_channels, window: 1024 << scale, heap: 128 * heap };
+        let layout = Layout { world, channels, signals, ll128_channels, window: 1024 << scale, heap: 128 * heap };
         // Start, bytes, alignment, and whether a reset clears it.
         let mut parts = vec![(layout.abort(), 128, 128, true), (layout.heap(), layout.heap, 128, false)];
         for peer in 0..world {
@@ -18,7 +18,7 @@ proptest! {
                 parts.push((layout.state(peer, c), 128, 128, true));
                 parts.push((layout.staging(peer, c), layout.window, 1024, false));
             }
-            for c in 0..2 * line_channels {
+            for c in 0..2 * ll128_channels {
                 parts.push((layout.line_state(peer, c), 16, 16, true));
                 parts.push((layout.lines(peer, c), BUFFERS, 128, true));
             }

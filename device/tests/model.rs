@@ -17,7 +17,7 @@ mod mapped;
 #[path = "../src/ops.rs"]
 mod ops;
 mod protocol {
-    /// Without line channels: only the size is asked for.
+    /// Without LL128 channels: only the size is asked for.
     pub mod ll128 {
         pub const BUFFERS: u64 = 0;
     }
@@ -42,7 +42,7 @@ struct Peers(Mapped);
 mapped_ops!(Peers, "model");
 
 /// A ring of two chunks, which one call fills: every later call waits for credit.
-const LAYOUT: Layout = Layout { world: 2, channels: 1, signals: 0, line_channels: 0, window: 256, heap: 0 };
+const LAYOUT: Layout = Layout { world: 2, channels: 1, signals: 0, ll128_channels: 0, window: 256, heap: 0 };
 const CHUNK: u64 = 128;
 
 #[repr(C, align(4096))]

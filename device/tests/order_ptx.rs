@@ -90,8 +90,8 @@ const FOLDING: &[&str] = &["ReduceScatter", "AllReduce", "Reduce"];
 
 /// Every protocol, and the rule for it.
 const PROTOCOLS: &[(&str, Protocol)] = &[
-    ("Simple", Protocol::Staged),
-    ("Ll128", Protocol::Lines),
+    ("Simple", Protocol::Simple),
+    ("Ll128", Protocol::Ll128),
     ("Store", Protocol::Direct),
     ("Bulk", Protocol::Bulk),
     ("CopyEngine", Protocol::Copy),
@@ -99,9 +99,9 @@ const PROTOCOLS: &[(&str, Protocol)] = &[
 
 /// Every schedule by every protocol: its entry, and the rule.
 fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
-    let folding = FOLDING.iter().map(|s| (*s, "Simple", Protocol::Staged));
-    let folding = folding.chain([("AllReduce", "TwoShot", Protocol::Staged)]);
-    let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Lines)));
+    let folding = FOLDING.iter().map(|s| (*s, "Simple", Protocol::Simple));
+    let folding = folding.chain([("AllReduce", "TwoShot", Protocol::Simple)]);
+    let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Ll128)));
     SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule))).chain(folding)
 }
 
@@ -134,7 +134,7 @@ fn memory_operations_keep_their_order() {
     for arch in &ARCHS[..2] {
         let ptx = raised(&compile("order", &source, *arch));
         let all = entries().map(|(schedule, protocol, rule)| (format!("k_{schedule}_{protocol}"), rule));
-        for (name, protocol) in all.chain([("custom_ring".to_owned(), Protocol::Staged)]) {
+        for (name, protocol) in all.chain([("custom_ring".to_owned(), Protocol::Simple)]) {
             // What a user's hook keeps is loaded when it is given back.
             let fences = body(&ptx, &name).iter().filter(|line| line.contains("fence.acq_rel.sys")).count();
             assert!(name != "custom_ring" || fences > 0, "{arch} {name}: no fence before room is given back");

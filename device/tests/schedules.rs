@@ -24,7 +24,7 @@ use world::{Noise, Peers, World};
 #[derive(Clone, Copy)]
 struct Launch {
     channels: u32,
-    diagonal: u32,
+    self_copy: u32,
     chunk: u64,
     /// Rows of a chunk, where it has a shape.
     rows: usize,
@@ -36,7 +36,7 @@ type Block<'a> = dyn Fn(Grid, &Params<Peers, AllToAll, Raw>) -> Flow + Sync + 'a
 const DEADLINE_MS: u64 = 30_000;
 
 fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
-    let Launch { channels, diagonal, chunk, rows } = launch;
+    let Launch { channels, self_copy, chunk, rows } = launch;
     let (n, packs) = (elements as u64, elements.div_ceil(lanes) as u64);
     let cols = elements / rows;
     // Rows that are not whole packs go in the chunk's order.
@@ -53,14 +53,14 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
         chunk,
         kernel: 42,
         share: share_packs(packs, channels),
-        own_share: share_packs(packs, diagonal),
+        own_share: share_packs(packs, self_copy),
         first: 0,
         outputs: 0,
         output_offset: 0,
         input: 0,
         tiles: tiles as u64,
         channels,
-        diagonal,
+        self_copy,
         phase: 0,
         allocation: 0,
         cut: 0,
@@ -96,26 +96,26 @@ fn all_to_all<H, I, O>(
     // SAFETY: every block of the grid runs it with slices made above, and outputs that hold every chunk.
     unsafe {
         match way {
-            Way::Staged => run(2 * ends + launch.diagonal, &|g, p| exchange::<_, Simple, _, H>(g, p), 0),
+            Way::Simple => run(2 * ends + launch.self_copy, &|g, p| exchange::<_, Simple, _, H>(g, p), 0),
             Way::Shared => {
                 // As many as peers, or fewer, evenly or not.
                 let ends = ends * (world.layout.world - 1).min(3);
-                run(2 * ends + launch.diagonal, &|g, p| exchange::<_, Simple, _, H>(g, p), 0);
+                run(2 * ends + launch.self_copy, &|g, p| exchange::<_, Simple, _, H>(g, p), 0);
             }
-            Way::Lines => run(ends + launch.diagonal, &|g, p| exchange::<_, Ll128, _, H>(g, p), 0),
+            Way::Ll128 => run(ends + launch.self_copy, &|g, p| exchange::<_, Ll128, _, H>(g, p), 0),
             Way::Bulk { first } => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
                 let bulk = |grid: Grid, params: &Params<Peers, AllToAll, Raw>| {
-                    let own_share = share_packs(first, launch.diagonal);
+                    let own_share = share_packs(first, launch.self_copy);
                     let shape = Shape { first, own_share, input: params.raw.input.0, ..params.shape };
                     exchange::<_, Bulk, _, H>(grid, &Params { shape, ..*params })
                 };
-                run(ends + launch.diagonal, &bulk, table.as_ptr() as u64);
+                run(ends + launch.self_copy, &bulk, table.as_ptr() as u64);
             }
             Way::Direct => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
                 let direct = |g: Grid, p: &Params<Peers, AllToAll, Raw>| exchange::<_, Store, _, H>(g, p);
-                run(ends + launch.diagonal, &direct, table.as_ptr() as u64);
+                run(ends + launch.self_copy, &direct, table.as_ptr() as u64);
             }
         }
     }
@@ -124,10 +124,10 @@ fn all_to_all<H, I, O>(
 /// How the bytes of a test travel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
-    Staged,
+    Simple,
     /// Staged, by several blocks at each end of a channel.
     Shared,
-    Lines,
+    Ll128,
     Direct,
     /// By bulk copies, but for so many packs that each chunk begins with: those go in lines.
     Bulk {
@@ -135,7 +135,7 @@ enum Way {
     },
 }
 
-const WAYS: [Way; 4] = [Way::Staged, Way::Direct, Way::Shared, Way::Lines];
+const WAYS: [Way; 4] = [Way::Simple, Way::Direct, Way::Shared, Way::Ll128];
 const SIZES: [usize; 8] = [0, 1, 3, 16, 127, 128, 1000, 2501];
 
 fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launch: Launch) {
@@ -172,14 +172,14 @@ fn is_a_transpose<T: Element>(inputs: &[Aligned<T>], outputs: &[Aligned<T>], n: 
 
 #[test]
 fn what_bulk_copies_begin_with_goes_in_lines() {
-    for (ranks, channels, diagonal) in [(1, 1, 2), (2, 3, 1), (2, 2, 3), (3, 1, 2), (5, 2, 1)] {
-        let launch = Launch { channels, diagonal, chunk: 384, rows: 1 };
-        let world = World::new(ranks, channels.max(diagonal), 2048);
+    for (ranks, channels, self_copy) in [(1, 1, 2), (2, 3, 1), (2, 2, 3), (3, 1, 2), (5, 2, 1)] {
+        let launch = Launch { channels, self_copy, chunk: 384, rows: 1 };
+        let world = World::new(ranks, channels.max(self_copy), 2048);
         let mut noise = Noise(u64::from(ranks));
         for packs in [0, 1, 8, 25, 241, 1000u64] {
             // Lines of other calls come in between.
             let ways = [0, 1, packs / 3, packs].map(|first| Way::Bulk { first: first.min(packs) });
-            for way in ways.into_iter().chain([Way::Lines]) {
+            for way in ways.into_iter().chain([Way::Ll128]) {
                 let n = 4 * packs as usize;
                 let mut make = || Aligned::new(ranks as usize * n, |_| f32::from_bits64(noise.next()));
                 let mut inputs: Vec<_> = (0..ranks).map(|_| make()).collect();
@@ -215,13 +215,13 @@ fn cuts_are_told(world: &World, bytes: Option<u64>) {
 /// many as channel 1 of two.
 #[test]
 fn ranks_that_cut_chunks_otherwise_are_told() {
-    for way in [Way::Staged, Way::Lines, Way::Direct, Way::Bulk { first: 0 }, Way::Bulk { first: 24 }] {
+    for way in [Way::Simple, Way::Ll128, Way::Direct, Way::Bulk { first: 0 }, Way::Bulk { first: 24 }] {
         for channels in [[2, 3], [3, 2], [1, 2]] {
             let (n, world) = (160, World::new(2, 3, 2048));
             let mut vectors: Vec<Aligned<f32>> = (0..4).map(|_| Aligned::new(2 * n, |k| k as f32)).collect();
             let raws: Vec<Any> = vectors.iter_mut().map(Aligned::raw).collect();
             let table = [raws[2].0, raws[3].0];
-            let launch = |own: usize| Launch { channels: channels[own], diagonal: 1, chunk: 384, rows: 1 };
+            let launch = |own: usize| Launch { channels: channels[own], self_copy: 1, chunk: 384, rows: 1 };
             let flows = world.run(7, |rank, grid| {
                 let (ops, control, own) = (world.ops(rank), world.control(rank, 2000), rank as usize);
                 let first = if let Way::Bulk { first } = way { first } else { 0 };
@@ -236,7 +236,7 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
                     raw: Raw { input: raws[own], output: raws[2 + own] },
                     schedule: AllToAll,
                 };
-                let (staged, blocks) = (matches!(way, Way::Staged), channels[own]);
+                let (staged, blocks) = (matches!(way, Way::Simple), channels[own]);
                 let blocks = if staged { 2 * blocks + 1 } else { blocks + 1 };
                 if grid.block >= blocks {
                     return Ok(());
@@ -245,8 +245,8 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
                 // SAFETY: all blocks run it, with slices of two chunks.
                 unsafe {
                     match way {
-                        Way::Staged | Way::Shared => exchange::<_, Simple, _, ByPack<f32>>(grid, &params),
-                        Way::Lines => exchange::<_, Ll128, _, ByPack<f32>>(grid, &params),
+                        Way::Simple | Way::Shared => exchange::<_, Simple, _, ByPack<f32>>(grid, &params),
+                        Way::Ll128 => exchange::<_, Ll128, _, ByPack<f32>>(grid, &params),
                         Way::Direct => exchange::<_, Store, _, ByPack<f32>>(grid, &params),
                         Way::Bulk { .. } => exchange::<_, Bulk, _, ByPack<f32>>(grid, &params),
                     }
@@ -255,7 +255,7 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
             for rank in flows {
                 assert!(rank.iter().any(|flow| flow.is_err()), "{way:?}, {channels:?}: a rank ended well");
             }
-            cuts_are_told(&world, (!matches!(way, Way::Staged)).then_some(640));
+            cuts_are_told(&world, (!matches!(way, Way::Simple)).then_some(640));
         }
     }
 }
@@ -266,7 +266,7 @@ fn others_are_told(parts: [(u64, u64); 2], blocks: u32) {
     let mut vectors: Vec<Aligned<f32>> = (0..4).map(|_| Aligned::new(2 * n, |k| k as f32)).collect();
     let raws: Vec<Any> = vectors.iter_mut().map(Aligned::raw).collect();
     let table = [raws[2].0, raws[3].0];
-    let launch = Launch { channels: 1, diagonal: blocks, chunk: 384, rows: 1 };
+    let launch = Launch { channels: 1, self_copy: blocks, chunk: 384, rows: 1 };
     let flows = world.run(1 + blocks, |rank, grid| {
         let (ops, control, own) = (world.ops(rank), world.control(rank, DEADLINE_MS), rank as usize);
         let (first, own_share) = parts[own];
@@ -287,10 +287,10 @@ fn others_are_told(parts: [(u64, u64); 2], blocks: u32) {
 
 #[test]
 fn packs_reach_every_rank() {
-    for (ranks, channels, diagonal, chunk) in
+    for (ranks, channels, self_copy, chunk) in
         [(1, 1, 2, 512), (2, 1, 1, 128), (2, 3, 2, 512), (3, 2, 1, 384), (5, 2, 1, 512), (8, 1, 1, 256)]
     {
-        let launch = Launch { channels, diagonal, chunk, rows: 1 };
+        let launch = Launch { channels, self_copy, chunk, rows: 1 };
         all_to_all_is_a_transpose::<ByPack<u8>, u8>(ranks, launch);
         all_to_all_is_a_transpose::<ByPack<Bf16>, Bf16>(ranks, launch);
         all_to_all_is_a_transpose::<ByPack<f32>, f32>(ranks, launch);
@@ -300,9 +300,10 @@ fn packs_reach_every_rank() {
 
 #[test]
 fn elements_reach_every_rank() {
-    for (ranks, channels, diagonal, chunk) in [(1, 1, 1, 512), (2, 2, 1, 256), (3, 1, 3, 512), (5, 1, 1, 384)]
+    for (ranks, channels, self_copy, chunk) in
+        [(1, 1, 1, 512), (2, 2, 1, 256), (3, 1, 3, 512), (5, 1, 1, 384)]
     {
-        let launch = Launch { channels, diagonal, chunk, rows: 1 };
+        let launch = Launch { channels, self_copy, chunk, rows: 1 };
         all_to_all_is_a_transpose::<ByElement<F8E4M3>, F8E4M3>(ranks, launch);
         all_to_all_is_a_transpose::<ByElement<i16>, i16>(ranks, launch);
         all_to_all_is_a_transpose::<ByElement<u32>, u32>(ranks, launch);
@@ -312,14 +313,14 @@ fn elements_reach_every_rank() {
 
 #[test]
 fn wires_of_half_the_width() {
-    let (ranks, launch) = (2usize, Launch { channels: 2, diagonal: 2, chunk: 256, rows: 1 });
+    let (ranks, launch) = (2usize, Launch { channels: 2, self_copy: 2, chunk: 256, rows: 1 });
     let world = World::new(2, 2, 1024);
     let value = |rank: usize, k: usize| Bf16::from_f32(((rank * 31 + k) % 29) as f32 / 4.0 - 3.0);
     for n in [1, 7, 8, 9, 15, 16, 17, 31, 500] {
         let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::new(ranks * n, |k| value(r, k))).collect();
         let mut outputs: Vec<_> =
             (0..ranks).map(|_| Aligned::new(ranks * n, |_| Bf16::from_f32(99.0))).collect();
-        all_to_all::<Halved, Bf16, Bf16>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
+        all_to_all::<Halved, Bf16, Bf16>(&world, Way::Simple, launch, n, &mut inputs, &mut outputs);
         for (to, output) in outputs.iter().enumerate() {
             for (from, k) in (0..ranks).flat_map(|from| (0..n).map(move |k| (from, k))) {
                 let want = F8E4M3::from_f32(value(from, to * n + k).to_f32()).to_f32();
@@ -330,7 +331,7 @@ fn wires_of_half_the_width() {
 }
 
 fn tiles_transpose<T: Element>(ranks: u32, way: Way, (rows, cols): (usize, usize)) {
-    let launch = Launch { channels: 2, diagonal: 3, chunk: 512, rows };
+    let launch = Launch { channels: 2, self_copy: 3, chunk: 512, rows };
     let world = World::new(ranks, 2, 2048);
     let (n, mut noise) = (rows * cols, Noise(u64::from(ranks) << 8 | u64::from(T::CODE)));
     let mut make = || {
@@ -373,13 +374,13 @@ fn transposed_chunks_reach_every_rank() {
 
 #[test]
 fn narrow_wires_accumulate() {
-    let (ranks, n, launch) = (3usize, 517, Launch { channels: 2, diagonal: 2, chunk: 256, rows: 1 });
+    let (ranks, n, launch) = (3usize, 517, Launch { channels: 2, self_copy: 2, chunk: 256, rows: 1 });
     let world = World::new(3, 2, 1024);
     let value = |rank: usize, k: usize| ((rank * 31 + k) % 17) as f32 / 4.0 - 2.0;
     let mut inputs: Vec<_> = (0..ranks).map(|r| Aligned::<f32>::new(ranks * n, |k| value(r, k))).collect();
     let mut outputs: Vec<_> = (0..ranks).map(|_| Aligned::<f32>::new(ranks * n, |k| k as f32)).collect();
     for calls in 1..=5 {
-        all_to_all::<Narrow<f32>, f32, f32>(&world, Way::Staged, launch, n, &mut inputs, &mut outputs);
+        all_to_all::<Narrow<f32>, f32, f32>(&world, Way::Simple, launch, n, &mut inputs, &mut outputs);
         for (to, output) in outputs.iter().enumerate() {
             for from in 0..ranks {
                 for k in 0..n {
@@ -395,7 +396,7 @@ fn narrow_wires_accumulate() {
 #[test]
 fn sendrecv_goes_round_the_ring_and_to_nobody() {
     for ranks in [2u32, 3, 5] {
-        let launch = Launch { channels: 2, diagonal: 0, chunk: 256, rows: 1 };
+        let launch = Launch { channels: 2, self_copy: 0, chunk: 256, rows: 1 };
         let world = World::new(ranks, 2, 1024);
         for (n, open) in [(1000, false), (0, false), (333, true), (4096, false), (1, true)] {
             let mut inputs: Vec<_> =
@@ -469,7 +470,7 @@ fn witnesses_do_not_multiply() {
     let world = World::new(1, 1, 1024);
     let mut inputs = [Aligned::<f32>::new(64, |_| 0.0)];
     let mut outputs = [Aligned::<u8>::new(64, |_| 0)];
-    let launch = Launch { channels: 1, diagonal: 1, chunk: 256, rows: 1 };
-    all_to_all::<Greedy, f32, u8>(&world, Way::Staged, launch, 64, &mut inputs, &mut outputs);
+    let launch = Launch { channels: 1, self_copy: 1, chunk: 256, rows: 1 };
+    all_to_all::<Greedy, f32, u8>(&world, Way::Simple, launch, 64, &mut inputs, &mut outputs);
     assert!(outputs[0].all().iter().all(|&count| count == 1), "{:?}", outputs[0].all());
 }

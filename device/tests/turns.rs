@@ -114,7 +114,7 @@ fn launch<H: Unpack<Raw = Raw<T>>, T: Element>(
             input: 0,
             tiles: 0,
             channels,
-            diagonal: 0,
+            self_copy: 0,
             phase: 0,
             allocation: 0,
             cut: 0,

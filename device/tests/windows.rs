@@ -104,7 +104,7 @@ impl Windows {
             chunk: 128,
             kernel: 1,
             channels: 1,
-            diagonal: 0,
+            self_copy: 0,
             ..zeroed()
         };
         let all = self.world.run(blocks, |rank, grid: Grid| {

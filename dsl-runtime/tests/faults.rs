@@ -112,7 +112,7 @@ fn a_launch_of_nothing_is_named() {
         outcome
     });
     assert!(outcomes[1].is_ok());
-    let last = "Rank 0 launched last: number 2, `faults::copy`, all_to_all of 60 elements to a peer, by staging \
+    let last = "Rank 0 launched last: number 2, `faults::copy`, all_to_all of 60 elements to a peer, by Simple \
                 over 1 channel; rank 1: number 2, `faults::copy`, all_to_all of 0 elements to a peer.";
     told(&outcomes[0], &["rank 0 waited", last]);
 }

@@ -78,7 +78,7 @@ fn symmetric_outputs_may_go_while_they_are_written() {
 
 #[test]
 fn lengths_of_as_many_packs_are_told_apart() {
-    for protocol in [None, Some(Protocol::Lines), Some(Protocol::Staged)] {
+    for protocol in [None, Some(Protocol::Ll128), Some(Protocol::Simple)] {
         let ranks = World::threads(2, |world| -> fusewire::Result<()> {
             let transport = Shm::rendezvous(&world, 1 << 16)?;
             let (device, launcher) = (Device::of(&transport), copy::all_to_all(&transport)?);

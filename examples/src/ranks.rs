@@ -204,12 +204,12 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
 /// A protocol by its name.
 pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
     Ok(match text {
-        "staged" => Protocol::Staged,
-        "lines" => Protocol::Lines,
+        "simple" => Protocol::Simple,
+        "ll128" => Protocol::Ll128,
         "direct" => Protocol::Direct,
         "bulk" => Protocol::Bulk,
         "copy" => Protocol::Copy,
         "two_shot" => Protocol::TwoShot,
-        _ => return Err("one of staged, lines, direct, bulk, copy, two_shot".into()),
+        _ => return Err("one of simple, ll128, direct, bulk, copy, two_shot".into()),
     })
 }

@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all__nvl(const
     follow();
     const Mapped &m = p.ops;
     const Layout &l = m.layout;
-    u32 world = l.world, channels = p.shape.channels, ends = world == 1 ? 0 : (gridDim.x - p.shape.diagonal) / 2;
+    u32 world = l.world, channels = p.shape.channels, ends = world == 1 ? 0 : (gridDim.x - p.shape.self_copy) / 2;
     if (blockIdx.x >= 2 * ends) return own_share(p, blockIdx.x - 2 * ends);
     bool sends = blockIdx.x < ends, leads = threadIdx.x == 0;
     // Several blocks of a channel share its peers.
@@ -142,7 +142,7 @@ template <u32 U> struct Rows {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_lines__nvl(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_ll128__nvl(const __grid_constant__ Params p) {
     constexpr u32 U = 4;
     follow();
     const Mapped &m = p.ops;
@@ -268,7 +268,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_bulk__nvl(
     const Layout &l = m.layout;
     u32 world = l.world, rank = m.rank, blocks = world == 1 ? 0 : p.shape.channels, channel = blockIdx.x, piece = u32(p.shape.chunk);
     bool own = channel >= blocks, leads = threadIdx.x == 0;
-    u32 part = own ? channel - blocks : channel, stride = piece * (own ? p.shape.diagonal : blocks);
+    u32 part = own ? channel - blocks : channel, stride = piece * (own ? p.shape.self_copy : blocks);
     u64 each = 2 * p.shape.elements, at = u64(part) * piece + (own ? 0 : 16 * p.shape.first), bytes = at < each ? each - at : 0;
     u64 input = p.input.address + at, place = p.shape.output_offset + rank * each + at;
     const volatile u64 *outputs = reinterpret_cast<const volatile u64 *>(p.shape.outputs);

@@ -8,7 +8,7 @@ using u32 = uint32_t;
 using u64 = uint64_t;
 
 struct Layout {
-    u32 world, channels, signals, line_channels;
+    u32 world, channels, signals, ll128_channels;
     u64 window, heap;
 };
 struct Mapped {
@@ -21,7 +21,7 @@ struct Control {
 };
 struct Shape {
     u64 elements, rows, cols, chunk, kernel, share, own_share, first, outputs, output_offset, input, tiles;
-    u32 channels, diagonal, phase, allocation;
+    u32 channels, self_copy, phase, allocation;
     u64 cut;
 };
 struct Slice {
@@ -66,10 +66,10 @@ __device__ __forceinline__ u64 state_at(const Layout &l, u32 peer, u32 channel) 
     return LINE * (1 + l.world * lines_each(l) + peer * u64(l.channels + l.signals) + channel);
 }
 __device__ __forceinline__ u64 line_state_at(const Layout &l, u32 peer, u32 channel) {
-    return state_at(l, l.world, 0) + 16 * (peer * 2 * u64(l.line_channels) + channel);
+    return state_at(l, l.world, 0) + 16 * (peer * 2 * u64(l.ll128_channels) + channel);
 }
 __device__ __forceinline__ u64 lines_at(const Layout &l, u32 writer, u32 channel) {
-    return up(line_state_at(l, l.world, 0), 4096) + 2 * BUFFER * (writer * 2 * u64(l.line_channels) + channel);
+    return up(line_state_at(l, l.world, 0), 4096) + 2 * BUFFER * (writer * 2 * u64(l.ll128_channels) + channel);
 }
 __device__ __forceinline__ u64 staging_at(const Layout &l, u32 writer, u32 channel) {
     return up(lines_at(l, l.world, 0), 4096) + (writer * u64(l.channels) + channel) * l.window;

@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) transpose__all_to_all_direc
     if (channel >= blocks) {
         u32 part = channel - blocks;
         u64 own = m.rank * shape.elements;
-        return transpose(tile, input + own, p.output.address + 2 * own, shape.rows, shape.cols, part * warps + threadIdx.x / 32, shape.diagonal * warps);
+        return transpose(tile, input + own, p.output.address + 2 * own, shape.rows, shape.cols, part * warps + threadIdx.x / 32, shape.self_copy * warps);
     }
     Doors doors(p, channel);
     u64 base = reinterpret_cast<const volatile u64 *>(shape.outputs)[to_of(m.rank, world, 1)];

@@ -28,7 +28,7 @@ pub trait Meet: Transport + Sized {
     /// [processes]: crate::suite::processes
     fn cases() -> Vec<Case<Self>>;
 
-    /// Ranks map each other's memory: there are lines and symmetric outputs.
+    /// Ranks map each other's memory: there are LL128 and symmetric outputs.
     const MAPS: bool = false;
 
     /// Makes it. Collective.

@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(10);
 
 fn options() -> Options {
-    Options::per_peer(64 << 10).line_channels(0).deadline(DEADLINE)
+    Options::per_peer(64 << 10).ll128_channels(0).deadline(DEADLINE)
 }
 
 /// What a block does that waits for a signal of `peer`.

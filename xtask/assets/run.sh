@@ -267,7 +267,7 @@ case $command in
   sanitize)
     command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not on the PATH"; exit 3; }
     export FUSEWIRE_DEADLINE_MS=60000
-    for part in hooks:: lines:: schedules:: copying::sendrecv; do
+    for part in hooks:: ll128:: schedules:: copying::sendrecv; do
       step "memcheck of $part" 180 compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done

@@ -195,7 +195,7 @@ impl<'k, O: Ops> Site<'k, O> {
         if !has_own(schedule, self.me) {
             return Ok(());
         }
-        let (team, share) = work::<H>(self.shape.elements, self.shape.own_share, part, self.shape.diagonal);
+        let (team, share) = work::<H>(self.shape.elements, self.shape.own_share, part, self.shape.self_copy);
         tile::self_copy::<H>(team, (&place, self.kept(schedule)), share.first, share.packs, args);
         Block.sync();
         watch.check_panic(self.ops)

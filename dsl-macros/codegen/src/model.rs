@@ -286,7 +286,7 @@ impl Model {
 
     /// How bytes may travel.
     pub fn protocols(&self, schedule: Option<&Schedule>, transport: &Transport) -> Vec<Protocol> {
-        let mut protocols = vec![Protocol::Staged];
+        let mut protocols = vec![Protocol::Simple];
         if self.options.row.is_some() {
             return protocols;
         }
@@ -296,7 +296,7 @@ impl Model {
         if schedule.is_none_or(|s| s.folds && !s.mutual) || !transport.direct {
             return protocols;
         }
-        protocols.push(Protocol::Lines);
+        protocols.push(Protocol::Ll128);
         if schedule.is_some_and(|s| !s.mutual || s.folds) {
             return protocols;
         }
@@ -380,7 +380,7 @@ impl Model {
                     let unrolls = self.unrolls(element.as_ref().map(|e| e.0.as_str()));
                     for protocol in self.protocols(schedule.as_ref(), transport) {
                         // Variants are of staging; the others have one.
-                        let made = if protocol == Protocol::Staged { unrolls.len() } else { 1 };
+                        let made = if protocol == Protocol::Simple { unrolls.len() } else { 1 };
                         for (k, unroll) in unrolls[..made].iter().enumerate() {
                             entries.push(entry(protocol, *unroll, k == 0));
                         }

@@ -112,11 +112,11 @@ pub struct Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Through rings of staging, with credits.
-    Staged,
+    Simple,
     /// The same, twice: each rank folds a part and passes it on.
     TwoShot,
-    /// In lines that carry their flags.
-    Lines,
+    /// LL128: in lines that carry their flags.
+    Ll128,
     /// Straight into the peers' outputs.
     Direct,
     /// By bulk copies through shared memory, straight into the peers' outputs.
@@ -129,9 +129,9 @@ impl Protocol {
     /// The variant of `fusewire::schedule::Protocol`.
     pub fn name(self) -> &'static str {
         match self {
-            Protocol::Staged => "Staged",
+            Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
-            Protocol::Lines => "Lines",
+            Protocol::Ll128 => "Ll128",
             Protocol::Direct => "Direct",
             Protocol::Bulk => "Bulk",
             Protocol::Copy => "Copy",
@@ -141,9 +141,9 @@ impl Protocol {
     /// As users write it.
     pub fn word(self) -> &'static str {
         match self {
-            Protocol::Staged => "staged",
+            Protocol::Simple => "simple",
             Protocol::TwoShot => "two_shot",
-            Protocol::Lines => "lines",
+            Protocol::Ll128 => "ll128",
             Protocol::Direct => "direct",
             Protocol::Bulk => "bulk",
             Protocol::Copy => "copy",
@@ -153,9 +153,9 @@ impl Protocol {
     /// The type in `fusewire_device::protocol`.
     pub fn device(self) -> &'static str {
         match self {
-            Protocol::Staged => "Simple",
+            Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
-            Protocol::Lines => "Ll128",
+            Protocol::Ll128 => "Ll128",
             Protocol::Direct => "Store",
             Protocol::Bulk => "Bulk",
             Protocol::Copy => "CopyEngine",
@@ -165,7 +165,7 @@ impl Protocol {
     /// The same for kernels on CPU threads.
     pub fn host(self) -> &'static str {
         match self {
-            Protocol::Staged => "Host",
+            Protocol::Simple => "Host",
             Protocol::TwoShot => "HostTwoShot",
             _ => self.device(),
         }
@@ -174,9 +174,9 @@ impl Protocol {
     /// What follows the schedule's name in symbols.
     pub fn suffix(self) -> &'static str {
         match self {
-            Protocol::Staged => "",
+            Protocol::Simple => "",
             Protocol::TwoShot => "_two_shot",
-            Protocol::Lines => "_lines",
+            Protocol::Ll128 => "_ll128",
             Protocol::Direct => "_direct",
             Protocol::Bulk => "_bulk",
             Protocol::Copy => "_copy",
@@ -346,11 +346,11 @@ fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
+        let mut self_copy = row[0];
         row[0] = i + 1;
         for (j, y) in b.iter().enumerate() {
-            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = row[j + 1];
+            let next = (self_copy + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            self_copy = row[j + 1];
             row[j + 1] = next;
         }
     }

@@ -39,8 +39,8 @@ fn sound(name: &str, arch: &str) {
             let symbol = entry.symbol(model.ident());
             let body = body(&text, &symbol);
             let store = match entry.protocol {
-                Protocol::Staged | Protocol::TwoShot | Protocol::Direct => "st.global.v4",
-                Protocol::Lines | Protocol::Copy => "st.relaxed.sys.global.v4",
+                Protocol::Simple | Protocol::TwoShot | Protocol::Direct => "st.global.v4",
+                Protocol::Ll128 | Protocol::Copy => "st.relaxed.sys.global.v4",
                 Protocol::Bulk => "cp.async.bulk.global.shared::cta",
             };
             if let Some((blocks, warps)) = barriers(&model, entry) {
@@ -106,30 +106,30 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     }
     let all_to_all = entry.schedule?.name == "all_to_all";
     let blocks = match (entry.protocol, all_to_all) {
-        (Protocol::Staged, true) => 6,
-        (Protocol::Staged, false) => 4,
+        (Protocol::Simple, true) => 6,
+        (Protocol::Simple, false) => 4,
         (Protocol::TwoShot, _) => unreachable!("folds"),
-        (Protocol::Lines, true) => 3,
-        (Protocol::Lines, false) => 2,
+        (Protocol::Ll128, true) => 3,
+        (Protocol::Ll128, false) => 2,
         (Protocol::Direct, true) => 5,
         (Protocol::Direct, false) | (Protocol::Copy, _) => 3,
         (Protocol::Bulk, true) => 4, // and lines'
         (Protocol::Bulk, false) => 2,
     };
-    // Two at each place that works by tiles: what goes to peers, and the diagonal.
+    // Two at each place that works by tiles: what goes to peers, and the self copy.
     let places = 1 + usize::from(all_to_all);
     let transposed = model.options.transposed.is_some();
     let tiles = if transposed && entry.protocol != Protocol::Copy { 2 * places } else { 0 };
     // Two where rows are waited for: one by one, in bundles if the hooks work by pack, and either for tiles.
     let each = 1 + usize::from(entry.unroll >= 4);
     let waits = match entry.protocol {
-        Protocol::Lines if transposed => 2 * (1 + each),
-        Protocol::Lines => 2 * each,
+        Protocol::Ll128 if transposed => 2 * (1 + each),
+        Protocol::Ll128 => 2 * each,
         Protocol::Bulk if all_to_all => 2 * each,
         _ => 0,
     };
     // A warp sends in lines as a whole or not at all: one where it has looked for credit.
-    let credit = usize::from(entry.protocol == Protocol::Lines && !all_to_all);
+    let credit = usize::from(entry.protocol == Protocol::Ll128 && !all_to_all);
     Some((blocks, tiles + waits + credit))
 }
 
@@ -148,7 +148,7 @@ sound! { copy transpose tiles tiles_add scale_add params quantise ring exchange 
 /// All element types; one architecture, since the others differ in nothing that depends on the element.
 #[test]
 fn every_element_type() {
-    assert_eq!(on_gpus(&kernel("every")).iter().filter(|e| e.protocol == Protocol::Staged).count(), 14);
+    assert_eq!(on_gpus(&kernel("every")).iter().filter(|e| e.protocol == Protocol::Simple).count(), 14);
     sound("every", "sm_90");
 }
 
@@ -186,7 +186,7 @@ fn a_kernel_is_of_its_transport_alone() {
     let text = ptx(&model, &on_gpus(&model), "sm_90", false);
     let entries: Vec<&str> = text.lines().filter(|l| l.contains(".entry ")).collect();
     let expected =
-        ["", "_lines", "_direct", "_bulk", "_copy"].map(|way| format!("copy__all_to_all{way}__nvl("));
+        ["", "_ll128", "_direct", "_bulk", "_copy"].map(|way| format!("copy__all_to_all{way}__nvl("));
     assert_eq!(entries.len(), expected.len(), "{entries:?}");
     assert!(expected.iter().all(|e| entries.iter().any(|l| l.contains(e.as_str()))), "{entries:?}");
     assert!(!text.contains("ShmOps") && !text.contains("__shm"));

@@ -78,13 +78,13 @@ impl<X: Transport> Prepared<X> {
         let half =
             self.part.filter(|_| options.protocol.is_none()).map(|multiprocessors| multiprocessors / 2);
         let default_limit = half.map_or(limit, |half| limit.min(half.max(1)));
-        let hooks = Hooks::of::<H>(self.unroll(Protocol::Staged, None).unwrap_or(4));
+        let hooks = Hooks::of::<H>(self.unroll(Protocol::Simple, None).unwrap_or(4));
         let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
         let tiles = match wire_bytes.saturating_mul(pattern.peers as usize) {
             ..TILES_LEAST => 0,
-            _ => line_tiles::<H>(options.shape, layout.line_channels),
+            _ => line_tiles::<H>(options.shape, layout.ll128_channels),
         };
-        // What lines carry for it.
+        // What LL128 carries for it.
         let line_packs = if tiles > 0 { (tiles * line::TILE_ROWS * line::ROW_PACKS) as usize } else { packs };
         // Of rows one for each team of a block.
         let alone_packs = match H::COLS {
@@ -107,22 +107,22 @@ impl<X: Transport> Prepared<X> {
             on_host,
         };
         let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
-        let room = line_room(layout.line_channels);
+        let room = line_room(layout.ll128_channels);
         // With as many channels as the caller wants.
         let default_room = match options.channels {
-            Some(channels) if channels > layout.line_channels => 0,
+            Some(channels) if channels > layout.ll128_channels => 0,
             Some(channels) => line_room(channels),
-            None => line_room(layout.line_channels.min(work.most_line_channels())),
+            None => line_room(layout.ll128_channels.min(work.most_ll128_channels())),
         };
         let protocol = match options.protocol {
             // To nobody in one step or two.
-            Some(Protocol::TwoShot) if pattern.peers == 0 && self.has(Protocol::TwoShot) => Protocol::Staged,
+            Some(Protocol::TwoShot) if pattern.peers == 0 && self.has(Protocol::TwoShot) => Protocol::Simple,
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
-            None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Staged,
+            None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Simple,
             None => work.protocol(|p| self.has(p), 16 * line_packs <= default_room),
         };
-        let (lines, twice) = (protocol == Protocol::Lines, protocol == Protocol::TwoShot);
+        let (lines, twice) = (protocol == Protocol::Ll128, protocol == Protocol::TwoShot);
         let unroll = self.unroll(protocol, options.unroll)?;
         if protocol.stores() && !symmetric {
             return Err(Error::misuse(format!(
@@ -136,7 +136,7 @@ impl<X: Transport> Prepared<X> {
         }
         if lines && 16 * line_packs > room {
             return Err(Error::misuse(format!(
-                "{wire_bytes} wire bytes to each peer, but lines carry at most {room} here: use `Protocol::Staged`, or more `Options::line_channels`"
+                "{wire_bytes} wire bytes to each peer, but LL128 carries at most {room} here: use `Protocol::Simple`, or more `Options::ll128_channels`"
             )));
         }
         // The fewest channels that hold the chunk.
@@ -147,7 +147,7 @@ impl<X: Transport> Prepared<X> {
         };
         let alone = pattern.peers == 0 && !on_host;
         let most = match lines {
-            true => layout.line_channels,
+            true => layout.ll128_channels,
             false if alone => u32::MAX,
             false if twice => layout.channels / 2,
             false => layout.channels,
@@ -161,25 +161,25 @@ impl<X: Transport> Prepared<X> {
         cut.channels = cut.channels.min(most).max(least);
         if let Some(channels) = options.channels {
             cut.channels = channels;
-            if !on_host && cut.diagonal > 0 {
-                cut.diagonal = (2 * channels / world).max(1);
+            if !on_host && cut.self_copy > 0 {
+                cut.self_copy = (2 * channels / world).max(1);
             }
         }
-        if let (Some(diagonal), true) = (options.diagonal, cut.diagonal > 0) {
-            cut.diagonal = diagonal.max(1);
+        if let (Some(self_copy), true) = (options.self_copy, cut.self_copy > 0) {
+            cut.self_copy = self_copy.max(1);
         }
         if cut.channels == 0 {
             return Err(Error::misuse("0 channels to each peer; a launch uses at least one"));
         }
         if lines && (cut.channels < least || cut.channels > most) {
             return Err(Error::misuse(format!(
-                "{} line channels for {wire_bytes} wire bytes; a launch uses {least} to {most}",
+                "{} LL128 channels for {wire_bytes} wire bytes; a launch uses {least} to {most}",
                 cut.channels
             )));
         }
-        // On line channels of the diagonal's numbers.
+        // On LL128 channels with the numbers of the self copy's blocks.
         let first = match protocol {
-            Protocol::Bulk if cut.diagonal <= layout.line_channels => work.first(cut.diagonal),
+            Protocol::Bulk if cut.self_copy <= layout.ll128_channels => work.first(cut.self_copy),
             _ => 0,
         };
         let all = most_threads::<H>();
@@ -225,7 +225,7 @@ impl<X: Transport> Prepared<X> {
                 pattern.peers
             )));
         }
-        cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+        cut.groups = work.groups(protocol, cut.channels, cut.self_copy);
         let resident = self.resident(protocol, options.unroll, threads)?;
         // A part of a GPU is small: another transport's kernel is to find a place beside this one, of whatever size the blocks of either are.
         // A multiprocessor holds at least one.
@@ -240,16 +240,16 @@ impl<X: Transport> Prepared<X> {
             cut.groups -= 1;
         }
         // The chunk may need as many channels as fill a part. (What goes before bulk copies is cut by these blocks already.)
-        while options.diagonal.is_none()
+        while options.self_copy.is_none()
             && protocol != Protocol::Bulk
-            && cut.diagonal > 1
+            && cut.self_copy > 1
             && pattern.blocks(protocol, cut, on_host) > resident
         {
-            cut.diagonal -= 1;
+            cut.self_copy -= 1;
         }
         // Blocks of a rank alone wait for nobody: there may be more than the device holds.
-        if alone && cut.diagonal > 0 && options.diagonal.is_none() && H::COLS == 0 && !H::TRANSPOSED {
-            cut.diagonal = cut.diagonal.max(work.more_alone());
+        if alone && cut.self_copy > 0 && options.self_copy.is_none() && H::COLS == 0 && !H::TRANSPOSED {
+            cut.self_copy = cut.self_copy.max(work.more_alone());
         }
         let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
         let most = if twice { layout.window / 4 / u64::from(relays.max(1)) } else { layout.window / 4 };
@@ -326,11 +326,11 @@ impl<X: Transport> Prepared<X> {
                 "{widest} blocks, but the launch's options allow {limit}: allow more, use fewer channels, or leave the channels and the protocol open"
             )));
         }
-        let Cut { channels, diagonal, groups } = cut;
+        let Cut { channels, self_copy, groups } = cut;
         let fewest = if H::TRANSPOSED || H::COLS > 0 || protocol == Protocol::Bulk {
             1
-        } else if diagonal > 0 {
-            channels.min(diagonal)
+        } else if self_copy > 0 {
+            channels.min(self_copy)
         } else {
             channels
         };
@@ -349,7 +349,7 @@ impl<X: Transport> Prepared<X> {
             wire_bytes,
             channels,
             groups,
-            diagonal,
+            self_copy,
             blocks,
             threads,
             chunk,

@@ -19,12 +19,12 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
     }
     // Below 2, 8 and 64 MiB, and above.
     let by_size = match (protocol, hooks) {
-        (Protocol::Staged, Hooks::Copy) if several => [32, 32, 30, 32],
+        (Protocol::Simple, Hooks::Copy) if several => [32, 32, 30, 32],
         (Protocol::Direct, Hooks::Transpose) if several => [32, 32, 64, 32],
-        (Protocol::Staged, Hooks::Copy) => [32; 4],
+        (Protocol::Simple, Hooks::Copy) => [32; 4],
         (_, Hooks::Copy) => [16; 4],
-        (Protocol::Lines, Hooks::Transpose) => [line_blocks(hooks, several); 4],
-        (Protocol::Lines, _) => {
+        (Protocol::Ll128, Hooks::Transpose) => [line_blocks(hooks, several); 4],
+        (Protocol::Ll128, _) => {
             let most = line_blocks(hooks, several);
             [32, most, most, most]
         }
@@ -41,7 +41,7 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
     }]
 }
 
-/// Blocks whose line buffers are to hold a call that goes in lines by default.
+/// Blocks whose LL128 buffers are to hold a call that goes by LL128 by default.
 ///
 /// Each has warps that wait for what they load, before they send and behind what arrives: more blocks, fewer such waits one behind the other.
 fn line_blocks(hooks: Hooks, several: bool) -> u32 {
@@ -160,22 +160,22 @@ impl Pattern {
 
     /// Blocks of a grid: see `fusewire_device::protocol`.
     pub(super) fn blocks(self, protocol: Protocol, cut: Cut, on_host: bool) -> u32 {
-        let Cut { channels, diagonal, groups } = cut;
+        let Cut { channels, self_copy, groups } = cut;
         match protocol {
             _ if self.custom.is_some() => self.custom.unwrap_or(0),
-            Protocol::Staged | Protocol::TwoShot if on_host => channels,
+            Protocol::Simple | Protocol::TwoShot if on_host => channels,
             // Those that produce, that fold, and that take what was folded.
             Protocol::TwoShot => 3 * channels,
             Protocol::Copy => 1,
             // Without a peer too.
             Protocol::Direct if self.once => channels,
-            Protocol::Lines if self.keeps_within() && self.mutual => channels,
+            Protocol::Ll128 if self.keeps_within() && self.mutual => channels,
             _ if self.keeps_within() && protocol != Protocol::Bulk => self.ends * channels,
-            _ if self.peers == 0 => diagonal,
-            Protocol::Direct | Protocol::Bulk => channels + diagonal,
-            Protocol::Lines if self.mutual => channels + diagonal,
-            Protocol::Lines => self.ends * channels + diagonal,
-            Protocol::Staged => self.ends * channels * groups + diagonal,
+            _ if self.peers == 0 => self_copy,
+            Protocol::Direct | Protocol::Bulk => channels + self_copy,
+            Protocol::Ll128 if self.mutual => channels + self_copy,
+            Protocol::Ll128 => self.ends * channels + self_copy,
+            Protocol::Simple => self.ends * channels * groups + self_copy,
         }
     }
 }
@@ -184,14 +184,14 @@ impl Pattern {
 #[derive(Clone, Copy)]
 pub(super) struct Cut {
     pub(super) channels: u32,
-    pub(super) diagonal: u32,
+    pub(super) self_copy: u32,
     /// Blocks at each end of a channel, which share its peers: see [`Work::groups`].
     pub(super) groups: u32,
 }
 
 impl Cut {
-    fn of(channels: u32, diagonal: u32) -> Self {
-        Cut { channels, diagonal, groups: 1 }
+    fn of(channels: u32, self_copy: u32) -> Self {
+        Cut { channels, self_copy, groups: 1 }
     }
 }
 
@@ -207,7 +207,7 @@ pub(super) struct Work {
     /// Whether the output is symmetric memory of this transport.
     pub(super) symmetric: bool,
     pub(super) hooks: Hooks,
-    /// Tiles of a chunk, if lines carry it tile by tile; else 0.
+    /// Tiles of a chunk, if LL128 carries it tile by tile; else 0.
     pub(super) tiles: u32,
     /// Packs that a block takes at least where a rank is alone.
     pub(super) alone_packs: u32,
@@ -249,9 +249,9 @@ impl Work {
         }
         // Blocks that fold have half as many threads: what is a row for each warp of others' is one for each of twice as many blocks.
         let most = match protocol {
-            Protocol::Lines if self.pattern.folds && self.total() < 256 << 10 => 32,
+            Protocol::Ll128 if self.pattern.folds && self.total() < 256 << 10 => 32,
             Protocol::TwoShot => 96,
-            Protocol::Staged if (self.pattern.folds || self.pattern.rooted) && !self.short() => 96,
+            Protocol::Simple if (self.pattern.folds || self.pattern.rooted) && !self.short() => 96,
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
         most.min(self.limit)
@@ -274,7 +274,7 @@ impl Work {
     pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, fits: bool) -> Protocol {
         let peers = self.pattern.peers;
         if peers == 0 {
-            return Protocol::Staged;
+            return Protocol::Simple;
         }
         if has(Protocol::TwoShot) && self.saved() >= if self.on_host { HOST_SAVED } else { SAVED } {
             return Protocol::TwoShot;
@@ -291,8 +291,8 @@ impl Work {
             (_, true) => LINES_MOST_WORK,
             (_, false) => LINES_MOST_STAGED,
         };
-        if !self.on_host && has(Protocol::Lines) && fits && sent <= most {
-            Protocol::Lines
+        if !self.on_host && has(Protocol::Ll128) && fits && sent <= most {
+            Protocol::Ll128
         } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST && lanes {
             Protocol::Copy
         } else if bulk {
@@ -300,7 +300,7 @@ impl Work {
         } else if direct {
             Protocol::Direct
         } else {
-            Protocol::Staged
+            Protocol::Simple
         }
     }
 
@@ -313,33 +313,33 @@ impl Work {
         }
     }
 
-    /// Packs of each chunk that go in lines while *go* is awaited, where bulk copies carry the rest: as many as keep links busy meanwhile, of
-    /// longer chunks than four times that, and no more than so many line channels hold.
-    pub(super) fn first(&self, line_channels: u32) -> u64 {
+    /// Packs of each chunk that go by LL128 while *go* is awaited, where bulk copies carry the rest: as many as keep links busy meanwhile, of
+    /// longer chunks than four times that, and no more than so many LL128 channels hold.
+    pub(super) fn first(&self, ll128_channels: u32) -> u64 {
         let Pattern { peers, own, mutual, .. } = self.pattern;
         let most = if own && mutual && peers > 0 { FIRST / u64::from(peers) } else { 0 };
-        let room = u64::from(line_channels) * line::PACKS;
+        let room = u64::from(ll128_channels) * line::PACKS;
         // Whole 128-byte lines.
         (self.wire_bytes as u64 / 16 / 4).min(most).min(room) / 8 * 8
     }
 
-    /// Threads of a block of bulk copies where the caller does not say, if `first` packs could go in lines: one warp has none to send them.
+    /// Threads of a block of bulk copies where the caller does not say, if `first` packs could go by LL128: one warp has none to send them.
     pub(super) fn bulk_threads(&self, first: u64) -> u32 {
         // A thread for each peer; one of them copies.
         let lanes = self.world.next_multiple_of(32);
         if first > 0 && !self.several() { lanes.max(FIRST_THREADS) } else { lanes }
     }
 
-    /// Blocks for the rank's own chunk, of `blocks` that work in lines. It waits for nobody: a block for two or three
+    /// Blocks for the rank's own chunk, of `blocks` that work by LL128. It waits for nobody: a block for two or three
     /// of a peer's, or two for three where hooks have much to do for each byte; of tiles every fifth, since what arrives is work as well.
-    fn line_diagonal(&self, blocks: u32) -> u32 {
+    fn ll128_self_copy(&self, blocks: u32) -> u32 {
         let peers = self.pattern.peers.max(1);
         let most = match self.hooks {
             Hooks::Slow => 2 * blocks / (3 + 2 * peers),
             _ if self.tiles > 0 => blocks / 5,
             _ => blocks / (2 + 2 * peers),
         };
-        match self.own_blocks(Protocol::Lines) {
+        match self.own_blocks(Protocol::Ll128) {
             // A warp for each tile.
             true if self.tiles > 0 => self.tiles.div_ceil(tiles::WARPS).clamp(1, most.max(3)),
             true => (self.wire_bytes / 16).div_ceil(1024).clamp(1, most.max(3) as usize) as u32,
@@ -347,18 +347,18 @@ impl Work {
         }
     }
 
-    /// Line channels of a call that goes in lines by default, at most.
-    pub(super) fn most_line_channels(&self) -> u32 {
-        self.line_channels(line_blocks(self.hooks, self.several()).min(self.limit))
+    /// LL128 channels of a call that goes by LL128 by default, at most.
+    pub(super) fn most_ll128_channels(&self) -> u32 {
+        self.ll128_channels(line_blocks(self.hooks, self.several()).min(self.limit))
     }
 
-    /// Line channels that so many blocks have room for.
-    fn line_channels(&self, blocks: u32) -> u32 {
-        let left = blocks.saturating_sub(self.line_diagonal(blocks));
+    /// LL128 channels that so many blocks have room for.
+    fn ll128_channels(&self, blocks: u32) -> u32 {
+        let left = blocks.saturating_sub(self.ll128_self_copy(blocks));
         if self.pattern.mutual { left } else { left / 2 }
     }
 
-    /// Channels and diagonal blocks where the caller does not say.
+    /// Channels, and blocks of the self copy, where the caller does not say.
     pub(super) fn cut(&self, protocol: Protocol) -> Cut {
         let multiprocessors = self.multiprocessors(protocol);
         let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
@@ -372,14 +372,14 @@ impl Work {
                 let blocks = packs.div_ceil(128 * self.world);
                 Cut::of(blocks.clamp(1, (multiprocessors / 3).max(1)), 0)
             }
-            Protocol::Lines => {
-                let diagonal = self.line_diagonal(multiprocessors);
-                let most = self.line_channels(multiprocessors).max(1);
+            Protocol::Ll128 => {
+                let self_copy = self.ll128_self_copy(multiprocessors);
+                let most = self.ll128_channels(multiprocessors).max(1);
                 let channels = match self.tiles {
                     0 => packs.saturating_mul(peers).div_ceil(64),
                     tiles => tiles,
                 };
-                Cut::of(channels.clamp(1, most), diagonal)
+                Cut::of(channels.clamp(1, most), self_copy)
             }
             Protocol::Direct | Protocol::Bulk => {
                 let bulk = protocol == Protocol::Bulk || (peers > 1 && self.hooks == Hooks::Copy);
@@ -389,37 +389,37 @@ impl Work {
                     own if self.short() && self.hooks != Hooks::Transpose => own * 3 / 4,
                     own => own,
                 };
-                let diagonal = if own_chunk { own.max(1) } else { 0 };
+                let self_copy = if own_chunk { own.max(1) } else { 0 };
                 // A world of one rank has its own chunk alone.
-                let left = multiprocessors.saturating_sub(diagonal).max(1);
+                let left = multiprocessors.saturating_sub(self_copy).max(1);
                 let most = match (bulk, own_chunk || !self.short()) {
                     (false, _) => left,
                     // More than fill the links are no faster.
                     (true, true) => left.min(BULK_BLOCKS),
                     (true, false) => left.min(BULK_BLOCKS + 4),
                 };
-                Cut::of(packs.div_ceil(128).clamp(1, most), diagonal)
+                Cut::of(packs.div_ceil(128).clamp(1, most), self_copy)
             }
             // With nobody to send to, staging is not used: each block takes its share of the chunk.
-            Protocol::Staged if self.pattern.peers == 0 => {
+            Protocol::Simple if self.pattern.peers == 0 => {
                 let blocks = packs.div_ceil(self.alone_packs).clamp(1, multiprocessors);
                 if own_chunk { Cut::of(1, blocks) } else { Cut::of(blocks, 0) }
             }
-            Protocol::Staged => {
+            Protocol::Simple => {
                 // As for `Direct`; what is sent is received as well.
-                let diagonal = match self.pattern.peers {
+                let self_copy = match self.pattern.peers {
                     _ if !own_chunk => 0,
                     _ => (multiprocessors / (2 * self.world - 1)).max(1),
                 };
                 let each = if self.short() { 2 } else { self.pattern.widest().ends };
-                let ends = (multiprocessors.saturating_sub(diagonal) / each).clamp(1, self.most_channels());
+                let ends = (multiprocessors.saturating_sub(self_copy) / each).clamp(1, self.most_channels());
                 let groups = self.most_groups().min(ends);
-                Cut::of(packs.div_ceil(128).clamp(1, ends / groups), diagonal)
+                Cut::of(packs.div_ceil(128).clamp(1, ends / groups), self_copy)
             }
         }
     }
 
-    /// Staged channels at most. Of a rooted schedule's two ends only one is on each GPU; what folds does more for each byte than copies do, but
+    /// Channels of the simple protocol at most. Of a rooted schedule's two ends only one is on each GPU; what folds does more for each byte than copies do, but
     /// blocks at both ends are in each other's way.
     fn most_channels(&self) -> u32 {
         match self.pattern {
@@ -429,7 +429,7 @@ impl Work {
         }
     }
 
-    /// Blocks that share the peers of a staged channel at most: where calls are short, what a block does for one peer after another (a wait,
+    /// Blocks that share the peers of a channel of the simple protocol at most: where calls are short, what a block does for one peer after another (a wait,
     /// a fence) takes longer than the bytes do.
     fn most_groups(&self) -> u32 {
         // One block then sends to all, or takes from all.
@@ -438,11 +438,11 @@ impl Work {
     }
 
     /// The same of a launch of so many channels: as many as there are multiprocessors for.
-    pub(super) fn groups(&self, protocol: Protocol, channels: u32, diagonal: u32) -> u32 {
+    pub(super) fn groups(&self, protocol: Protocol, channels: u32, self_copy: u32) -> u32 {
         let multiprocessors = self.multiprocessors(protocol);
         match protocol {
-            Protocol::Staged => {
-                let most = multiprocessors.saturating_sub(diagonal) / channels.saturating_mul(2).max(1);
+            Protocol::Simple => {
+                let most = multiprocessors.saturating_sub(self_copy) / channels.saturating_mul(2).max(1);
                 self.most_groups().min(most).max(1)
             }
             _ => 1,
@@ -450,19 +450,19 @@ impl Work {
     }
 }
 
-/// Bytes that a rank sends in all up to which lines are faster than stores into the peers' outputs.
+/// Bytes that a rank sends in all up to which LL128 is faster than stores into the peers' outputs.
 const LINES_MOST: usize = 1 << 20;
 
-/// The same of hooks with work of their own, which hold more blocks in lines.
+/// The same of hooks with work of their own, which hold more blocks by LL128.
 const LINES_MOST_WORK: usize = 3 << 20;
 
-/// The same where what arrives is staged otherwise: lines are faster as long as few blocks' buffers hold the call.
+/// The same where what arrives is staged otherwise: LL128 is faster as long as few blocks' buffers hold the call.
 const LINES_MOST_STAGED: usize = 12 << 20;
 
 /// The same of transposes, by tiles.
 const LINES_MOST_TILED: usize = 2 << 20;
 
-/// Bytes that a rank sends in all up to which lines are faster, of transposes that they produce without tiles.
+/// Bytes that a rank sends in all up to which LL128 is faster, of transposes that they produce without tiles.
 const LINES_MOST_GATHERED: usize = 48 << 10;
 
 /// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
@@ -475,7 +475,7 @@ const SAVED: usize = 2 << 20;
 /// The same of CPU threads, which copy as fast but wait longer.
 const HOST_SAVED: usize = 256 << 10;
 
-/// Packs that a rank sends in lines while *go* is under way: 330 KiB, a microsecond of a GPU's links.
+/// Packs that a rank sends by LL128 while *go* is under way: 330 KiB, a microsecond of a GPU's links.
 const FIRST: u64 = 21120;
 
 /// Threads of the blocks that send them: with eight blocks, eight rows for each warp but the first.

@@ -30,15 +30,15 @@ pub(crate) use sendrecv::same_length;
 
 use std::time::Duration;
 
-/// How bytes travel. NCCL's names are beside ours where it has the same.
+/// How bytes travel. What NCCL has too has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Protocol {
-    /// Through rings of staging in the receiver's memory, with credits ("Simple"): any size.
-    Staged,
-    /// In 128-byte lines that carry their flags ("LL128"): small chunks, at a fraction of the latency.
-    Lines,
+    /// Through rings of staging in the receiver's memory, with credits: any size.
+    Simple,
+    /// In 128-byte lines that carry their flags: small chunks, at a fraction of the latency.
+    Ll128,
     /// Straight into the peers' outputs ("zero copy"): where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
     /// hooks have no `consume`. Nothing is staged, and no block receives.
     Direct,
@@ -74,11 +74,11 @@ pub struct LaunchOptions {
     pub shape: Option<(usize, usize)>,
     /// How bytes travel; by default chosen from the size.
     pub protocol: Option<Protocol>,
-    /// Channels to each peer; by default chosen from the size. Short staged all-to-alls among several ranks have more than one block at each
+    /// Channels to each peer; by default chosen from the size. Short all-to-alls by the simple protocol among several ranks have more than one block at each
     /// end of a channel, as far as multiprocessors go.
     pub channels: Option<u32>,
-    /// Blocks for the self copy of an all-to-all, the chunk that a rank keeps: the diagonal of the matrix of ranks. By default chosen from the channels.
-    pub diagonal: Option<u32>,
+    /// Blocks for the self copy of an all-to-all, the chunk that a rank keeps. By default chosen from the channels.
+    pub self_copy: Option<u32>,
     /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)` or `reduce(..)`; on the host always 1. With `Protocol::Bulk`
     /// one warp copies; the others of an all-to-all's send what chunks begin with, before the peers say *go*.
     pub threads: Option<u32>,
@@ -131,8 +131,8 @@ impl LaunchOptions {
 
     /// Sets the blocks that copy the rank's own chunk.
     #[must_use]
-    pub fn diagonal(mut self, blocks: u32) -> Self {
-        self.diagonal = Some(blocks);
+    pub fn self_copy(mut self, blocks: u32) -> Self {
+        self.self_copy = Some(blocks);
         self
     }
 

@@ -37,32 +37,32 @@ pub struct Plan {
     pub wire_bytes: usize,
     /// Channels to each peer.
     pub channels: u32,
-    /// Blocks at each end of a channel, which share its peers: more than one for short staged all-to-alls among several ranks.
+    /// Blocks at each end of a channel, which share its peers: more than one for short all-to-alls by the simple protocol among several ranks.
     pub groups: u32,
     /// Blocks that copy the rank's own chunk.
-    pub diagonal: u32,
+    pub self_copy: u32,
     /// Blocks in the grid.
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// Staged, and the first step of two: bytes that travel together on a channel. Bulk: bytes of a copy.
+    /// Simple, and the first step of two: bytes that travel together on a channel. Bulk: bytes of a copy.
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
     /// Blocks that every rank's device holds at once, so that they can wait for each other: of a device that ranks share, each has a part.
     /// 1024 on the host, where each has a CPU thread.
     pub resident: u32,
-    /// Bulk: packs that each chunk begins with and that go in lines, while the peers' *go* is awaited.
+    /// Bulk: packs that each chunk begins with and that go by LL128, while the peers' *go* is awaited.
     pub(crate) first: u64,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs. `grain = row(N)`: packs of the fewest rows that are whole lines. Else 0.
     pub(crate) rows: u64,
     /// Whether shares have to be of so many, and the self copy's blocks take rows in turn.
     pub(crate) by_rows: bool,
-    /// `layout(transposed)` in lines: tiles of a chunk, if they travel tile by tile; else 0.
+    /// `layout(transposed)` by LL128: tiles of a chunk, if they travel tile by tile; else 0.
     pub(crate) tiles: u32,
     /// Elements of a chunk's last pack, if that is not whole; else 0.
     pub(crate) rest: u32,
-    /// Two ranks between whose GPUs nothing carries lines whole, if that is why there are none.
+    /// Two ranks between whose GPUs nothing carries LL128's lines whole, if that is why there are none.
     pub parted: Option<(usize, usize)>,
     /// Who decided.
     pub decided: Decided,
@@ -95,7 +95,7 @@ impl fmt::Display for Plan {
         let channels = counted(self.channels, "channel");
         write!(f, "{elements} elements ({wire_bytes} wire bytes) to each peer")?;
         match self.protocol {
-            Protocol::Staged => {
+            Protocol::Simple => {
                 write!(f, " over {channels} of staging in chunks of {} bytes", self.chunk)?;
                 if self.groups > 1 {
                     write!(f, ", with {} blocks for the peers of each end", self.groups)?;
@@ -106,8 +106,8 @@ impl fmt::Display for Plan {
                 " in two steps, each over {channels} of staging, in chunks of {} bytes at first",
                 self.chunk
             )?,
-            Protocol::Lines => {
-                write!(f, " over {channels} of lines that carry their flags")?;
+            Protocol::Ll128 => {
+                write!(f, " over {channels} of LL128")?;
                 if self.tiles > 0 {
                     write!(f, ", {}", counted(self.tiles, "tile"))?;
                 }
@@ -120,7 +120,7 @@ impl fmt::Display for Plan {
                     self.chunk
                 )?;
                 if self.first > 0 {
-                    write!(f, " behind {} in lines", 16 * self.first)?;
+                    write!(f, " behind {} by LL128", 16 * self.first)?;
                 }
             }
             Protocol::Copy => {
@@ -134,7 +134,7 @@ impl fmt::Display for Plan {
             None => Ok(()),
             Some((a, b)) => write!(
                 f,
-                "; without lines, since the path between the GPUs of ranks {a} and {b} has no native atomics"
+                "; without LL128, since the path between the GPUs of ranks {a} and {b} has no native atomics"
             ),
         }
     }
@@ -151,22 +151,22 @@ impl Plan {
         if self.protocol == Protocol::Bulk { bulk::shared_bytes(self.chunk) } else { 0 }
     }
 
-    /// Packs of a channel's share, and of a diagonal block's. A share of whole tiles, where one fits: rows of a tile that belong to
+    /// Packs of a channel's share, and of a block's of the self copy. A share of whole tiles, where one fits: rows of a tile that belong to
     /// two shares are walked twice.
     pub(crate) fn shares(&self) -> (u64, u64) {
         let packs = (self.wire_bytes / 16) as u64;
         let each = share_packs(packs, self.channels);
         // A share of whole rows of lines, where there are more than a few.
         let (part, most) = match self.protocol {
-            Protocol::Lines if each > 16 * u64::from(line::ROW_PACKS) => {
+            Protocol::Ll128 if each > 16 * u64::from(line::ROW_PACKS) => {
                 (4 * u64::from(line::ROW_PACKS), line::PACKS)
             }
-            Protocol::Lines => (1, line::PACKS),
+            Protocol::Ll128 => (1, line::PACKS),
             _ => (self.rows.max(1), MOST_PACKS),
         };
         let parts = each.next_multiple_of(part);
         let share = if self.by_rows || parts <= most && parts.is_multiple_of(8) { parts } else { each };
         let own = if self.protocol == Protocol::Bulk { self.first } else { packs };
-        (share, share_packs(own, self.diagonal))
+        (share, share_packs(own, self.self_copy))
     }
 }

@@ -195,11 +195,11 @@ impl<X: Transport> Prepared<X> {
             )),
             None => {
                 let why = match protocol {
-                    Protocol::Staged => "every transport stages all-to-alls and sends",
+                    Protocol::Simple => "every transport stages all-to-alls and sends",
                     Protocol::TwoShot => {
                         "two steps are for `all_reduce` on transports with two channels or more, of hooks by element or pack whose result is no narrower than what crosses the wire"
                     }
-                    Protocol::Lines => "lines need peers' memory that kernels store to",
+                    Protocol::Ll128 => "LL128 needs peers' memory that kernels store to",
                     Protocol::Direct => {
                         "stores into peers' outputs need their memory mapped, and hooks without `consume`"
                     }

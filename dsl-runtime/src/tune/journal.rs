@@ -191,7 +191,14 @@ mod tests {
     }
 
     fn config(channels: u32) -> Config {
-        Config { protocol: Protocol::Staged, channels, diagonal: 1, threads: 1, chunk: Some(4096), unroll: 4 }
+        Config {
+            protocol: Protocol::Simple,
+            channels,
+            self_copy: 1,
+            threads: 1,
+            chunk: Some(4096),
+            unroll: 4,
+        }
     }
 
     #[test]

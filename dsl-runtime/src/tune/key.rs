@@ -116,10 +116,10 @@ pub struct Config {
     /// Channels to each peer.
     pub channels: u32,
     /// Blocks for the rank's own chunk; with the channels, they make the grid.
-    pub diagonal: u32,
+    pub self_copy: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// Staged: bytes that travel together; a channel's staging divided by it is the number of slots.
+    /// Simple: bytes that travel together; a channel's staging divided by it is the number of slots.
     pub chunk: Option<usize>,
     /// Packs in flight per thread: which variant of the kernel.
     pub unroll: u32,
@@ -131,7 +131,7 @@ impl Config {
         LaunchOptions {
             protocol: Some(self.protocol),
             channels: Some(self.channels),
-            diagonal: Some(self.diagonal),
+            self_copy: Some(self.self_copy),
             threads: Some(self.threads),
             chunk: self.chunk,
             unroll: Some(self.unroll),
@@ -143,14 +143,14 @@ impl Config {
     pub(crate) fn fill(&self, options: &LaunchOptions) -> Option<LaunchOptions> {
         // As in a plan: chunks and variants are of staging unless another protocol is asked for.
         let staging = options.chunk.is_some() || options.unroll.is_some();
-        let asked = options.protocol.or(staging.then_some(Protocol::Staged));
+        let asked = options.protocol.or(staging.then_some(Protocol::Simple));
         if asked.is_some_and(|p| p != self.protocol) {
             return None;
         }
         let filled = LaunchOptions {
             protocol: Some(self.protocol),
             channels: options.channels.or(Some(self.channels)),
-            diagonal: options.diagonal.or(Some(self.diagonal)),
+            self_copy: options.self_copy.or(Some(self.self_copy)),
             threads: options.threads.or(Some(self.threads)),
             chunk: options.chunk.or(self.chunk),
             unroll: options.unroll.or(Some(self.unroll)),
@@ -165,9 +165,9 @@ impl From<&Plan> for Config {
         Config {
             protocol: plan.protocol,
             channels: plan.channels,
-            diagonal: plan.diagonal,
+            self_copy: plan.self_copy,
             threads: plan.threads,
-            chunk: matches!(plan.protocol, Protocol::Staged | Protocol::TwoShot | Protocol::Bulk)
+            chunk: matches!(plan.protocol, Protocol::Simple | Protocol::TwoShot | Protocol::Bulk)
                 .then_some(plan.chunk as usize),
             unroll: plan.unroll,
         }
@@ -176,10 +176,10 @@ impl From<&Plan> for Config {
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Config { protocol, channels, diagonal, threads, chunk, unroll } = self;
+        let Config { protocol, channels, self_copy, threads, chunk, unroll } = self;
         write!(
             f,
-            "{protocol:?}, {channels} channels and {diagonal} blocks, {threads} threads, {unroll} packs in flight"
+            "{protocol:?}, {channels} channels and {self_copy} blocks for the self copy, {threads} threads, {unroll} packs in flight"
         )?;
         chunk.map_or(Ok(()), |chunk| write!(f, ", chunks of {chunk} bytes"))
     }
@@ -190,11 +190,11 @@ mod tests {
     use super::*;
 
     const LINES: Config =
-        Config { protocol: Protocol::Lines, channels: 8, diagonal: 0, threads: 128, chunk: None, unroll: 1 };
+        Config { protocol: Protocol::Ll128, channels: 8, self_copy: 0, threads: 128, chunk: None, unroll: 1 };
     const STAGED: Config = Config {
-        protocol: Protocol::Staged,
+        protocol: Protocol::Simple,
         channels: 24,
-        diagonal: 2,
+        self_copy: 2,
         threads: 512,
         chunk: Some(4096),
         unroll: 4,
@@ -216,10 +216,10 @@ mod tests {
         let filled = STAGED.fill(&none.clone().threads(64)).unwrap();
         assert_eq!((filled.threads, filled.channels, filled.chunk), (Some(64), Some(24), Some(4096)));
         // Nothing of a table's lines goes into a launch that asks for staging, in whatever words.
-        assert_eq!(LINES.fill(&none.clone().protocol(Protocol::Staged)), None);
+        assert_eq!(LINES.fill(&none.clone().protocol(Protocol::Simple)), None);
         assert_eq!(LINES.fill(&none.clone().unroll(4)), None);
         assert_eq!(LINES.fill(&none.clone().chunk(4096)), None);
-        assert_eq!(STAGED.fill(&none.clone().protocol(Protocol::Lines)), None);
+        assert_eq!(STAGED.fill(&none.clone().protocol(Protocol::Ll128)), None);
         // Nothing is left to fill.
         assert_eq!(STAGED.fill(&STAGED.options(&none)), None);
     }

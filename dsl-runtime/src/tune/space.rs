@@ -15,10 +15,10 @@ pub struct Space {
     /// Channels to each peer.
     pub channels: Vec<u32>,
     /// Blocks for the rank's own chunk.
-    pub diagonal: Vec<u32>,
+    pub self_copy: Vec<u32>,
     /// Threads of a block.
     pub threads: Vec<u32>,
-    /// Staged: bytes that travel together. Bulk: bytes of a copy.
+    /// Simple: bytes that travel together. Bulk: bytes of a copy.
     pub chunk: Vec<usize>,
     /// Packs in flight.
     pub unroll: Vec<u32>,
@@ -29,7 +29,7 @@ impl Space {
     pub(crate) fn along(&self, axis: usize, base: Config) -> Vec<Config> {
         match axis {
             0 => self.channels.iter().map(|&channels| Config { channels, ..base }).collect(),
-            1 => self.diagonal.iter().map(|&diagonal| Config { diagonal, ..base }).collect(),
+            1 => self.self_copy.iter().map(|&self_copy| Config { self_copy, ..base }).collect(),
             2 => self.threads.iter().map(|&threads| Config { threads, ..base }).collect(),
             3 => self.chunk.iter().map(|&chunk| Config { chunk: Some(chunk), ..base }).collect(),
             _ => self.unroll.iter().map(|&unroll| Config { unroll, ..base }).collect(),
@@ -78,11 +78,11 @@ impl<X: Transport> Prepared<X> {
             channels.sort_unstable();
             channels.dedup();
             channels.retain(|&channels| fits(&Config { channels, ..start }));
-            let mut diagonal = vec![start.diagonal];
-            if start.diagonal > 0 && !self.on_host() {
-                diagonal.extend([1, 2, 4, 8, 16].into_iter().filter(|d| *d != start.diagonal));
+            let mut self_copy = vec![start.self_copy];
+            if start.self_copy > 0 && !self.on_host() {
+                self_copy.extend([1, 2, 4, 8, 16].into_iter().filter(|d| *d != start.self_copy));
             }
-            diagonal.retain(|&diagonal| fits(&Config { diagonal, ..start }));
+            self_copy.retain(|&self_copy| fits(&Config { self_copy, ..start }));
             let bulk = protocol == Protocol::Bulk;
             let mut threads = match bulk {
                 _ if self.on_host() => vec![start.threads],
@@ -98,7 +98,7 @@ impl<X: Transport> Prepared<X> {
             });
             chunk.retain(|&chunk| fits(&Config { chunk: Some(chunk), ..start }));
             let unroll = self.unrolls(protocol);
-            spaces.push(Space { start, channels, diagonal, threads, chunk, unroll });
+            spaces.push(Space { start, channels, self_copy, threads, chunk, unroll });
         }
         Ok(spaces)
     }

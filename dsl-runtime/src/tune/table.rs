@@ -54,7 +54,7 @@ struct Row {
     bytes: usize,
     protocol: Protocol,
     channels: u32,
-    diagonal: u32,
+    self_copy: u32,
     threads: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chunk: Option<usize>,
@@ -66,8 +66,11 @@ struct Row {
 impl From<(Key, Entry)> for Row {
     fn from((key, entry): (Key, Entry)) -> Self {
         let Key { world, transport, device, schedule, variant, element, layout, bytes } = key;
-        let Entry { config: Config { protocol, channels, diagonal, threads, chunk, unroll }, us, default_us } =
-            entry;
+        let Entry {
+            config: Config { protocol, channels, self_copy, threads, chunk, unroll },
+            us,
+            default_us,
+        } = entry;
         Row {
             world,
             transport,
@@ -79,7 +82,7 @@ impl From<(Key, Entry)> for Row {
             bytes,
             protocol,
             channels,
-            diagonal,
+            self_copy,
             threads,
             chunk,
             unroll,
@@ -92,8 +95,8 @@ impl From<(Key, Entry)> for Row {
 impl From<Row> for (Key, Entry) {
     fn from(row: Row) -> Self {
         let Row { world, transport, device, schedule, variant, element, layout, bytes, .. } = row;
-        let Row { protocol, channels, diagonal, threads, chunk, unroll, us, default_us, .. } = row;
-        let config = Config { protocol, channels, diagonal, threads, chunk, unroll };
+        let Row { protocol, channels, self_copy, threads, chunk, unroll, us, default_us, .. } = row;
+        let config = Config { protocol, channels, self_copy, threads, chunk, unroll };
         (
             Key { world, transport, device, schedule, variant, element, layout, bytes },
             Entry { config, us, default_us },
@@ -229,8 +232,14 @@ mod tests {
     }
 
     fn entry(channels: u32) -> Entry {
-        let config =
-            Config { protocol: Protocol::Lines, channels, diagonal: 0, threads: 128, chunk: None, unroll: 1 };
+        let config = Config {
+            protocol: Protocol::Ll128,
+            channels,
+            self_copy: 0,
+            threads: 128,
+            chunk: None,
+            unroll: 1,
+        };
         Entry { config, us: 3.25, default_us: 4.5 }
     }
 
@@ -238,7 +247,7 @@ mod tests {
     fn text_is_read_as_it_was_written() {
         let mut table = Table::default();
         table.insert(key(), entry(7));
-        let staged = Config { protocol: Protocol::Staged, chunk: Some(262_144), ..entry(3).config };
+        let staged = Config { protocol: Protocol::Simple, chunk: Some(262_144), ..entry(3).config };
         let shaped =
             Key { layout: Layout { shaped: true, ..Layout::default() }, variant: ANY.into(), ..key() };
         table.insert(shaped, Entry { config: staged, ..entry(3) });
@@ -288,7 +297,7 @@ mod tests {
             (good.replace("channels", "chanels"), "unknown field `chanels`"),
             (good.replace("\"threads\":128,", ""), "missing field `threads`"),
             (good.replace("65536", "65537"), "a power of two"),
-            (good.replace("lines", "pigeons"), "unknown variant `pigeons`"),
+            (good.replace("ll128", "pigeons"), "unknown variant `pigeons`"),
             (good.replace("flat", "round"), "`round` is no layout"),
         ] {
             let error = wrong(&text);

@@ -70,9 +70,9 @@ mod tests {
         let mut table = Table::default();
         for (key, channels) in rows {
             let config = Config {
-                protocol: Protocol::Staged,
+                protocol: Protocol::Simple,
                 channels: *channels,
-                diagonal: 1,
+                self_copy: 1,
                 threads: 1,
                 chunk: None,
                 unroll: 4,

@@ -35,7 +35,7 @@ struct Options {
     /// Outputs in `symmetric` memory, `ordinary` memory, or both.
     #[arg(long, value_delimiter = ',', default_value = "symmetric,ordinary", value_parser = ["symmetric", "ordinary"])]
     output: Vec<String>,
-    /// How bytes travel: `staged`, `lines`, `direct`, `bulk`, `copy`; by default as the library decides.
+    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default as the library decides.
     #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
@@ -43,7 +43,7 @@ struct Options {
     channels: Vec<u32>,
     /// Blocks for the rank's own chunk; by default as the library decides.
     #[arg(long)]
-    diagonal: Option<u32>,
+    self_copy: Option<u32>,
     /// Bytes that travel together on a channel; by default as the library decides
     #[arg(long)]
     chunk: Option<usize>,
@@ -147,11 +147,11 @@ where
                 for &protocol in &protocols {
                     for channels in one(&options.channels) {
                         for threads in one(&options.block_threads) {
-                            let (diagonal, chunk) = (options.diagonal, options.chunk);
+                            let (self_copy, chunk) = (options.self_copy, options.chunk);
                             let launch = LaunchOptions {
                                 protocol,
                                 channels,
-                                diagonal,
+                                self_copy,
                                 threads,
                                 chunk,
                                 ..defaults.clone()

@@ -56,7 +56,7 @@ struct Options {
     /// Outputs in `symmetric` memory, `ordinary` memory, or both.
     #[arg(long, value_delimiter = ',', default_value = "ordinary", value_parser = ["symmetric", "ordinary"])]
     output: Vec<String>,
-    /// How bytes travel: `staged`, `lines`, `direct`, `bulk`, `copy`; by default as the library decides.
+    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default as the library decides.
     #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.

@@ -134,14 +134,14 @@ fn every<X: Subject>(rank: &Rank<X>) -> impl Iterator<Item = What> {
 pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let all = All::new(&ground.transport)?;
-    let staged = LaunchOptions::default().protocol(Protocol::Staged);
+    let staged = LaunchOptions::default().protocol(Protocol::Simple);
     for chunk in [0, 1, 3, 16, 95, 1001] {
         for what in every(rank) {
             chained(rank, &ground, &all, what, chunk, &LaunchOptions::default())?;
             chained(rank, &ground, &all, what, chunk, &staged)?;
             chained(rank, &ground, &all, what, chunk, &staged.clone().channels(2).chunk(256))?;
             if X::MAPS {
-                let lines = LaunchOptions::default().protocol(Protocol::Lines);
+                let lines = LaunchOptions::default().protocol(Protocol::Ll128);
                 chained(rank, &ground, &all, what, chunk, &lines)?;
                 chained(rank, &ground, &all, what, chunk, &lines.channels(2))?;
             }
@@ -154,7 +154,7 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
 pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let all = All::new(&ground.transport)?;
-    let options = LaunchOptions::default().protocol(Protocol::Staged).channels(1);
+    let options = LaunchOptions::default().protocol(Protocol::Simple).channels(1);
     let chunk = 5 * ground.window() / size_of::<u32>() + 7;
     for what in every(rank).take(4) {
         chained(rank, &ground, &all, what, chunk, &options)?;
@@ -238,7 +238,7 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (last, chunk) = (rank.size() - 1, 3 * ground.window());
     let options = LaunchOptions::default()
         .elements(chunk)
-        .protocol(Protocol::Staged)
+        .protocol(Protocol::Simple)
         .deadline(Duration::from_millis(rank.scale.pick(300, 100)));
     let input = ground.device.buffer::<u32>(chunk)?;
     let mut output = ground.device.buffer::<u32>(chunk * rank.size())?;

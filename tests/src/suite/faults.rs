@@ -145,7 +145,7 @@ pub fn a_program_aborts<X: Subject>(rank: &Rank<X>) -> Outcome {
 pub fn a_receiver_never_comes<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
-    let ways = [(Protocol::Staged, 4 * ground.window(), 1), (Protocol::Lines, 64, 3)];
+    let ways = [(Protocol::Simple, 4 * ground.window(), 1), (Protocol::Ll128, 64, 3)];
     for (protocol, n, calls) in &ways[..if X::MAPS { 2 } else { 1 }] {
         if rank.me() == 0 {
             let (input, mut output) = (ground.device.buffer::<u32>(*n)?, ground.device.buffer::<u32>(*n)?);

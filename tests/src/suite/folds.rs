@@ -133,14 +133,14 @@ fn chained<X: Subject>(
 pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let all = All::new(&ground.transport)?;
-    let staged = LaunchOptions::default().protocol(Protocol::Staged);
+    let staged = LaunchOptions::default().protocol(Protocol::Simple);
     for chunk in [0, 1, 3, 16, 95, 1001] {
         for what in What::every(rank.size()) {
             chained(rank, &ground, &all, what, chunk, &LaunchOptions::default())?;
             chained(rank, &ground, &all, what, chunk, &staged.clone().channels(1))?;
             chained(rank, &ground, &all, what, chunk, &staged.clone().channels(2).chunk(256))?;
             if X::MAPS && !matches!(what, What::Reduce(_)) {
-                let lines = LaunchOptions::default().protocol(Protocol::Lines);
+                let lines = LaunchOptions::default().protocol(Protocol::Ll128);
                 chained(rank, &ground, &all, what, chunk, &lines)?;
                 chained(rank, &ground, &all, what, chunk, &lines.channels(2))?;
             }
@@ -158,7 +158,7 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
 pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let all = All::new(&ground.transport)?;
-    let options = LaunchOptions::default().protocol(Protocol::Staged).channels(1);
+    let options = LaunchOptions::default().protocol(Protocol::Simple).channels(1);
     let chunk = 5 * ground.window() / size_of::<u32>() + 7;
     for what in What::every(rank.size()).take(3) {
         chained(rank, &ground, &all, what, chunk, &options)?;
@@ -239,8 +239,8 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
     for round in 0..ranks {
         std::thread::sleep(Duration::from_millis(rank.scale.pick(2, 4) * ((me + round) % ranks) as u64));
         for what in [What::AllReduce, What::ReduceScatter, What::Reduce(round)] {
-            for way in [Protocol::Staged, Protocol::Lines, Protocol::TwoShot] {
-                if way == Protocol::Lines && (!X::MAPS || matches!(what, What::Reduce(_)))
+            for way in [Protocol::Simple, Protocol::Ll128, Protocol::TwoShot] {
+                if way == Protocol::Ll128 && (!X::MAPS || matches!(what, What::Reduce(_)))
                     || way == Protocol::TwoShot && !matches!(what, What::AllReduce)
                 {
                     continue;
@@ -265,10 +265,10 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
     says(launch(What::Reduce(ranks), 8)?, &["root", &format!("a world of {ranks} ranks")]);
     says(launch(What::AllReduce, 7)?, &["`input` has 7 elements", "1 chunks of 8"]);
     says(launch(What::ReduceScatter, 8 * ranks - 1)?, &[&format!("{ranks} chunks of 8")]);
-    let options = LaunchOptions::default().protocol(Protocol::Lines);
+    let options = LaunchOptions::default().protocol(Protocol::Ll128);
     let (input, mut output) = (ground.device.buffer(8)?, ground.device.buffer(8)?);
     let args = summed::Launch { input: input.view(), output: output.view_mut() };
-    says(misuse(all.launch(&ground, What::Reduce(0), args, &options)), &["Lines"]);
+    says(misuse(all.launch(&ground, What::Reduce(0), args, &options)), &["Ll128"]);
     let options = LaunchOptions::default().protocol(Protocol::TwoShot);
     let (input, mut output) = (ground.device.buffer(8 * ranks)?, ground.device.buffer(8)?);
     let args = summed::Launch { input: input.view(), output: output.view_mut() };

@@ -1,4 +1,4 @@
-//! The protocol of lines that carry their flags, asked for by name: small chunks, every size up to the room there is.
+//! LL128, asked for by name: small chunks, every size up to the room there is.
 
 use super::support::{POISON, copy_once, for_each_element, misuse, works};
 use crate::check::{same, says};
@@ -12,29 +12,29 @@ use fusewire::device::element::Bf16;
 use fusewire::{Error, LaunchOptions, Operation, Options, Protocol, Stream};
 use std::time::Duration;
 
-/// Line channels of these transports.
+/// LL128 channels of these transports.
 const CHANNELS: u32 = 4;
 
 /// Bytes that a line channel carries in one call.
 const ROOM: usize = 12240 * 16;
 
-/// A transport with lines; one that has none must say so when asked for them.
+/// A transport with LL128; one that has none must say so when asked for it.
 fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {
-    let ground = rank.meet(Options::per_peer(16 << 10).channels(4).line_channels(CHANNELS))?;
-    if ground.transport.link().layout().line_channels > 0 {
+    let ground = rank.meet(Options::per_peer(16 << 10).channels(4).ll128_channels(CHANNELS))?;
+    if ground.transport.link().layout().ll128_channels > 0 {
         return Ok(ground);
     }
     let launcher = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
     let (input, mut output) =
         (ground.device.buffer::<u8>(rank.size())?, ground.device.buffer::<u8>(rank.size())?);
     let args = copy::Launch { input: input.view(), output: output.view_mut() };
-    says(misuse(launcher.launch_with(&ground.stream, args, &lines())), &["no Lines kernel"]);
+    says(misuse(launcher.launch_with(&ground.stream, args, &ll128())), &["no Ll128 kernel"]);
     works(rank, &ground)?;
-    Err(Stop::LeftOut(format!("{} has no lines, and refuses them", X::NAME)))
+    Err(Stop::LeftOut(format!("{} has no LL128, and refuses it", X::NAME)))
 }
 
-fn lines() -> LaunchOptions {
-    LaunchOptions::default().protocol(Protocol::Lines)
+fn ll128() -> LaunchOptions {
+    LaunchOptions::default().protocol(Protocol::Ll128)
 }
 
 pub fn of_every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
@@ -43,7 +43,7 @@ pub fn of_every_element_type<X: Subject>(rank: &Rank<X>) -> Outcome {
         let launcher = AllToAllOf::<copy::Hooks<T>>::all_to_all(&ground.transport)?;
         let each = 16 / size_of::<T>();
         for (k, n) in [1, each - 1, each, each + 1, 3 * each + each / 2, 300].into_iter().enumerate() {
-            copy_once::<T, X>(&ground, &launcher, rank.data(k), n, &lines())?;
+            copy_once::<T, X>(&ground, &launcher, rank.data(k), n, &ll128())?;
         }
     });
     Ok(())
@@ -54,9 +54,9 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = ground(rank)?;
     let launcher = AllToAllOf::<copy::Hooks<u8>>::all_to_all(&ground.transport)?;
     for (k, n) in [16, 127, 1025, ROOM - 1, ROOM, 2 * ROOM + 17, 4 * ROOM].into_iter().enumerate() {
-        copy_once(&ground, &launcher, rank.data(k), n, &lines())?;
+        copy_once(&ground, &launcher, rank.data(k), n, &ll128())?;
         for channels in n.div_ceil(ROOM) as u32..=CHANNELS {
-            copy_once(&ground, &launcher, rank.data(k), n, &lines().channels(channels))?;
+            copy_once(&ground, &launcher, rank.data(k), n, &ll128().channels(channels))?;
         }
     }
     let (input, mut output) = (ground.device.buffer::<u8>(0)?, ground.device.buffer::<u8>(0)?);
@@ -64,10 +64,10 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
         let args = copy::Launch { input: input.view(), output: output.view_mut() };
         says(misuse(launcher.launch_with(&ground.stream, args, &options)), &[part]);
     };
-    refused(lines().elements(4 * ROOM + 1), "lines carry at most");
-    refused(lines().elements(ROOM + 1).channels(1), "line channels");
-    refused(lines().elements(16).channels(CHANNELS + 1), "line channels");
-    refused(lines().elements(16).channels(0), "0 channels");
+    refused(ll128().elements(4 * ROOM + 1), "LL128 carries at most");
+    refused(ll128().elements(ROOM + 1).channels(1), "LL128 channels");
+    refused(ll128().elements(16).channels(CHANNELS + 1), "LL128 channels");
+    refused(ll128().elements(16).channels(0), "0 channels");
     works(rank, &ground)
 }
 
@@ -82,7 +82,7 @@ pub fn of_hooks<X: Subject>(rank: &Rank<X>) -> Outcome {
         let mut output = ground.device.buffer::<u16>(n)?;
         output.fill_bytes(stream, POISON)?;
         let args = reverse::Launch { input: input.view(), output: output.view_mut() };
-        backwards.launch_with(stream, args, &lines())?;
+        backwards.launch_with(stream, args, &ll128())?;
         same(format_args!("chunks of {chunk}, backwards"), &output.read(stream)?, |i| {
             let mirrored = i / chunk * chunk + chunk - 1 - i % chunk;
             reference::all_to_all(me, chunk, mirrored, |from, index| data.any(from, index))
@@ -91,7 +91,7 @@ pub fn of_hooks<X: Subject>(rank: &Rank<X>) -> Outcome {
         let mut output = ground.device.buffer::<f32>(n)?;
         for factor in [4.0, -1.0] {
             let args = scale_add::Launch { input: input.view(), output: output.view_mut(), factor };
-            scaler.launch_with(stream, args, &lines())?;
+            scaler.launch_with(stream, args, &ll128())?;
         }
         same(format_args!("chunks of {chunk}, scaled and added"), &output.read(stream)?, |i| {
             3.0 * reference::all_to_all(me, chunk, i, |peer, index| data.small(peer, index))
@@ -100,7 +100,7 @@ pub fn of_hooks<X: Subject>(rank: &Rank<X>) -> Outcome {
     Ok(())
 }
 
-/// Lines and staging in random order on one transport, eager and replayed, over numbers of channels that change: neither waits for
+/// LL128 and Simple in random order on one transport, eager and replayed, over numbers of channels that change: neither waits for
 /// the hosts between calls.
 pub fn between_staged_calls<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = ground(rank)?;
@@ -115,9 +115,9 @@ pub fn between_staged_calls<X: Subject>(rank: &Rank<X>) -> Outcome {
         launcher.launch_with(stream, args, &options)
     };
     let graph = stream.capture(|| {
-        launch(stream, 1, lines().channels(2))?;
-        launch(stream, 2, LaunchOptions::default().protocol(Protocol::Staged))?;
-        launch(stream, 3, lines().channels(4))
+        launch(stream, 1, ll128().channels(2))?;
+        launch(stream, 2, LaunchOptions::default().protocol(Protocol::Simple))?;
+        launch(stream, 3, ll128().channels(4))
     })?;
     let (mut rng, mut taken) = (rank.rng(), Vec::new());
     for _ in 0..rank.scale.pick(if size > 3 { 60 } else { 300 }, 5000) {
@@ -129,7 +129,7 @@ pub fn between_staged_calls<X: Subject>(rank: &Rank<X>) -> Outcome {
                 continue;
             }
             1 => launch(stream, k, LaunchOptions::default().channels(1 + k as u32 % 4))?,
-            _ => launch(stream, k, lines().channels(1 + k as u32 % CHANNELS))?,
+            _ => launch(stream, k, ll128().channels(1 + k as u32 % CHANNELS))?,
         }
         taken.push(k);
     }
@@ -140,7 +140,7 @@ pub fn between_staged_calls<X: Subject>(rank: &Rank<X>) -> Outcome {
     Ok(())
 }
 
-/// Waits that expire, panics at both ends, and calls that differ; each time the transport is renewed and works by lines again, with
+/// Waits that expire, panics at both ends, and calls that differ; each time the transport is renewed and works by LL128 again, with
 /// what faulted calls left in the buffers.
 pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = ground(rank)?;
@@ -150,7 +150,7 @@ pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (me, size, stream) = (rank.me(), rank.size(), &ground.stream);
     let input = ground.device.buffer_from(&rank.data(77).all::<u32>(me, 200 * size))?;
     let mut output = ground.device.buffer::<u32>(200 * size)?;
-    let short = lines().deadline(Duration::from_millis(300));
+    let short = ll128().deadline(Duration::from_millis(300));
     let tiler = AllToAllOf::<tiles::Hooks>::all_to_all(&ground.transport)?;
     let (matrix, mut transposed) =
         (ground.device.buffer::<Bf16>(32768 * size)?, ground.device.buffer::<Bf16>(32768 * size)?);
@@ -165,11 +165,11 @@ pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
             1 => {
                 let args =
                     bad_produce::Launch { input: input.view(), output: output.view_mut(), culprit: size - 1 };
-                producer.launch_with(stream, args, &lines())?;
+                producer.launch_with(stream, args, &ll128())?;
             }
             2 => {
                 let args = bad_consume::Launch { input: input.view(), output: output.view_mut(), culprit: 0 };
-                consumer.launch_with(stream, args, &lines())?;
+                consumer.launch_with(stream, args, &ll128())?;
             }
             5 => {
                 // As many elements, of other tiles.
@@ -216,7 +216,7 @@ pub fn faults_and_renewals<X: Subject>(rank: &Rank<X>) -> Outcome {
         assert!(right, "round {round}: {fault}");
         ground.transport.renew().map_err(Error::from)?;
         for k in 0..4 {
-            copy_once(&ground, &copier, rank.data(10 * round + k), 200 - k, &lines())?;
+            copy_once(&ground, &copier, rank.data(10 * round + k), 200 - k, &ll128())?;
         }
         works(rank, &ground)?;
         // A rank that is ahead would fault the transport while another still reads its last results.

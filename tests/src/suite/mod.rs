@@ -7,7 +7,7 @@ mod faults;
 mod folds;
 mod graphs;
 mod hooks;
-mod lines;
+mod ll128;
 mod misuse;
 mod multi_peer;
 mod options;

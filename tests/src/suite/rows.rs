@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A transport whose channels hold long rows.
 fn roomy<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
-    rank.meet(Options::per_peer(1 << 20).channels(4).line_channels(1))
+    rank.meet(Options::per_peer(1 << 20).channels(4).ll128_channels(1))
 }
 
 /// Numbers of many magnitudes, so that sums round.

@@ -83,7 +83,7 @@ pub fn many_calls_in_other_orders<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (me, size) = (rank.me(), rank.size());
     let (calls, threads) =
         (rank.scale.pick(6, (400 / size as u32).min(100) as usize), if size > 4 { 256 } else { 512 });
-    let wide = LaunchOptions::default().protocol(Protocol::Staged).channels(4);
+    let wide = LaunchOptions::default().protocol(Protocol::Simple).channels(4);
     let wide = if rank.scale.pick(true, false) { wide } else { wide.threads(threads) };
     let n = 500 * size;
     let data = [rank.data(1), rank.data(2)];

@@ -31,12 +31,12 @@ pub fn the_table_decides<X: Subject>(rank: &Rank<X>) -> Outcome {
     let key = plain.key(&args, &open)?;
     assert_eq!((key.world, key.bytes, key.element.as_str()), (rank.size(), 16384, "u32"));
 
-    let staged = plain.explain(&args, &open.clone().protocol(Protocol::Staged))?;
+    let staged = plain.explain(&args, &open.clone().protocol(Protocol::Simple))?;
     // Something else than the default, whatever that is.
     let config = Config {
-        protocol: Protocol::Staged,
+        protocol: Protocol::Simple,
         channels: 3,
-        diagonal: staged.diagonal,
+        self_copy: staged.self_copy,
         threads: if default.threads == 1 { 1 } else { 96 },
         chunk: Some(1024),
         unroll: staged.unroll,
@@ -48,14 +48,14 @@ pub fn the_table_decides<X: Subject>(rank: &Rank<X>) -> Outcome {
     let plan = tuned.explain(&args, &open.clone().channels(2))?;
     assert_eq!((plan.channels, plan.chunk, plan.decided), (2, 1024, Decided::Table));
     if X::MAPS {
-        let plan = tuned.explain(&args, &open.clone().protocol(Protocol::Lines))?;
-        assert_eq!((plan.protocol, plan.decided), (Protocol::Lines, Decided::Caller));
+        let plan = tuned.explain(&args, &open.clone().protocol(Protocol::Ll128))?;
+        assert_eq!((plan.protocol, plan.decided), (Protocol::Ll128, Decided::Caller));
     } else {
-        misuse(tuned.explain(&args, &open.clone().protocol(Protocol::Lines)));
+        misuse(tuned.explain(&args, &open.clone().protocol(Protocol::Ll128)));
     }
     let plan = tuned.explain(&args, &open.clone().elements(CHUNK / 4))?;
     assert_eq!(plan.decided, Decided::Default, "another bucket");
-    misuse(tuned.explain(&args, &open.clone().protocol(Protocol::Staged).channels(9)));
+    misuse(tuned.explain(&args, &open.clone().protocol(Protocol::Simple).channels(9)));
 
     let rows_of_any = Key { element: ANY.into(), variant: ANY.into(), ..key.clone() };
     for (key, config, decided) in [
@@ -137,12 +137,12 @@ pub fn all_that_can_be_tried<X: Subject>(rank: &Rank<X>) -> Outcome {
 
 /// The start of a space and its neighbours along each axis.
 fn around(space: &Space) -> Vec<Config> {
-    let Space { start, channels, diagonal, threads, chunk, unroll } = space.clone();
+    let Space { start, channels, self_copy, threads, chunk, unroll } = space.clone();
     assert!(channels.contains(&start.channels) && unroll.contains(&start.unroll));
     channels
         .into_iter()
         .map(|channels| Config { channels, ..start })
-        .chain(diagonal.into_iter().map(|diagonal| Config { diagonal, ..start }))
+        .chain(self_copy.into_iter().map(|self_copy| Config { self_copy, ..start }))
         .chain(threads.into_iter().map(|threads| Config { threads, ..start }))
         .chain(chunk.into_iter().map(|bytes| Config { chunk: Some(bytes), ..start }))
         .chain(unroll.into_iter().map(|unroll| Config { unroll, ..start }))

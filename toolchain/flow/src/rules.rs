@@ -7,13 +7,13 @@ use crate::parse::Instruction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Through rings of staging: stores, a barrier, a release that is the flag. Loads come behind an acquire and a barrier.
-    Staged,
+    Simple,
     /// Straight into outputs: stores, a barrier, a system-scope fence, the flag.
     Direct,
     /// By bulk copies, awaited whole, then a fence and the flag.
     Bulk,
-    /// In lines that carry their flags, stored and loaded by whole warps.
-    Lines,
+    /// LL128: lines that carry their flags, stored and loaded by whole warps.
+    Ll128,
     /// What stands before and behind the copy engine's work: flags alone.
     Copy,
     /// Signals and barriers of a window: stores, a barrier, a release that is the signal.
@@ -125,7 +125,7 @@ pub fn wrong(ptx: &str, entry: &str, protocol: Protocol, roots: &Roots, headers:
     all.extend(flow.check(0, |state, i| barriers_of_copies(state, &seen(&flow, i))));
     all.extend(flow.check(0, |state, i| silent_behind_faults(state, &seen(&flow, i))));
     all.extend(flow.check(0, |state, i| looks_before_it_publishes(state, &seen(&flow, i))));
-    if protocol == Protocol::Lines {
+    if protocol == Protocol::Ll128 {
         let alone = |i: &Instruction| stores_at(&flow, i, headers);
         all.extend(flow.check(0, |state, i| lines(state, &seen(&flow, i), alone(i))));
     } else {
@@ -137,9 +137,9 @@ pub fn wrong(ptx: &str, entry: &str, protocol: Protocol, roots: &Roots, headers:
     }
     let has = |what: fn(&Seen<'_>) -> bool| flow.code.iter().any(|i| what(&seen(&flow, i)));
     let moves = match protocol {
-        Protocol::Staged | Protocol::Direct => has(|s| s.payload()),
+        Protocol::Simple | Protocol::Direct => has(|s| s.payload()),
         Protocol::Bulk => has(|s| s.i.is("cp.async.bulk.global.shared::cta")),
-        Protocol::Lines => has(|s| s.line()),
+        Protocol::Ll128 => has(|s| s.line()),
         Protocol::Copy | Protocol::Window | Protocol::Posted => true,
     };
     if !moves || !has(|s| s.flag()) {
@@ -270,7 +270,7 @@ fn polls(flow: &Flow, protocol: Protocol) -> Vec<String> {
         if !(s.load() && s.strong() && s.from & OWN != 0) {
             continue;
         }
-        let line = matches!(protocol, Protocol::Lines | Protocol::Bulk) && s.wide();
+        let line = matches!(protocol, Protocol::Ll128 | Protocol::Bulk) && s.wide();
         acquires |= i.has("acquire") || line;
         if !line && !i.has("acquire") && spins(flow, at) {
             wrong.push(format!("a wait that does not acquire: `{}` (instruction {at})", i.text));

@@ -43,20 +43,20 @@ fn bad(protocol: Protocol, code: &[&str], why: &str) {
     assert!(found.len() == 1 && found[0].contains(why), "{why}: {found:?}");
 }
 
-use Protocol::{Bulk, Direct, Lines, Posted, Staged};
+use Protocol::{Bulk, Direct, Ll128, Posted, Simple};
 
 #[test]
 fn staged_stores_are_released() {
-    right(Staged, &[WAIT, BARRIER, STORE, BARRIER, LOOK, READY]);
-    bad(Staged, &[WAIT, BARRIER, STORE, LOOK, READY], "without a barrier");
-    bad(Staged, &[WAIT, STORE, BARRIER, STORE, LOOK, READY], "without a barrier");
-    bad(Staged, &[WAIT, STORE, BARRIER, LOOK, FREE], "without a system-scope release");
+    right(Simple, &[WAIT, BARRIER, STORE, BARRIER, LOOK, READY]);
+    bad(Simple, &[WAIT, BARRIER, STORE, LOOK, READY], "without a barrier");
+    bad(Simple, &[WAIT, STORE, BARRIER, STORE, LOOK, READY], "without a barrier");
+    bad(Simple, &[WAIT, STORE, BARRIER, LOOK, FREE], "without a system-scope release");
     bad(
-        Staged,
+        Simple,
         &[WAIT, STORE, BARRIER, "st.release.gpu.b64 [%peer], %seen;\n", LOOK, READY],
         "no peer is in",
     );
-    bad(Staged, &[WAIT, STORE, BARRIER, READY], "whether a thread has panicked");
+    bad(Simple, &[WAIT, STORE, BARRIER, READY], "whether a thread has panicked");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn constants_are_remembered() {
     let again = "$L_store:\n";
     let turn = "add.s64 %from, %from, 128;\nsetp.lt.s64 %more, %from, %own;\n@%more bra $L_turn;\n";
     right(
-        Staged,
+        Simple,
         &[WAIT, STORE, first, &WAIT.replace("$L_wait", "$L_room"), LOOK, READY, again, BARRIER, turn],
     );
 }
@@ -97,8 +97,8 @@ fn constants_are_remembered() {
 #[test]
 fn a_branch_tells_of_what_its_predicate_was_made_from() {
     let fault = "not.pred %fine, %odd;\n@%fine bra $L_on;\n\t{\ncall.uni my_give_up, (p);\n\t}\n$L_on:\n";
-    right(Staged, &[WAIT, STORE, BARRIER, LOOK, fault, "@%odd bra $L_end;\n", READY, "$L_end:\n"]);
-    bad(Staged, &[WAIT, STORE, BARRIER, LOOK, fault, "@!%odd bra $L_end;\n", READY, "$L_end:\n"], "a fault");
+    right(Simple, &[WAIT, STORE, BARRIER, LOOK, fault, "@%odd bra $L_end;\n", READY, "$L_end:\n"]);
+    bad(Simple, &[WAIT, STORE, BARRIER, LOOK, fault, "@!%odd bra $L_end;\n", READY, "$L_end:\n"], "a fault");
 }
 
 #[test]
@@ -124,26 +124,26 @@ fn nothing_is_touched_before_the_kernel_before_is_done() {
         format!(".visible .entry k(\n\t.param .align 8 .b8 k_param_0[64]\n)\n{{\n{head}{code}\n\tret;\n}}\n")
     };
     let roots = Roots { own: vec![0], tables: vec![8] };
-    let found = wrong(&kernel(&body), "k", Staged, &roots, &[]);
+    let found = wrong(&kernel(&body), "k", Simple, &roots, &[]);
     assert!(found.len() == 1 && found[0].contains("before griddepcontrol.wait"), "{found:?}");
     let early = HEAD
         .replace("\tgriddepcontrol.wait;\n", "\tgriddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;\n");
-    let found = wrong(&kernel(&early), "k", Staged, &roots, &[]);
+    let found = wrong(&kernel(&early), "k", Simple, &roots, &[]);
     assert!(found.len() == 1 && found[0].contains("dependents are launched before"), "{found:?}");
-    assert_eq!(wrong(&kernel(HEAD), "k", Staged, &roots, &[]), [""; 0]);
-    assert_eq!(wrong(&kernel(HEAD), "other", Staged, &roots, &[]), ["no `other`"]);
+    assert_eq!(wrong(&kernel(HEAD), "k", Simple, &roots, &[]), [""; 0]);
+    assert_eq!(wrong(&kernel(HEAD), "other", Simple, &roots, &[]), ["no `other`"]);
 }
 
 #[test]
 fn room_is_given_back_behind_a_barrier() {
-    right(Staged, &[WAIT, BARRIER, STORE, BARRIER, LOOK, READY, TAKE, BARRIER, LOOK, FREE]);
-    bad(Staged, &[WAIT, BARRIER, STORE, BARRIER, LOOK, READY, TAKE, LOOK, FREE], "given back before");
+    right(Simple, &[WAIT, BARRIER, STORE, BARRIER, LOOK, READY, TAKE, BARRIER, LOOK, FREE]);
+    bad(Simple, &[WAIT, BARRIER, STORE, BARRIER, LOOK, READY, TAKE, LOOK, FREE], "given back before");
 }
 
 #[test]
 fn waits_acquire() {
     let weak = WAIT.replace("acquire", "relaxed");
-    let found = found(Staged, &[&weak, BARRIER, STORE, BARRIER, LOOK, READY]);
+    let found = found(Simple, &[&weak, BARRIER, STORE, BARRIER, LOOK, READY]);
     assert!(found.iter().any(|f| f.contains("does not acquire")), "{found:?}");
 }
 
@@ -151,30 +151,30 @@ fn waits_acquire() {
 fn loops_wait() {
     let (turn, again) = ("$L_turn:\n", "@%more bra $L_turn;\n");
     let wait = WAIT.replace("$L_wait", "$L_again");
-    right(Staged, &[WAIT, BARRIER, turn, &wait, STORE, BARRIER, LOOK, READY, again]);
-    bad(Staged, &[WAIT, BARRIER, turn, STORE, BARRIER, LOOK, READY, again], "without a wait");
+    right(Simple, &[WAIT, BARRIER, turn, &wait, STORE, BARRIER, LOOK, READY, again]);
+    bad(Simple, &[WAIT, BARRIER, turn, STORE, BARRIER, LOOK, READY, again], "without a wait");
 }
 
 #[test]
 fn lines_are_stored_by_whole_warps() {
     let vote = "vote.sync.ballot.b32 %all, %yes, -1;\n";
     let poll = "ld.relaxed.sys.global.v4.b32 {%a, %b, %c, %d}, [%own];\n";
-    right(Lines, &[vote, LINE, LINE, vote, poll]);
-    bad(Lines, &[LINE, vote, poll], "may be in parts");
-    bad(Lines, &[vote, LINE, "ld.b32 %x, [%input];\n", LINE, vote, poll], "may be in parts");
-    bad(Lines, &[vote, LINE, poll, BARRIER, LOOK, STORE], "which no line's flag tells of");
+    right(Ll128, &[vote, LINE, LINE, vote, poll]);
+    bad(Ll128, &[LINE, vote, poll], "may be in parts");
+    bad(Ll128, &[vote, LINE, "ld.b32 %x, [%input];\n", LINE, vote, poll], "may be in parts");
+    bad(Ll128, &[vote, LINE, poll, BARRIER, LOOK, STORE], "which no line's flag tells of");
     // The header, which one lane stores.
     let header = ["add.s64 %at, %out, 208896;\n", &LINE.replace("%out", "%at")].concat();
-    right(Lines, &[&header, vote, LINE, poll]);
-    bad(Lines, &[vote, LINE, poll, LOOK, FREE], "given back before");
-    bad(Lines, &[vote, LINE, poll, BARRIER, FREE], "whether a thread has panicked");
-    bad(Lines, &[vote, LINE, BARRIER, LOOK, "ld.b32 %x, [%input];\n", poll], "loaded by a warp");
+    right(Ll128, &[&header, vote, LINE, poll]);
+    bad(Ll128, &[vote, LINE, poll, LOOK, FREE], "given back before");
+    bad(Ll128, &[vote, LINE, poll, BARRIER, FREE], "whether a thread has panicked");
+    bad(Ll128, &[vote, LINE, BARRIER, LOOK, "ld.b32 %x, [%input];\n", poll], "loaded by a warp");
 }
 
 #[test]
 fn faults_publish_nothing() {
     let fault = "\t{\ncall.uni my_give_up, (p);\n\t}\n";
-    bad(Staged, &[WAIT, BARRIER, STORE, BARRIER, LOOK, fault, READY], "behind a fault");
+    bad(Simple, &[WAIT, BARRIER, STORE, BARRIER, LOOK, fault, READY], "behind a fault");
 }
 
 #[test]
@@ -190,6 +190,6 @@ fn doorbells_come_last() {
 
 #[test]
 fn a_kernel_that_does_nothing_is_not_right() {
-    assert!(found(Staged, &[WAIT]).iter().any(|f| f.contains("stores nothing")));
+    assert!(found(Simple, &[WAIT]).iter().any(|f| f.contains("stores nothing")));
     assert!(found(Posted, &[WAIT]).iter().any(|f| f.contains("no doorbell")));
 }

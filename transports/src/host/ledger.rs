@@ -33,7 +33,7 @@ pub struct Cut {
     pub parts: u64,
     /// Elements of a row, where a chunk has a shape; else 0.
     pub cols: u64,
-    /// Packs of 16 bytes that each chunk begins with and that go in lines before the rest; else 0.
+    /// Packs of 16 bytes that each chunk begins with and that go by LL128 before the rest; else 0.
     pub first: u64,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Launched {
         }?;
         match cut.first {
             0 => {}
-            packs => write!(f, " behind {} bytes in lines", 16 * packs)?,
+            packs => write!(f, " behind {} bytes by LL128", 16 * packs)?,
         }
         match cut.cols {
             0 => Ok(()),
@@ -214,16 +214,16 @@ mod tests {
         assert_eq!(notes.read().map(|l| (l.number, l.left)), Some((0, false)));
         let long = format!("{}é::double_add", "x".repeat(300));
         let cut = |parts| Cut { parts, ..Cut::default() };
-        notes.launched(&long, ["all_to_all", "in lines"], Some(12), cut(8));
-        notes.launched(&long, ["all_to_all", "in lines"], Some(12), cut(8));
+        notes.launched(&long, ["all_to_all", "by LL128"], Some(12), cut(8));
+        notes.launched(&long, ["all_to_all", "by LL128"], Some(12), cut(8));
         let launched = notes.read().unwrap();
         assert!(long.ends_with(&launched.kernel) && launched.kernel.len() >= 8 * KERNEL - 3);
-        notes.launched("my::kernel", ["sendrecv", "in lines"], Some(u64::MAX - 1), cut(1));
-        let text = "number 3, `my::kernel`, sendrecv of 18446744073709551614 elements to a peer, in lines over 1 channel";
+        notes.launched("my::kernel", ["sendrecv", "by LL128"], Some(u64::MAX - 1), cut(1));
+        let text = "number 3, `my::kernel`, sendrecv of 18446744073709551614 elements to a peer, by LL128 over 1 channel";
         assert_eq!(notes.read().unwrap().to_string(), text);
         let all = Cut { parts: 3, cols: 160, first: 8 };
         notes.launched("k", ["all_to_all", ""], Some(2), all);
-        let text = "number 4, `k`, all_to_all of 2 elements to a peer over 3 channels behind 128 bytes in lines, rows of 160 elements";
+        let text = "number 4, `k`, all_to_all of 2 elements to a peer over 3 channels behind 128 bytes by LL128, rows of 160 elements";
         assert_eq!(notes.read().unwrap().to_string(), text);
         notes.launched("", ["a replayed graph", ""], None, Cut::default());
         notes.left();
@@ -267,18 +267,18 @@ mod tests {
         let cut = |parts| Cut { parts, ..Cut::default() };
         let text = || compared(0, &own.read().unwrap(), 1, &theirs.read().unwrap(), true);
         assert_eq!(text(), "");
-        own.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
+        own.launched("k", ["all_to_all", "by Simple"], Some(4), cut(2));
         assert_eq!(
             text(),
-            " Rank 0 launched last: number 1, `k`, all_to_all of 4 elements to a peer, by staging over 2 channels; rank 1: nothing on \
+            " Rank 0 launched last: number 1, `k`, all_to_all of 4 elements to a peer, by Simple over 2 channels; rank 1: nothing on \
              this transport."
         );
-        theirs.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
+        theirs.launched("k", ["all_to_all", "by Simple"], Some(4), cut(2));
         assert!(text().starts_with(" Both launched the same last (number 1, `k`"), "{}", text());
-        own.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
+        own.launched("k", ["all_to_all", "by Simple"], Some(4), cut(2));
         theirs.launched("k", ["a schedule of its own", ""], None, cut(3));
         assert!(text().ends_with("rank 1: number 2, `k`, a schedule of its own, 3 blocks."), "{}", text());
-        own.launched("k", ["all_to_all", "by staging"], Some(4), cut(2));
+        own.launched("k", ["all_to_all", "by Simple"], Some(4), cut(2));
         theirs.left();
         assert!(text().contains("let its transport go after 2 of the 3 launches"), "{}", text());
     }

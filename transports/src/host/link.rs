@@ -259,8 +259,8 @@ impl Link {
         unsafe { Mapped::new(parts) }
     }
 
-    /// Notes that lines are left out since the path between these two ranks' GPUs does not carry them.
-    pub(crate) fn has_no_lines(&self, pair: (usize, usize)) {
+    /// Notes that LL128 is left out since the path between these two ranks' GPUs does not carry its lines whole.
+    pub(crate) fn has_no_ll128(&self, pair: (usize, usize)) {
         let _ = self.parted.set(pair);
     }
 

@@ -128,7 +128,7 @@ pub fn agree(
             ("bytes per channel", layout.window.to_string()),
             ("signals", layout.signals.to_string()),
             ("heap bytes", layout.heap.to_string()),
-            ("line channels", layout.line_channels.to_string()),
+            ("LL128 channels", layout.ll128_channels.to_string()),
         ],
     )?;
     Ok(())

@@ -16,9 +16,9 @@ pub struct Options {
     pub signals: u32,
     /// Symmetric heap of each rank in bytes, for raw `put` and `get`.
     pub heap_bytes: usize,
-    /// Channels with line buffers, for the protocol of lines (NCCL's LL128): 816 KiB each from each peer. They are the most blocks that can send small
+    /// Channels with buffers for LL128: 816 KiB each from each peer. They are the most blocks that can send small
     /// chunks at once, and bound what one call can carry, 191 KiB each; 0 leaves that protocol out.
-    pub line_channels: u32,
+    pub ll128_channels: u32,
     /// How long one wait in a kernel may last.
     pub deadline: Duration,
     /// After how long a host thread that waits for kernels is warned of, by [`on_warning`](super::on_warning); ranks may differ in it. `None` is
@@ -57,8 +57,8 @@ impl Options {
 
     /// Sets the number of channels with line buffers.
     #[must_use]
-    pub fn line_channels(mut self, channels: u32) -> Self {
-        self.line_channels = channels;
+    pub fn ll128_channels(mut self, channels: u32) -> Self {
+        self.ll128_channels = channels;
         self
     }
 
@@ -85,8 +85,8 @@ impl Options {
         if self.channels == 0 || self.channels > 4096 {
             return misuse(format!("{} channels; a transport has 1 to 4096", self.channels));
         }
-        if self.line_channels > 4096 {
-            return misuse(format!("{} line channels; a transport has at most 4096", self.line_channels));
+        if self.ll128_channels > 4096 {
+            return misuse(format!("{} LL128 channels; a transport has at most 4096", self.ll128_channels));
         }
         if self.signals > 4096 {
             return misuse(format!("{} signals from each peer; a transport has at most 4096", self.signals));
@@ -122,7 +122,7 @@ impl Options {
             world,
             channels: self.channels,
             signals: self.signals,
-            line_channels: self.line_channels,
+            ll128_channels: self.ll128_channels,
             // Rings are addressed by 32 bits.
             window: 1 << per_channel.ilog2().min(31),
             heap: (self.heap_bytes as u64).next_multiple_of(128),
@@ -141,7 +141,7 @@ fn parsed(milliseconds: &OsStr) -> Option<u64> {
 
 impl Default for Options {
     /// 64 channels of 512 KiB to each peer, 8 signals, 1 MiB of heap,
-    /// 80 line channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`;
+    /// 80 LL128 channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`;
     /// no warning, or after `FUSEWIRE_WARN_MS`.
     fn default() -> Self {
         // What is no number is told when a layout is asked for: a default cannot fail.
@@ -151,7 +151,7 @@ impl Default for Options {
             channels: 64,
             signals: 8,
             heap_bytes: 1 << 20,
-            line_channels: 80,
+            ll128_channels: 80,
             deadline: Duration::from_millis(ms(DEADLINE).unwrap_or(10_000)),
             warn: ms(WARN).filter(|ms| *ms > 0).map(Duration::from_millis),
         }

@@ -88,7 +88,7 @@ impl HostIb {
         Self::rendezvous_with(world, options, &HostIbOptions::default())
     }
 
-    /// Makes the transport. Collective. `options.line_channels` does not count: lines need memory that kernels can store to.
+    /// Makes the transport. Collective. `options.ll128_channels` does not count: lines need memory that kernels can store to.
     ///
     /// # Errors
     /// [`Error::Rdma`] where there is no adapter, which the error says with what to do, and [`Error::Misuse`] with the reason on the
@@ -109,7 +109,7 @@ impl HostIb {
         how: &HostIbOptions,
         seen: fn(Place) -> Place,
     ) -> Result<HostIb> {
-        let options = options.line_channels(0);
+        let options = options.ll128_channels(0);
         let layout = options.layout(world.size())?;
         if !how.commands.is_power_of_two() || !(16..=65536).contains(&how.commands) {
             let what = format!("{} commands; a ring has a power of two from 16 to 65536", how.commands);

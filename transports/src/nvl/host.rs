@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Ranks may share a GPU: as threads of one process, or as processes under MPS. Each has a part of the multiprocessors to itself, on which
 /// the streams of `Device::of(&nvl)` run.
 ///
-/// Where a pair has PCIe alone there are no lines (`Options::line_channels` does not count): those need stores of 128 bytes that arrive
+/// Where a pair has PCIe alone there are no lines (`Options::ll128_channels` does not count): those need stores of 128 bytes that arrive
 /// whole. The driver cannot be asked for that. It is inferred from native atomics, which paths over NVLink have and paths over PCIe have
 /// not. A plan says which pair it is; `FUSEWIRE_NO_NATIVE_ATOMICS=1` on any rank makes every pair one of those.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Nvl {
         let verdicts = verdicts.map_err(|what| Error::Misuse { what })?;
         let parted = verdicts.iter().enumerate().find_map(|(rank, peer)| Some((rank, (*peer)?)));
         if parted.is_some() {
-            options.line_channels = 0;
+            options.ll128_channels = 0;
             layout = options.layout(world.size())?;
         }
         let bytes = layout.total() as usize;
@@ -91,7 +91,7 @@ impl Nvl {
         let region = CudaRegion { regions, table: device_table, record, rank: world.rank(), control_bytes };
         let link = Link::new("Nvl", world, options, layout, Machine::Cuda(context), board, Box::new(region))?;
         if let Some(pair) = parted {
-            link.has_no_lines(pair);
+            link.has_no_ll128(pair);
         }
         world.barrier()?;
         Ok(Nvl { link })

@@ -242,7 +242,7 @@ unsafe fn filled<F: Fn(u32) -> u64, T: Fn(u32) -> u64>(
     pipe
 }
 
-/// The protocol of bulk copies, as a type. Grid: `channels` blocks (none without peers), then `diagonal`, of which each takes at most
+/// The protocol of bulk copies, as a type. Grid: `channels` blocks (none without peers), then `self_copy`, of which each takes at most
 /// [`PACKS`](ll128::PACKS) of the first packs.
 ///
 /// The hooks copy from [`Shape::input`] to the output; the launch gave [`shared_bytes`]; the rest is as for [`Store`](super::Store).
@@ -267,7 +267,7 @@ unsafe impl<O: Direct> Protocol<O> for Bulk {
         let output = move |peer: u32| unsafe { base(shape, peer) } + outputs;
         if S::OWN && grid.block >= blocks {
             let part = grid.block - blocks;
-            let pieces = Pieces::of::<H>(shape, 0, part, shape.diagonal);
+            let pieces = Pieces::of::<H>(shape, 0, part, shape.self_copy);
             let [from, to] = schedule.own(me).map(|number| chunk(number) + pieces.begin());
             let steps = if has_own(schedule, me) { 0..1 } else { 0..0 };
             let own = || {

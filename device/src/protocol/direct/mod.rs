@@ -140,7 +140,7 @@ fn produce<H: Hooks>(
     }
 }
 
-/// The protocol of stores, as a type. Grid: `channels` blocks (none without peers, unless they produce once), then `diagonal`.
+/// The protocol of stores, as a type. Grid: `channels` blocks (none without peers, unless they produce once), then `self_copy`.
 ///
 /// The hooks' `consume` stores to the output and does nothing else; [`Shape::outputs`] and [`Shape::output_offset`] are those of the output.
 #[derive(Debug)]

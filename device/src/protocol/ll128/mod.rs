@@ -40,7 +40,7 @@ fn carried<H: Hooks>(shape: &Shape, part: u32) -> Load {
 
 /// The protocol, as a type.
 ///
-/// Grid of mutual schedules: `channels` blocks (none without peers), each of which exchanges its share with every peer, then `diagonal` blocks.
+/// Grid of mutual schedules: `channels` blocks (none without peers), each of which exchanges its share with every peer, then `self_copy` blocks.
 /// Grid of others: senders, then receivers, `channels` of each that a rank has. A share has at most [`PACKS`] packs, or [`TILES`] tiles.
 #[derive(Debug)]
 pub struct Ll128;
@@ -224,7 +224,7 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
     }
     let is_sender = !S::ONCE && grid.block < senders;
     let (part, legs) = if is_sender { (grid.block, sends) } else { (grid.block - senders, receives) };
-    let channel = ops.line_channels() + part;
+    let channel = ops.ll128_channels() + part;
     let (load, call, team) = (carried::<H>(shape, part), whole_call::<H>(shape), Team::all(&Block));
     let (mut watch, mut number) = (armed, 1);
     while number < legs + 1 {

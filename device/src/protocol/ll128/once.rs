@@ -63,7 +63,7 @@ pub(super) unsafe fn send<O: Direct, S: Schedule, H: Unpack>(
     args: &H::Args<'_>,
 ) -> Flow {
     let (ops, shape, me, part) = (site.ops, site.shape, site.me, site.grid.block);
-    let channel = ops.line_channels() + part;
+    let channel = ops.ll128_channels() + part;
     let (load, call, team) = (carried::<H>(shape, part), whole_call::<H>(shape), Team::all(&Block));
     let (place, sends) = (site.own(schedule, part), schedule.sends(me));
     // SAFETY: the caller's contract.

@@ -244,7 +244,7 @@ impl Turn {
 
 /// The protocol, as a type.
 ///
-/// Grid: senders, receivers (as many, where a rank does both), then `diagonal` blocks. There are `channels` of each, or two, three.. up to one
+/// Grid: senders, receivers (as many, where a rank does both), then `self_copy` blocks. There are `channels` of each, or two, three.. up to one
 /// for each peer times as many.
 #[derive(Debug)]
 pub struct Simple;
@@ -269,8 +269,8 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         let each = match (S::MOST_LEGS == 1 || S::ONCE || S::FOLDS, produces, receives > 0) {
             (true, ..) => shape.channels,
             (_, false, false) => 0,
-            (_, true, true) => (grid.blocks - shape.diagonal) / 2,
-            _ => grid.blocks - shape.diagonal,
+            (_, true, true) => (grid.blocks - shape.self_copy) / 2,
+            _ => grid.blocks - shape.self_copy,
         };
         let senders = if S::MUTUAL || produces { each } else { 0 };
         let ends = if S::MUTUAL { 2 * each } else { senders + if receives > 0 { each } else { 0 } };

@@ -25,15 +25,15 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
 
 #[test]
 fn bytes_travel_by_size_place_and_hooks() {
-    use Protocol::{Bulk, Copy, Direct, Lines, Staged};
+    use Protocol::{Bulk, Copy, Direct, Ll128, Simple};
     for (hooks, symmetric, ways) in [
-        (Hooks::Copy, true, [Lines, Lines, Bulk, Bulk, Copy]),
-        (Hooks::Copy, false, [Lines, Lines, Lines, Staged, Staged]),
-        (Hooks::Work, false, [Lines, Lines, Lines, Staged, Staged]),
-        (Hooks::Slow, false, [Lines, Lines, Lines, Staged, Staged]),
-        (Hooks::Work, true, [Lines, Lines, Direct, Direct, Direct]),
-        (Hooks::Transpose, true, [Lines, Direct, Direct, Direct, Direct]),
-        (Hooks::Transpose, false, [Lines, Staged, Staged, Staged, Staged]),
+        (Hooks::Copy, true, [Ll128, Ll128, Bulk, Bulk, Copy]),
+        (Hooks::Copy, false, [Ll128, Ll128, Ll128, Simple, Simple]),
+        (Hooks::Work, false, [Ll128, Ll128, Ll128, Simple, Simple]),
+        (Hooks::Slow, false, [Ll128, Ll128, Ll128, Simple, Simple]),
+        (Hooks::Work, true, [Ll128, Ll128, Direct, Direct, Direct]),
+        (Hooks::Transpose, true, [Ll128, Direct, Direct, Direct, Direct]),
+        (Hooks::Transpose, false, [Ll128, Simple, Simple, Simple, Simple]),
     ] {
         let found = [16, 1 << 20, 4 << 20, 32 << 20, 96 << 20].map(|sent| {
             // The copy engine and bulk copies are for hooks that copy.
@@ -44,21 +44,21 @@ fn bytes_travel_by_size_place_and_hooks() {
     }
     // Beside what else there is.
     for (hooks, symmetric, sent, way) in [
-        (Hooks::Work, true, 3 << 20, Lines),
+        (Hooks::Work, true, 3 << 20, Ll128),
         (Hooks::Copy, true, 3 << 20, Bulk),
-        (Hooks::Slow, false, 12 << 20, Lines),
-        (Hooks::Slow, false, 13 << 20, Staged),
+        (Hooks::Slow, false, 12 << 20, Ll128),
+        (Hooks::Slow, false, 13 << 20, Simple),
     ] {
         let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
         assert_eq!(work(hooks, symmetric, sent).protocol(has, true), way, "{sent}");
     }
     // By tiles of 4 KiB.
     for (symmetric, sent, way) in [
-        (true, 96 << 10, Lines),
-        (true, 1 << 20, Lines),
+        (true, 96 << 10, Ll128),
+        (true, 1 << 20, Ll128),
         (true, 2 << 20, Direct),
-        (false, 2 << 20, Lines),
-        (false, 4 << 20, Staged),
+        (false, 2 << 20, Ll128),
+        (false, 4 << 20, Simple),
     ] {
         let work = Work { tiles: (sent >> 12) as u32, ..work(Hooks::Transpose, symmetric, sent) };
         assert_eq!(work.protocol(|p| !matches!(p, Bulk | Copy), true), way, "symmetric: {symmetric}, {sent}");
@@ -80,16 +80,16 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
     };
     for (world, relays, bytes, way) in [
         // Of two ranks as many, however long the chunk is.
-        (2, 1, 1 << 30, Protocol::Staged),
-        (4, 1, 1 << 20, Protocol::Staged),
+        (2, 1, 1 << 30, Protocol::Simple),
+        (4, 1, 1 << 20, Protocol::Simple),
         (4, 1, 2 << 20, Protocol::TwoShot),
         // 7/4 of a chunk in place of 7.
         (8, 1, 512 << 10, Protocol::TwoShot),
         // What is passed on takes twice as much: 9/4 of a chunk in place of 3.
-        (4, 2, 2 << 20, Protocol::Staged),
+        (4, 2, 2 << 20, Protocol::Simple),
         (4, 2, 4 << 20, Protocol::TwoShot),
-        (8, 0, 1 << 30, Protocol::Staged),
-        (1, 1, 1 << 30, Protocol::Staged),
+        (8, 0, 1 << 30, Protocol::Simple),
+        (1, 1, 1 << 30, Protocol::Simple),
     ] {
         assert_eq!(all_reduce(world, relays, bytes, false), way, "{world} ranks, {relays}, {bytes} bytes");
     }
@@ -104,29 +104,29 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
 
 #[test]
 fn grids_hold_no_more_multiprocessors_than_pay() {
-    use Protocol::{Bulk, Direct, Lines, Staged};
+    use Protocol::{Bulk, Direct, Ll128, Simple};
     for (world, shift) in [1, 2, 3, 4, 8, 16].into_iter().flat_map(|w| (4..30).map(move |s| (w, s))) {
         let transpose = among(world, Hooks::Transpose, true, 1 << shift);
         let tiled = Work { tiles: 1 << (shift - 4), ..transpose };
         let others = [Hooks::Copy, Hooks::Work, Hooks::Slow];
         let others = others.map(|hooks| among(world, hooks, true, 1 << shift));
         for work in others.into_iter().chain([transpose, tiled]) {
-            for protocol in [Lines, Direct, Bulk, Staged] {
+            for protocol in [Ll128, Direct, Bulk, Simple] {
                 let mut cut = work.cut(protocol);
-                cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+                cut.groups = work.groups(protocol, cut.channels, cut.self_copy);
                 let most = work.multiprocessors(protocol);
                 let blocks = work.pattern.blocks(protocol, cut, false);
                 assert!(blocks <= most, "{blocks} of {most}: {protocol:?}, {world} ranks, 2^{shift} bytes");
                 // Links that are full stay so.
                 if protocol == Bulk {
-                    assert!(cut.channels <= BULK_BLOCKS && cut.diagonal * world.max(2) >= BULK_BLOCKS);
+                    assert!(cut.channels <= BULK_BLOCKS && cut.self_copy * world.max(2) >= BULK_BLOCKS);
                 }
             }
         }
     }
 }
 
-/// Lines are chosen only where so many blocks' buffers hold the chunk.
+/// LL128 is chosen only where so many blocks' buffers hold the chunk.
 #[test]
 fn default_grids_stay_within_their_limit() {
     for (limit, world, shift) in [4, 8, 16, 32]
@@ -136,13 +136,13 @@ fn default_grids_stay_within_their_limit() {
     {
         for hooks in [Hooks::Copy, Hooks::Work, Hooks::Slow] {
             let work = Work { limit, ..among(world, hooks, false, 1 << shift) };
-            let room = u64::from(work.most_line_channels()) * line::PACKS * 16;
+            let room = u64::from(work.most_ll128_channels()) * line::PACKS * 16;
             let protocol = work.protocol(|_| true, work.wire_bytes as u64 <= room);
             let mut cut = work.cut(protocol);
-            if protocol == Protocol::Lines {
+            if protocol == Protocol::Ll128 {
                 cut.channels = cut.channels.max((work.wire_bytes as u64).div_ceil(line::PACKS * 16) as u32);
             }
-            cut.groups = work.groups(protocol, cut.channels, cut.diagonal);
+            cut.groups = work.groups(protocol, cut.channels, cut.self_copy);
             let blocks = work.pattern.blocks(protocol, cut, false);
             assert!(blocks <= limit, "{blocks} of {limit}: {protocol:?}, {world} ranks, 2^{shift} bytes");
         }
@@ -151,7 +151,7 @@ fn default_grids_stay_within_their_limit() {
 
 #[test]
 fn lines_leave_few_blocks_to_the_own_chunk() {
-    for (world, hooks, bytes, channels, diagonal) in [
+    for (world, hooks, bytes, channels, self_copy) in [
         (2, Hooks::Copy, 1 << 20, 12, 4),
         (4, Hooks::Copy, 1 << 20, 13, 3),
         (4, Hooks::Work, 1 << 18, 28, 4),
@@ -160,8 +160,8 @@ fn lines_leave_few_blocks_to_the_own_chunk() {
         (2, Hooks::Slow, 2 << 20, 39, 25),
         (4, Hooks::Slow, 2 << 20, 70, 20),
     ] {
-        let cut = among(world, hooks, false, bytes).cut(Protocol::Lines);
-        assert_eq!((cut.channels, cut.diagonal), (channels, diagonal), "{world} ranks");
+        let cut = among(world, hooks, false, bytes).cut(Protocol::Ll128);
+        assert_eq!((cut.channels, cut.self_copy), (channels, self_copy), "{world} ranks");
     }
 }
 
@@ -170,8 +170,8 @@ fn short_folds_in_lines_have_a_warp_for_each_row() {
     use fusewire_device::schedule::AllReduce;
     let pattern = Pattern::of(&AllReduce, Member { rank: 0, world: 2 });
     for (bytes, channels) in [(1 << 10, 1), (16 << 10, 16), (64 << 10, 32)] {
-        let cut = Work { pattern, ..work(Hooks::Slow, false, bytes) }.cut(Protocol::Lines);
-        assert_eq!((cut.channels, cut.diagonal), (channels, 0), "{bytes} bytes");
+        let cut = Work { pattern, ..work(Hooks::Slow, false, bytes) }.cut(Protocol::Ll128);
+        assert_eq!((cut.channels, cut.self_copy), (channels, 0), "{bytes} bytes");
     }
 }
 
@@ -199,12 +199,12 @@ fn what_goes_before_bulk_copies_is_a_part_that_lines_hold() {
 #[test]
 fn short_calls_have_a_block_for_each_peer() {
     let short = among(4, Hooks::Copy, false, 1 << 18);
-    let Cut { channels, diagonal, .. } = short.cut(Protocol::Staged);
-    assert_eq!(short.groups(Protocol::Staged, channels, diagonal), 3);
+    let Cut { channels, self_copy, .. } = short.cut(Protocol::Simple);
+    assert_eq!(short.groups(Protocol::Simple, channels, self_copy), 3);
     // With the channels that a caller asks for, as far as multiprocessors go.
-    assert_eq!([4, 7, 14].map(|channels| short.groups(Protocol::Staged, channels, 4)), [3, 2, 1]);
+    assert_eq!([4, 7, 14].map(|channels| short.groups(Protocol::Simple, channels, 4)), [3, 2, 1]);
     let long = among(4, Hooks::Copy, false, 1 << 22);
-    assert_eq!(long.groups(Protocol::Staged, 1, 1), 1);
+    assert_eq!(long.groups(Protocol::Simple, 1, 1), 1);
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn rooted_schedules_and_folds_have_more_channels() {
         let root = 0;
         let cut = |pattern: Pattern, hooks, each: usize| {
             let work = Work { pattern, ..among(world, hooks, false, each << 20) };
-            let cut = work.cut(Protocol::Staged);
-            assert!(pattern.widest().blocks(Protocol::Staged, cut, false) <= 96);
+            let cut = work.cut(Protocol::Simple);
+            assert!(pattern.widest().blocks(Protocol::Simple, cut, false) <= 96);
             cut.channels
         };
         for each in [64, 256] {
@@ -246,7 +246,7 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     use fusewire_device::schedule::AllReduce;
     let alone = |sent| among(1, Hooks::Work, false, sent);
     // Two packs for each thread, up to more blocks than any GPU holds.
-    let blocks = |work: Work| work.cut(Protocol::Staged).diagonal;
+    let blocks = |work: Work| work.cut(Protocol::Simple).self_copy;
     assert_eq!([16, 64 << 10, 1 << 30].map(|sent| blocks(alone(sent))), [1, 4, ALONE_BLOCKS]);
     // Of rows one for each team of a block, here of 3 packs by four teams.
     assert_eq!([48, 16 * 12 + 48].map(|sent| blocks(Work { alone_packs: 12, ..alone(sent) })), [1, 2]);
@@ -255,8 +255,8 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     // What folds does so within its channels, and needs no staging for them.
     let me = Member { rank: 0, world: 1 };
     let folds = Work { pattern: Pattern::of(&AllReduce, me), ..alone(4 << 20) };
-    let cut = folds.cut(Protocol::Staged);
-    assert_eq!((cut.channels, cut.diagonal), (256, 0));
+    let cut = folds.cut(Protocol::Simple);
+    assert_eq!((cut.channels, cut.self_copy), (256, 0));
     // The caller's limit stands.
     assert_eq!(blocks(Work { limit: 3, ..alone(1 << 30) }), 3);
     assert_eq!(Work { limit: 3, ..alone(1 << 30) }.more_alone(), 3);
@@ -267,7 +267,7 @@ fn hooks_that_copy_hold_few_multiprocessors() {
     for total in (0..31).map(|shift| 1usize << shift) {
         for several in [false, true] {
             assert_eq!(multiprocessors(Protocol::Direct, total, Hooks::Copy, several), 16);
-            assert!(multiprocessors(Protocol::Staged, total, Hooks::Copy, several) <= 32);
+            assert!(multiprocessors(Protocol::Simple, total, Hooks::Copy, several) <= 32);
         }
     }
 }

@@ -68,7 +68,7 @@ impl<X: Transport> Prepared<X> {
             input: 0,
             tiles: u64::from(plan.tiles),
             channels: plan.channels,
-            diagonal: plan.diagonal,
+            self_copy: plan.self_copy,
             phase: 0,
             allocation: 0,
             cut: 0,
@@ -108,9 +108,9 @@ impl<X: Transport> Prepared<X> {
         let custom = *name == "custom";
         let by = match plan.protocol {
             _ if custom || plan.elements == 0 => "",
-            Protocol::Staged => "by staging",
-            Protocol::TwoShot => "by staging, in two steps",
-            Protocol::Lines => "in lines",
+            Protocol::Simple => "by Simple",
+            Protocol::TwoShot => "in two steps",
+            Protocol::Ll128 => "by LL128",
             Protocol::Direct => "straight into outputs",
             Protocol::Bulk => "by bulk copies",
             Protocol::Copy => "by the copy engine",

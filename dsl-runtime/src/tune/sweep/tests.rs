@@ -18,7 +18,7 @@ struct Model {
 }
 
 fn config(protocol: Protocol, channels: u32, threads: u32) -> Config {
-    Config { protocol, channels, diagonal: 1, threads, chunk: None, unroll: 1 }
+    Config { protocol, channels, self_copy: 1, threads, chunk: None, unroll: 1 }
 }
 
 impl Model {
@@ -26,14 +26,14 @@ impl Model {
         let space = |protocol, channels| Space {
             start: config(protocol, channels, 64),
             channels: vec![1, 2, 4, 8],
-            diagonal: vec![1],
+            self_copy: vec![1],
             threads: vec![64, 128],
             chunk: vec![],
             unroll: vec![1],
         };
         Model {
             stream: Device::host().stream().unwrap(),
-            spaces: vec![space(Protocol::Staged, 4), space(Protocol::Lines, 1)],
+            spaces: vec![space(Protocol::Simple, 4), space(Protocol::Ll128, 1)],
             cost,
             wrong,
             last: None,
@@ -106,13 +106,13 @@ fn the_fastest_that_is_right_is_found() {
     // The fastest of all is wrong, and by so much the fastest that even a busy machine does not leave it out as slow; lines are twice
     // as fast as staging, and best with 128 threads.
     let cost = |c: &Config| {
-        let lines = u64::from(c.protocol == Protocol::Staged) + 1;
+        let lines = u64::from(c.protocol == Protocol::Simple) + 1;
         if c.channels == 2 { 1 } else { lines * 300 + if c.threads == 64 { 400 } else { 0 } }
     };
     let wrong = |c: &Config| c.channels == 2;
     let mut model = Model::new(cost, wrong);
     let (entry, news) = tune(&mut model, &mut Journal::default()).unwrap();
-    let best = Config { channels: entry.config.channels, ..config(Protocol::Lines, 1, 128) };
+    let best = Config { channels: entry.config.channels, ..config(Protocol::Ll128, 1, 128) };
     assert_eq!(entry.config, best, "{entry:?}");
     assert!(matches!(entry.config.channels, 1 | 4), "{entry:?}");
     assert!(entry.us >= 300.0 && entry.default_us >= 1000.0, "{entry:?}");
@@ -140,7 +140,7 @@ fn the_default_stays_where_nothing_is_better() {
 
 #[test]
 fn a_protocol_that_is_far_off_is_not_searched() {
-    let cost = |c: &Config| if c.protocol == Protocol::Lines { 2000 } else { 200 };
+    let cost = |c: &Config| if c.protocol == Protocol::Ll128 { 2000 } else { 200 };
     let mut model = Model::new(cost, |_| false);
     let (_, news) = tune(&mut model, &mut Journal::default()).unwrap();
     let tried = news.iter().filter(|p| matches!(p, Progress::Tried { .. })).count();

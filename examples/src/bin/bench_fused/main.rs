@@ -29,7 +29,7 @@ struct Options {
     /// Outputs in `symmetric` memory, `ordinary` memory, or both.
     #[arg(long, value_delimiter = ',', default_value = "symmetric,ordinary", value_parser = ["symmetric", "ordinary"])]
     output: Vec<String>,
-    /// How bytes travel: `staged`, `lines`, `direct`, `bulk`, `copy`; by default as the library decides.
+    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default as the library decides.
     #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
@@ -37,13 +37,13 @@ struct Options {
     channels: Vec<u32>,
     /// Blocks for the rank's own chunk; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
-    diagonal: Vec<u32>,
+    self_copy: Vec<u32>,
     /// Threads of a block; by default as the library decides.
     #[arg(long)]
     block_threads: Option<u32>,
     /// Channels with line buffers; by default as many as a transport has.
     #[arg(long)]
-    line_channels: Option<u32>,
+    ll128_channels: Option<u32>,
     /// Bytes that travel together on a channel; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     chunk: Vec<usize>,
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let cuda = options.device == "cuda";
     let layout = fusewire::Options::default();
-    let layout = layout.clone().line_channels(options.line_channels.unwrap_or(layout.line_channels));
+    let layout = layout.clone().ll128_channels(options.ll128_channels.unwrap_or(layout.ll128_channels));
     options.ranks.run(cuda, 2, |world| match cuda {
         true => rank(world, &Nvl::rendezvous(world, layout.clone())?, &options),
         false => rank(world, &Shm::rendezvous(world, layout.clone())?, &options),
@@ -121,12 +121,12 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
             for name in &names {
                 for protocol in one(&options.protocol) {
                     for channels in one(&options.channels) {
-                        for diagonal in one(&options.diagonal) {
+                        for self_copy in one(&options.self_copy) {
                             for chunk in one(&options.chunk) {
                                 let launch = LaunchOptions {
                                     protocol,
                                     channels,
-                                    diagonal,
+                                    self_copy,
                                     threads: options.block_threads,
                                     chunk,
                                     ..Default::default()

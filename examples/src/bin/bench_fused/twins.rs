@@ -29,8 +29,8 @@ struct Pair {
 
 /// What has a twin: hook, protocol, and whether it stores into symmetric outputs.
 const WITH: [(&str, Protocol, bool); 5] = [
-    ("copy", Protocol::Staged, false),
-    ("copy", Protocol::Lines, false),
+    ("copy", Protocol::Simple, false),
+    ("copy", Protocol::Ll128, false),
     ("copy", Protocol::Direct, true),
     ("copy", Protocol::Bulk, true),
     ("transpose", Protocol::Direct, true),

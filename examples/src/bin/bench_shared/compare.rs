@@ -237,7 +237,7 @@ mod tests {
             name: "fusewire".into(),
             op: "all_to_all".into(),
             hook: hook.into(),
-            protocol: "lines".into(),
+            protocol: "ll128".into(),
             bytes: 1024,
             ranks: 2,
             kind: "threads".into(),

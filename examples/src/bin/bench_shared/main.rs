@@ -25,7 +25,7 @@ struct Options {
     /// Bytes of each rank's whole input, separated by commas; by default 1K, 64K, 1M and 16M, on the host the first two.
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
-    /// How bytes travel: `staged`, `lines`, `direct`, `bulk`, `copy`; by default each.
+    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default each.
     #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Compare files of this program's lines: `--compare old1.jsonl,old2.jsonl new1.jsonl,new2.jsonl`, each file a round.
@@ -59,7 +59,7 @@ struct Row {
 }
 
 const PROTOCOLS: [Protocol; 5] =
-    [Protocol::Staged, Protocol::Lines, Protocol::Direct, Protocol::Bulk, Protocol::Copy];
+    [Protocol::Simple, Protocol::Ll128, Protocol::Direct, Protocol::Bulk, Protocol::Copy];
 
 fn main() -> ExitCode {
     let mut options = Options::parse();

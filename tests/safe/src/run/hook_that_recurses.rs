@@ -41,7 +41,7 @@ pub fn launch(value: u32, blocks: u32) -> crate::Ended {
     let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
     let input = device.buffer_from(&[value; 4096])?;
     let mut output = device.buffer::<u32>(4096)?;
-    let options = LaunchOptions::default().protocol(Protocol::Staged).channels(1).diagonal(blocks);
+    let options = LaunchOptions::default().protocol(Protocol::Simple).channels(1).self_copy(blocks);
     let args = deep::Launch { input: input.view(), output: output.view_mut() };
     deep::all_to_all(&shm)?.launch_with(&stream, args, &options)?;
     stream.synchronize()?;

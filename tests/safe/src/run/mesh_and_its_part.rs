@@ -23,7 +23,7 @@ fn rank(world: World) -> fusewire::Result<bool> {
     let mesh = ShmMesh::rendezvous(&world, 0, nic, Options::from(1 << 16))?;
     let (whole, part) = (copy::all_to_all(&mesh)?, copy::all_to_all(mesh.intra())?);
     let device = Device::of(&mesh);
-    let options = LaunchOptions::default().protocol(Protocol::Staged).channels(1);
+    let options = LaunchOptions::default().protocol(Protocol::Simple).channels(1);
     let (mut right, streams) = (true, [device.stream()?, device.stream()?]);
     let input = |by: u32| device.buffer_from(&(0..LEN as u32).map(|i| i * by).collect::<Vec<_>>());
     let inputs = [input(3)?, input(5)?];

@@ -29,12 +29,12 @@ pub fn run() -> crate::Ended {
     let numbers = [0u32, 1, 3, 128, 1 << 20, u32::MAX - 1, u32::MAX];
     let mut all: Vec<LaunchOptions> = Vec::new();
     for n in numbers {
-        all.extend([none().channels(n), none().diagonal(n), none().threads(n), none().blocks(n), none().unroll(n)]);
+        all.extend([none().channels(n), none().self_copy(n), none().threads(n), none().blocks(n), none().unroll(n)]);
         all.extend([none().chunk(n as usize), none().chunk(usize::MAX), none().shape(n as usize, usize::MAX)]);
         all.push(none().deadline(Duration::from_nanos(n.into())));
     }
     all.push(none().deadline(Duration::MAX));
-    for protocol in [Protocol::Staged, Protocol::Lines, Protocol::Direct, Protocol::Bulk, Protocol::Copy, Protocol::TwoShot] {
+    for protocol in [Protocol::Simple, Protocol::Ll128, Protocol::Direct, Protocol::Bulk, Protocol::Copy, Protocol::TwoShot] {
         all.extend(numbers.map(|n| none().protocol(protocol).channels(n).chunk(n as usize)));
     }
     let mut ran = 0;

@@ -36,7 +36,7 @@ pub fn run() -> crate::Ended {
     let mut output = device.buffer::<u32>(4096)?;
     let kernel = bomb::all_to_all(&shm)?;
     for channels in [1, 4] {
-        let options = LaunchOptions::default().protocol(Protocol::Staged).channels(channels);
+        let options = LaunchOptions::default().protocol(Protocol::Simple).channels(channels);
         for armed in [1, 0] {
             let args = bomb::Launch { input: input.view(), output: output.view_mut(), armed };
             kernel.launch_with(&stream, args, &options)?;

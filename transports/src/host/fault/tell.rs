@@ -143,7 +143,7 @@ impl Operation {
                     rest_text(expected >> 60)
                 )
             }
-            // A tile's wire type stands in the lowest bits: see `Kernel::send_tile`. (All-to-alls in lines have 16 bits of a digest here.)
+            // A tile's wire type stands in the lowest bits: see `Kernel::send_tile`. (All-to-alls by LL128 have 16 bits of a digest here.)
             Operation::Mismatch { peer, channel, expected, seen, .. }
                 if (seen ^ expected) << 4 >> 12 == 0 && expected >> 16 != 0 =>
             {
@@ -242,7 +242,7 @@ mod tests {
             assert!(text.contains("a tile of another type on channel 2"), "{text}");
         }
         assert!(mismatch(0x100 | 6).contains("another kernel"));
-        // Of lines, which name kernels by 16 bits.
+        // Of LL128, which names kernels by 16 bits.
         let (expected, seen) = (0x4a01, 0x4a7f);
         let text = told(Operation::Mismatch { peer: 1, channel: 2, bytes: false, expected, seen });
         assert!(text.contains("another kernel"), "{text}");

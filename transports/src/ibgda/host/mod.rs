@@ -109,7 +109,7 @@ impl Ibgda {
         mut options: IbgdaOptions,
     ) -> Result<Ibgda> {
         options.check()?;
-        options.transport.line_channels = 0;
+        options.transport.ll128_channels = 0;
         let layout = options.transport.layout(world.size())?;
         crate::host::agree(world, "ibgda rendezvous", &layout)?;
         world.agree(

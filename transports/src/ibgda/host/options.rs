@@ -5,7 +5,7 @@ use crate::host::{Error, Options, Result};
 /// Geometry of the transport and of its queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IbgdaOptions {
-    /// Geometry and deadline; line channels are left out, since adapters do not store line by line.
+    /// Geometry and deadline; LL128 channels are left out, since adapters do not store line by line.
     pub transport: Options,
     /// Queue pairs to each peer. Blocks are spread over them; each has a companion.
     pub queue_pairs: u32,
