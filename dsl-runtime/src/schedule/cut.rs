@@ -102,6 +102,7 @@ impl<X: Transport> Prepared<X> {
             hooks,
             tiles,
             alone_packs,
+            rows: H::COLS > 0,
             relays,
             limit: default_limit,
             on_host,

@@ -211,6 +211,8 @@ pub(super) struct Work {
     pub(super) tiles: u32,
     /// Packs that a block takes at least where a rank is alone.
     pub(super) alone_packs: u32,
+    /// Whether hooks work by rows.
+    pub(super) rows: bool,
     /// Packs of what is folded for one of the wire, where it can be passed on; else 0.
     pub(super) relays: u32,
     /// Most blocks: the caller's, or half of a part of a GPU.
@@ -229,11 +231,13 @@ impl Work {
         self.wire_bytes * (self.pattern.peers + u32::from(self.pattern.own)) as usize
     }
 
-    /// Bytes that a rank sends fewer by two steps than to every peer at once.
-    fn saved(&self) -> usize {
+    /// Whether two steps are faster than sending to every peer at once: where those send much less, or of long chunks no more, since each rank
+    /// then folds a part.
+    fn in_two_steps(&self) -> bool {
         let sent = self.wire_bytes * self.pattern.peers as usize;
         let twice = sent / self.world.max(1) as usize * (1 + self.relays) as usize;
-        if self.relays > 0 { sent.saturating_sub(twice) } else { 0 }
+        let (saved, least) = if self.on_host { (HOST_SAVED, usize::MAX) } else { (SAVED, TWICE_LEAST) };
+        self.relays > 0 && (twice + saved <= sent || twice <= sent && sent >= least)
     }
 
     /// Whether a rank sends to several others.
@@ -251,6 +255,8 @@ impl Work {
         let most = match protocol {
             Protocol::Ll128 if self.pattern.folds && self.total() < 256 << 10 => 32,
             Protocol::TwoShot => 96,
+            // Few rows are in flight in a block, and two blocks on a multiprocessor.
+            Protocol::Simple if self.pattern.folds && self.rows && !self.short() => 128,
             Protocol::Simple if (self.pattern.folds || self.pattern.rooted) && !self.short() => 96,
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
@@ -276,7 +282,7 @@ impl Work {
         if peers == 0 {
             return Protocol::Simple;
         }
-        if has(Protocol::TwoShot) && self.saved() >= if self.on_host { HOST_SAVED } else { SAVED } {
+        if has(Protocol::TwoShot) && self.in_two_steps() {
             return Protocol::TwoShot;
         }
         let sent = self.wire_bytes * peers as usize;
@@ -424,6 +430,7 @@ impl Work {
     fn most_channels(&self) -> u32 {
         match self.pattern {
             Pattern { rooted: true, .. } => 64,
+            Pattern { folds: true, .. } if self.rows => 64,
             Pattern { folds: true, .. } => 48,
             _ => 32,
         }
@@ -467,6 +474,9 @@ const LINES_MOST_GATHERED: usize = 48 << 10;
 
 /// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
 pub(super) const TILES_LEAST: usize = 40 << 10;
+
+/// Bytes that a rank sends from which on two steps are faster where they send as many: measured on two GPUs.
+const TWICE_LEAST: usize = 7 << 20;
 
 /// Bytes that two steps save from which on they are faster than one: what a GPU's links carry in 6 us, where a flight through staging takes three. By that
 /// model; not yet measured on more than two GPUs.

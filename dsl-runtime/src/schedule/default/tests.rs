@@ -17,6 +17,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         hooks,
         tiles: 0,
         alone_packs: ALONE_PACKS,
+        rows: false,
         relays: 0,
         limit: u32::MAX,
         on_host: false,
@@ -79,8 +80,10 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
         Work { pattern, relays, on_host, ..work }.protocol(|_| true, false)
     };
     for (world, relays, bytes, way) in [
-        // Of two ranks as many, however long the chunk is.
-        (2, 1, 1 << 30, Protocol::Simple),
+        // Of two ranks as many bytes, and half of the work.
+        (2, 1, 6 << 20, Protocol::Simple),
+        (2, 1, 8 << 20, Protocol::TwoShot),
+        (2, 2, 1 << 30, Protocol::Simple),
         (4, 1, 1 << 20, Protocol::Simple),
         (4, 1, 2 << 20, Protocol::TwoShot),
         // 7/4 of a chunk in place of 7.
@@ -94,6 +97,7 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
         assert_eq!(all_reduce(world, relays, bytes, false), way, "{world} ranks, {relays}, {bytes} bytes");
     }
     assert_eq!(all_reduce(3, 1, 512 << 10, true), Protocol::TwoShot);
+    assert_eq!(all_reduce(2, 1, 1 << 30, true), Protocol::Simple);
     for world in 2..17 {
         let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
         let cut =
