@@ -371,15 +371,16 @@ pub fn each<F: Fold<W>, W: Element>(
     })
 }
 
-/// As [`each`], for what settles in `out` at the element's own place.
+/// As [`each`], for what settles in `out` at the element's own place, as `as_element` makes it one.
 #[inline(always)]
-pub fn settle<F: Fold<W>, W: Element, T: Settle<F::Acc>>(
+pub fn settle<F: Fold<W>, W: Element, T: Element>(
     ctx: &Consume,
     ranks: u32,
     of: &impl Contributions<W>,
     out: Out<'_, T>,
+    as_element: impl Fn(F::Acc) -> T,
 ) -> bool {
-    parts::<F, W>(ctx, ranks, of, |part, values| out.at(part).set_first(values.map(T::settle)))
+    parts::<F, W>(ctx, ranks, of, |part, values| out.at(part).set_first(values.map(&as_element)))
 }
 
 /// Packs of `L` for one of `W`, if what was folded is passed on so: as many or more. Else 0.

@@ -17,7 +17,7 @@
 //! | [`launch`] | what a kernel is launched with |
 //! | [`kernel`] | the context of a schedule of one's own |
 //! | [`tile`] | loops over the packs of a chunk |
-//! | [`print`] | lines that hooks print |
+//! | [`mod@print`] | lines that hooks print |
 //! | [`wait`] | deadlines, abort words and abort records |
 //! | [`window`] | signals, barriers, counters and data between peers, for schedules of one's own |
 //! | [`group`] | thread groups |

@@ -252,7 +252,8 @@ where
     H: Unpack + Hooks<Wire = S::Wire>,
     S::Args<'static>: Arguments<Raw = H::Raw>,
 {
-    assert!(S::COLS == H::COLS && S::ROW_PACKS == H::ROW_PACKS && S::RELAYS == H::RELAYS);
+    assert!(S::COLS == H::COLS && S::ROW_PACKS == H::ROW_PACKS);
+    assert!(S::RELAYS == H::RELAYS);
 }
 
 /// A block of schedule `S` by protocol `P` on a CPU thread.

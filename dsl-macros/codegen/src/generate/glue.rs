@@ -272,7 +272,7 @@ fn fold(
             )
         }
         None => (
-            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, args.output)),
+            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, args.output, #d::fold::Settle::settle)),
             settled,
             quote!(#d::fold::Settle::settle),
             quote!(args.output.at(ctx).set_pack(folded)),
