@@ -265,6 +265,10 @@ impl Hooks for Folding {
     const FOLDS: bool = true;
     const RELAYS: usize = fold::relays::<u16, u32>();
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
+        // Those that fold must wait for one that takes its time.
+        if ctx.rank == 1 && ctx.pos % 512 == 256 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         args.input.pack(ctx)
     }
     fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u16>) {
