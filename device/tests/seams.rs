@@ -83,7 +83,20 @@ fn schedules_and_protocols_know_nothing_of_each_other() {
     );
     assert_eq!(
         protocols,
-        ["Bulk", "CopyEngine", "Host", "Ll128", "Simple", "Store", "direct", "host", "ll128", "simple"]
+        [
+            "Bulk",
+            "CopyEngine",
+            "Host",
+            "HostTwoShot",
+            "Ll128",
+            "Simple",
+            "Store",
+            "TwoShot",
+            "direct",
+            "host",
+            "ll128",
+            "simple"
+        ]
     );
     assert_eq!(named_in("protocol", &schedules), Vec::<String>::new());
     assert_eq!(named_in("tile", &schedules), Vec::<String>::new());
