@@ -39,13 +39,11 @@ fn there(program: &str) -> bool {
 
 /// The tests that start ranks by `srun`.
 pub fn run(cluster: &Cluster) -> Outcome {
-    for (package, test) in [("fusewire-world", "processes"), ("fusewire-tests", "suite")] {
-        let mut command = cargo();
-        command.args(["test", "--quiet", "-p", package, "--test", test, "srun"]);
-        command.env("FUSEWIRE_TEST_SRUN", "1").env("SLURM_CONF", &cluster.config);
-        steps::run(&format!("srun's tests of {package}"), &mut command)?;
-    }
-    Ok(())
+    let mut command = cargo();
+    // Of the whole workspace, as all tests: of two packages, crates would be built again with those packages' features.
+    command.args(["test", "--quiet", "--workspace", "--test", "processes", "--test", "suite", "srun"]);
+    command.env("FUSEWIRE_TEST_SRUN", "1").env("SLURM_CONF", &cluster.config);
+    steps::run("srun's tests", &mut command)
 }
 
 /// The two daemons, until it is dropped.
