@@ -91,8 +91,6 @@ impl<X: Transport> Prepared<X> {
             0 => ALONE_PACKS,
             cols => most_threads::<H>() / row::lanes(cols) * H::ROW_PACKS as u32,
         };
-        // A channel's staging holds four turns, of the second step too.
-        let relays = if layout.window / 4 >= 128 * H::RELAYS as u64 { H::RELAYS as u32 } else { 0 };
         let work = Work {
             pattern,
             world,
@@ -103,7 +101,7 @@ impl<X: Transport> Prepared<X> {
             tiles,
             alone_packs,
             rows: H::COLS > 0,
-            relays,
+            relays: H::RELAYS as u32,
             limit: default_limit,
             on_host,
         };
@@ -253,7 +251,7 @@ impl<X: Transport> Prepared<X> {
             cut.self_copy = cut.self_copy.max(work.more_alone());
         }
         let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
-        let most = if twice { layout.window / 4 / u64::from(relays.max(1)) } else { layout.window / 4 };
+        let most = if twice { layout.window / 4 / H::RELAYS as u64 } else { layout.window / 4 };
         if H::COLS > 0 && 16 * rows > most {
             return Err(Error::misuse(format!(
                 "rows of {} elements travel {} bytes at a time, but a channel's staging takes {most} in one piece: make `Options::per_peer_bytes` {} or more",
@@ -336,8 +334,7 @@ impl<X: Transport> Prepared<X> {
             channels
         };
         // As they are when they are folded.
-        let each =
-            share_packs(packs as u64, fewest).saturating_mul(if twice { relays.max(1).into() } else { 1 });
+        let each = share_packs(packs as u64, fewest).saturating_mul(if twice { H::RELAYS as u64 } else { 1 });
         if each > MOST_PACKS {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",

@@ -94,8 +94,10 @@ impl<X: Transport> Prepared<X> {
         link.world().agree("kernel", &fields)?;
         let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
         let mut entries = runnable(link, H::ENTRIES)?;
-        // Its second step has channels of its own.
-        entries.retain(|e| e.protocol != Protocol::TwoShot || (H::RELAYS > 0 && link.layout().channels > 1));
+        // Its second step has channels of its own, whose staging holds four turns of what was folded.
+        let layout = link.layout();
+        let twice = H::RELAYS > 0 && layout.channels > 1 && layout.window / 4 >= 128 * H::RELAYS as u64;
+        entries.retain(|e| e.protocol != Protocol::TwoShot || twice);
         let (functions, follows, ledger) = match link.machine() {
             Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false, None),
             Machine::Cuda(context) => {
@@ -197,7 +199,7 @@ impl<X: Transport> Prepared<X> {
                 let why = match protocol {
                     Protocol::Simple => "every transport stages all-to-alls and sends",
                     Protocol::TwoShot => {
-                        "two steps are for `all_reduce` on transports with two channels or more, of hooks by element or pack whose result is no narrower than what crosses the wire"
+                        "two steps are for `all_reduce` on transports with two channels or more that stage four lines of what is folded, of hooks by element or pack whose result is no narrower than what crosses the wire"
                     }
                     Protocol::Ll128 => "LL128 needs peers' memory that kernels store to",
                     Protocol::Direct => {

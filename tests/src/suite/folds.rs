@@ -9,7 +9,7 @@ use crate::{AllReduceOf, Outcome, Rank, ReduceOf, ReduceScatterOf, Subject, refe
 use fusewire::device::prelude::*;
 use fusewire::kernel::HookSet;
 use fusewire::schedule::{AllReduceLauncher, ReduceLauncher, ReduceScatterLauncher};
-use fusewire::{Buffer, LaunchOptions, Protocol, Transport};
+use fusewire::{Buffer, LaunchOptions, Options, Protocol, Transport};
 use std::time::Duration;
 
 /// Which schedule, and its root.
@@ -281,7 +281,19 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
             &["two steps over", "for each step"],
         );
     }
-    works(rank, &ground)
+    works(rank, &ground)?;
+    // A line of 8-bit floats is passed on as four lines of sums, which a quarter of the smallest staging does not hold.
+    let least = rank.meet(Options::per_peer(4 << 10).channels(4).ll128_channels(0))?;
+    let means = AllReduceOf::<averaged::Hooks>::all_reduce(&least.transport)?;
+    let input = least.device.buffer_from(&[1.0; 4000])?;
+    let mut output = least.device.buffer::<f32>(4000)?;
+    let args = averaged::Launch { input: input.view(), output: output.view_mut(), scale: 2.0 };
+    let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
+    says(misuse(means.launch_with(&least.stream, args, &two_shot)), &["TwoShot", "stage four lines"]);
+    let args = averaged::Launch { input: input.view(), output: output.view_mut(), scale: 2.0 };
+    means.launch(&least.stream, args)?;
+    same("means by what the transport has", &output.read(&least.stream)?, |_| 2.0);
+    Ok(())
 }
 
 /// Everybody hears of it.
