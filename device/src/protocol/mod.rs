@@ -100,17 +100,18 @@ impl Share {
         Share { first: first as usize, packs: packs as u32 }
     }
 
-    /// The part of rank `rank`, of which all are as long as [`Share::each`] says, or shorter at the end.
+    /// The part of rank `rank`, of which all have `each` packs, or fewer at the end.
     #[inline(always)]
-    fn part(&self, ranks: u32, rank: u32) -> Self {
-        let (first, packs) = cut(u64::from(self.packs), u64::from(self.each(ranks)), rank);
+    fn part(&self, each: u32, rank: u32) -> Self {
+        let (first, packs) = cut(u64::from(self.packs), u64::from(each), rank);
         Share { first: self.first + first as usize, packs: packs as u32 }
     }
 
-    /// Packs of a share's part for each of so many ranks: whole 128-byte lines.
+    /// The longest part, where so many ranks have one each: the stream of every part is as long. [`share_packs`](crate::launch::share_packs) of what
+    /// 32 bits hold, which GPUs divide in fewer registers.
     #[inline(always)]
-    fn each(&self, ranks: u32) -> u32 {
-        self.packs.div_ceil(ranks).next_multiple_of(8)
+    fn longest(&self, ranks: u32) -> Self {
+        Share { packs: self.packs.div_ceil(ranks).next_multiple_of(8), ..*self }
     }
 
     #[inline(always)]

@@ -38,7 +38,7 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
         }
         watch.enter(&group)?;
         let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
-        let longest = Share { packs: share.each(me.world), ..share };
+        let longest = share.longest(me.world);
         let call = longest.call(shape);
         let passed = Call { payload: call.payload * times as u64, ..call };
         // SAFETY: this block alone works these channels' ends; every turn goes on where the last one left off, since positions move with
@@ -55,7 +55,7 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
             let over = to == total;
             let (first, count) = tile::packs(from, to, longest.packs);
             let part = |rank: u32| {
-                let part = share.part(me.world, rank);
+                let part = share.part(longest.packs, rank);
                 let count = within(part.packs, first, count) as usize;
                 Part { first: part.first, packs: first..first + count }
             };

@@ -1,20 +1,15 @@
 //! What is produced once for every peer: each pack is stored for all of them.
 
-use super::channel::Ring;
 use super::turns::{self, Ends, Turn, Turns, Work};
-use crate::arch;
 use crate::group::Block;
 use crate::launch::Unpack;
 use crate::ops::Ops;
-use crate::pack::{Pack, unroll};
+use crate::pack::Pack;
 use crate::protocol::{Kept, Share, Site};
 use crate::row::walk;
 use crate::schedule::Schedule;
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
-
-/// Legs whose rings' places stay in registers through a turn: all of them where no more than four ranks take part.
-const NEAR: usize = 3;
 
 /// A share of the chunk that this rank sends, or of those that it receives.
 struct Part<'k, 'a, O, S, H: Unpack> {
@@ -61,24 +56,10 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
         let Part { ends, turns, share, args } = self.part;
         let (first, count, payload) = turns.packs(turn);
         let place = ends.site.own(ends.schedule, ends.channel);
-        let sends = ends.schedule.sends(ends.site.me);
-        let mut near = [Ring::NONE; NEAR];
-        unroll!(NEAR, |K| if (K as u32) < sends {
-            // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
-            near[K] = unsafe { ends.to(K as u32 + 1) }.ring(payload);
-        });
-        let store = |s: u32, pack: Pack<H::Wire>| {
-            unroll!(NEAR, |K| if (K as u32) < sends {
-                // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                unsafe { arch::store_16(near[K].pack(s), pack.words()) };
-            });
-            let mut leg = NEAR as u32 + 1;
-            while leg < sends + 1 {
-                // SAFETY: as above.
-                unsafe { arch::store_16(ends.to(leg).at(payload + 16 * u64::from(s)), pack.words()) };
-                leg += 1;
-            }
-        };
+        // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
+        let peers = unsafe { ends.everybody(payload) };
+        // SAFETY: each pack is one thread's.
+        let store = |s: u32, pack: Pack<H::Wire>| unsafe { peers.store(s, pack.words()) };
         if H::COLS > 0 && !S::FOLDS {
             // A row is kept as a whole.
             return walk::keep::<H>(

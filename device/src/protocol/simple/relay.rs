@@ -7,9 +7,9 @@
 //! this rank. They wait for each other in that direction alone, the first for room at the second and the second at the third, so that nobody waits in a
 //! circle as long as all are resident. The second step has channels of its own, behind those of the first.
 
-use super::channel::{Call, Ring};
+use super::channel::Call;
 use super::fold::{Folds, Then};
-use super::turns::{self, Ends, Pass, Turn, Turns, Work};
+use super::turns::{self, Ends, Everybody, Pass, Turn, Turns, Work};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
 use crate::fold::Contributions;
@@ -17,14 +17,11 @@ use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
-use crate::pack::{Pack, unroll};
+use crate::pack::Pack;
 use crate::protocol::{Protocol, Share, Site};
 use crate::schedule::Schedule;
 use crate::tile::{self, Sink, Team};
 use crate::wait::{Flow, Watch};
-
-/// Peers whose rings' places stay in registers through a turn: all of them where no more than four ranks take part.
-const NEAR: usize = 3;
 
 /// The protocol, as a type: for schedules that produce once and fold, of several ranks, and hooks whose folds can be passed on
 /// ([`Hooks::RELAYS`]).
@@ -87,9 +84,9 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
         channel: u32,
         share: Share,
     ) -> Self {
-        let part = Share { packs: share.each(site.me.world), ..share };
-        let turns = Turns::of(site, part, schedule.sends(site.me), false);
-        let call = part.call(site.shape);
+        let longest = share.longest(site.me.world);
+        let turns = Turns::of(site, longest, schedule.sends(site.me), false);
+        let call = longest.call(site.shape);
         let passed = Call { payload: call.payload * H::RELAYS as u64, ..call };
         let ends = |channel, call| Ends { site, schedule, watch, channel, call };
         Steps {
@@ -109,7 +106,7 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
     /// The part of the share that `rank` folds.
     #[inline(always)]
     fn part(&self, rank: u32) -> Share {
-        self.share.part(self.ends[0].site.me.world, rank)
+        self.share.part(self.turns[0].packs, rank)
     }
 
     /// Sends each peer what this rank contributes to its part.
@@ -195,43 +192,22 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for PassesOn<'_, '_, O, S, H> {
         let PassesOn { steps, folds } = self;
         let (first, count, payload) = steps.turns[0].packs(from);
         let (_, _, passed) = steps.turns[1].packs(to);
-        let ends = &steps.ends[1];
-        let sends = ends.schedule.sends(ends.site.me);
-        let mut near = [Ring::NONE; NEAR];
-        unroll!(NEAR, |K| if (K as u32) < sends {
-            // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
-            near[K] = unsafe { ends.to(K as u32 + 1) }.ring(passed);
-        });
+        // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
+        let peers = unsafe { steps.ends[1].everybody(passed) };
         let packs = (first, within(folds.share.packs, first, count), payload);
-        folds.each(packs, team, &Passed { ends, near, payload: passed, sends });
+        folds.each(packs, team, &Passed(peers));
     }
 }
 
 /// What was folded in a turn is taken here, and stored for every peer.
-struct Passed<'k, O, S> {
-    ends: &'k Ends<'k, O, S>,
-    near: [Ring; NEAR],
-    /// Where the turn's packs begin in each stream.
-    payload: u64,
-    sends: u32,
-}
+struct Passed<'k, O, S>(Everybody<'k, O, S>);
 
 impl<O: Ops, S: Schedule, H: Hooks> Then<H> for Passed<'_, O, S> {
     #[inline(always)]
     fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
-        let Passed { ends, near, payload, sends } = self;
         H::relay(ranks, of, &|number: usize, pack: Pack<H::Folded>| {
-            let s = s * H::RELAYS as u32 + number as u32;
-            unroll!(NEAR, |K| if (K as u32) < *sends {
-                // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                unsafe { arch::store_16(near[K].pack(s), pack.words()) };
-            });
-            let mut leg = NEAR as u32 + 1;
-            while leg < sends + 1 {
-                // SAFETY: as above.
-                unsafe { arch::store_16(ends.to(leg).at(payload + 16 * u64::from(s)), pack.words()) };
-                leg += 1;
-            }
+            // SAFETY: each pack is one thread's.
+            unsafe { self.0.store(s * H::RELAYS as u32 + number as u32, pack.words()) };
             take::<H>(ctx, args, number, pack);
         });
     }

@@ -8,10 +8,12 @@
 //! everybody, and needs turn `k - 3` freed; a receiver that waits in turn `j` has freed turn `j - 1` of everybody, and needs turn `j + 1`. Whoever is
 //! behind all others can therefore go on.
 
-use super::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use super::channel::{Call, HEADER, Receiving, Ring, Sending, stream_bytes};
 use super::late;
+use crate::arch;
 use crate::group::{Block, Group};
 use crate::ops::Ops;
+use crate::pack::unroll;
 use crate::protocol::{Share, Site};
 use crate::schedule::Schedule;
 use crate::tile::{self, Team};
@@ -25,7 +27,8 @@ pub(super) struct Turns {
     legs: u32,
     /// A turn is of one leg; else of all.
     one: bool,
-    packs: u32,
+    /// Packs of the stream.
+    pub packs: u32,
 }
 
 /// Bytes `from..to` of the streams of one leg, or of all.
@@ -121,6 +124,72 @@ impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
     }
 }
 
+impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
+    /// The leader's wait for room at every peer of a turn, for whom it begins the stream with the `first`: as [`each`].
+    ///
+    /// # Safety
+    /// As for [`Ends::to`]; one thread of the block.
+    #[inline(always)]
+    unsafe fn room(&self, turn: Turn, first: bool) -> (u32, u32) {
+        each(turn, |leg| {
+            // SAFETY: the caller's contract.
+            let out = unsafe { self.to(leg) };
+            let found = out.await_room(turn.to);
+            if first && found == 0 {
+                out.open();
+            }
+            found
+        })
+    }
+
+    /// Every peer's ring, for a turn whose packs begin at `payload` of each stream.
+    ///
+    /// # Safety
+    /// As for [`Ends::to`]. The turn's bytes are reserved, and not handed over while this is used.
+    #[inline(always)]
+    pub unsafe fn everybody(&'k self, payload: u64) -> Everybody<'k, O, S> {
+        let sends = self.schedule.sends(self.site.me);
+        let mut near = [Ring::NONE; NEAR];
+        unroll!(NEAR, |K| if (K as u32) < sends {
+            // SAFETY: the caller's contract.
+            near[K] = unsafe { self.to(K as u32 + 1) }.ring(payload);
+        });
+        Everybody { ends: self, near, payload, sends }
+    }
+}
+
+/// Peers whose rings' places stay in registers through a turn: all of them where no more than four ranks take part.
+const NEAR: usize = 3;
+
+/// The rings of all peers in a turn.
+pub(super) struct Everybody<'k, O, S> {
+    ends: &'k Ends<'k, O, S>,
+    near: [Ring; NEAR],
+    payload: u64,
+    sends: u32,
+}
+
+impl<O: Ops, S: Schedule> Everybody<'_, O, S> {
+    /// Stores pack `s` of the turn for every peer.
+    ///
+    /// # Safety
+    /// No other thread stores it.
+    #[inline(always)]
+    pub unsafe fn store(&self, s: u32, words: [u32; 4]) {
+        let Everybody { ends, near, payload, sends } = self;
+        unroll!(NEAR, |K| if (K as u32) < *sends {
+            // SAFETY: the ring's place of the pack, reserved for this block.
+            unsafe { arch::store_16(near[K].pack(s), words) };
+        });
+        let mut leg = NEAR as u32 + 1;
+        while leg < sends + 1 {
+            // SAFETY: as above.
+            unsafe { arch::store_16(ends.to(leg).at(payload + 16 * u64::from(s)), words) };
+            leg += 1;
+        }
+    }
+}
+
 /// What the threads of `team` do with the packs of a turn.
 pub(super) trait Work {
     /// [`Hooks::COLS`](crate::hooks::Hooks::COLS).
@@ -162,16 +231,8 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, W: Work>(
 ) -> Flow {
     // SAFETY: the caller's contract; the position moves with `finish` alone.
     let to = |leg| unsafe { ends.to(leg) };
-    let room = |turn: Turn, first: bool| {
-        each(turn, |leg| {
-            let out = to(leg);
-            let found = out.await_room(turn.to);
-            if first && found == 0 {
-                out.open();
-            }
-            found
-        })
-    };
+    // SAFETY: as above.
+    let room = |turn, first| unsafe { ends.room(turn, first) };
     let settle = |(found, leg): (u32, u32), turn: Turn| match turns.legs {
         0 => {
             Block.sync();
@@ -289,16 +350,8 @@ pub(super) unsafe fn relay<O: Ops, S: Schedule, W: Pass>(
     // SAFETY: as above.
     let out = |leg| unsafe { to.to(leg) };
     let bytes = |turn: Turn| each(turn, |leg| input(leg).await_more(turn.to));
-    let room = |turn: Turn, first: bool| {
-        each(turn, |leg| {
-            let out = out(leg);
-            let found = out.await_room(turn.to);
-            if first && found == 0 {
-                out.open();
-            }
-            found
-        })
-    };
+    // SAFETY: as above.
+    let room = |turn, first| unsafe { to.room(turn, first) };
     let (mut arrived, mut passed) = (turns[0].first(), turns[1].first());
     let mut leg = arrived.leg;
     while leg < arrived.behind {
