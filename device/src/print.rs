@@ -226,24 +226,11 @@ impl<T: Text, P: Place + ?Sized, V: Values> Format<T, P, V> {
 /// Refuses, where the macro stands, a text that has not one `{}` for each value, or that is too long.
 #[doc(hidden)]
 pub const fn check(text: &str, values: &[&str]) {
-    // Conversions and doubled per cents take more: place has 30 bytes, and 2 * 200 + 8 are left.
-    assert!(text.len() <= 200, "the text of `print_at!` is longer than 200 bytes: use two lines");
-    let (text, mut k, mut braces) = (text.as_bytes(), 0, 0);
-    while k < text.len() {
-        match (text[k], if k + 1 < text.len() { text[k + 1] } else { 0 }) {
-            (b'{', b'}') => (k, braces) = (k + 2, braces + 1),
-            (b'{', b'{') | (b'}', b'}') => k += 2,
-            (b'{' | b'}', _) => panic!(
-                "`print_at!` takes `{{}}` for a value, and these doubled for braces; values stand behind the text"
-            ),
-            _ => k += 1,
-        }
-    }
-    assert!(braces <= values.len(), "`print_at!` has more `{{}}` than values");
-    assert!(braces == values.len(), "`print_at!` has more values than `{{}}`");
+    assert!(values.len() <= MOST, "`print_at!` takes up to eight values");
+    // As long as any.
+    format(text, "element", ["%.17g"; MOST].split_at(values.len()).0);
 }
 
-/// The format of a text that was checked.
 const fn format(text: &str, what: &str, conversions: &[&str]) -> [u8; LENGTH] {
     const fn add(bytes: &mut [u8; LENGTH], at: usize, text: &str) -> usize {
         let (mut k, text) = (0, text.as_bytes());
@@ -253,6 +240,8 @@ const fn format(text: &str, what: &str, conversions: &[&str]) -> [u8; LENGTH] {
         }
         at + text.len()
     }
+    // Conversions and doubled per cents take more: place has 30 bytes, and 2 * 200 + 8 are left.
+    assert!(text.len() <= 200, "the text of `print_at!` is longer than 200 bytes: use two lines");
     let mut bytes = [0; LENGTH];
     let mut at = add(&mut bytes, 0, "[rank %llu, ");
     at = add(&mut bytes, at, what);
@@ -261,17 +250,22 @@ const fn format(text: &str, what: &str, conversions: &[&str]) -> [u8; LENGTH] {
     while k < text.len() {
         match (text[k], if k + 1 < text.len() { text[k + 1] } else { 0 }) {
             (b'{', b'}') => {
+                assert!(value < conversions.len(), "`print_at!` has more `{{}}` than values");
                 at = add(&mut bytes, at, conversions[value]);
                 (k, value) = (k + 2, value + 1);
                 continue;
             }
-            (b'{' | b'}', _) => k += 1,
+            (b'{', b'{') | (b'}', b'}') => k += 1,
+            (b'{' | b'}', _) => panic!(
+                "`print_at!` takes `{{}}` for a value, and these doubled for braces; values stand behind the text"
+            ),
             (b'%', _) => at = add(&mut bytes, at, "%"),
             _ => {}
         }
         bytes[at] = text[k];
         (k, at) = (k + 1, at + 1);
     }
+    assert!(value == conversions.len(), "`print_at!` has more values than `{{}}`");
     add(&mut bytes, at, "\n");
     bytes
 }
