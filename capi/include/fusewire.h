@@ -19,7 +19,7 @@
 #define FUSEWIRE_NOBODY -1
 
 // For `ll128_channels`: without LL128.
-#define FUSEWIRE_NO_LINES UINT32_MAX
+#define FUSEWIRE_NO_LL128 UINT32_MAX
 
 // Bytes of an id.
 #define FUSEWIRE_UNIQUE_ID_BYTES 128
@@ -225,7 +225,7 @@ typedef struct {
   size_t per_peer_bytes;
   // Channels to each peer; 32.
   uint32_t channels;
-  // Channels with line buffers; 80. `FUSEWIRE_NO_LINES` is none.
+  // Channels with buffers for LL128; 80. `FUSEWIRE_NO_LL128` is none.
   uint32_t ll128_channels;
   // How long one wait in a kernel may last, in milliseconds; 10,000.
   uint64_t deadline_ms;

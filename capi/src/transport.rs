@@ -54,14 +54,14 @@ pub struct fusewire_transport_options {
     pub per_peer_bytes: usize,
     /// Channels to each peer; 32.
     pub channels: u32,
-    /// Channels with line buffers; 80. `FUSEWIRE_NO_LINES` is none.
+    /// Channels with buffers for LL128; 80. `FUSEWIRE_NO_LL128` is none.
     pub ll128_channels: u32,
     /// How long one wait in a kernel may last, in milliseconds; 10,000.
     pub deadline_ms: u64,
 }
 
 /// For `ll128_channels`: without LL128.
-pub const FUSEWIRE_NO_LINES: u32 = u32::MAX;
+pub const FUSEWIRE_NO_LL128: u32 = u32::MAX;
 
 impl From<&fusewire_transport_options> for Options {
     fn from(asked: &fusewire_transport_options) -> Self {
@@ -74,7 +74,7 @@ impl From<&fusewire_transport_options> for Options {
         }
         match asked.ll128_channels {
             0 => {}
-            FUSEWIRE_NO_LINES => options.ll128_channels = 0,
+            FUSEWIRE_NO_LL128 => options.ll128_channels = 0,
             some => options.ll128_channels = some,
         }
         if asked.deadline_ms > 0 {

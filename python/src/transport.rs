@@ -7,7 +7,7 @@ use crate::launch::Launcher;
 use crate::stream::Stream;
 use crate::symmetric::Symmetric;
 use crate::world::{World, milliseconds};
-use fusewire_capi::{FUSEWIRE_NO_LINES, fusewire_stream, fusewire_transport, fusewire_transport_options};
+use fusewire_capi::{FUSEWIRE_NO_LL128, fusewire_stream, fusewire_transport, fusewire_transport_options};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -96,7 +96,7 @@ impl Transport {
         let options = fusewire_transport_options {
             per_peer_bytes: window.unwrap_or(0),
             channels: channels.unwrap_or(0),
-            ll128_channels: ll128_channels.map_or(0, |n| if n == 0 { FUSEWIRE_NO_LINES } else { n }),
+            ll128_channels: ll128_channels.map_or(0, |n| if n == 0 { FUSEWIRE_NO_LL128 } else { n }),
             deadline_ms: milliseconds(py, deadline, "deadline")?,
         };
         let c_name = CString::new(name).map_err(|_| misuse(py, "a transport's name has no zero bytes"))?;
