@@ -145,6 +145,16 @@ pub fn timed(
     timed_after(WARM_UP, world, stream, windows, count, body)
 }
 
+/// The time of one of the operations that `body` queues, replayed from a graph of ten.
+pub fn replayed(
+    world: &World,
+    stream: &Stream,
+    mut body: impl FnMut() -> fusewire::Result<()>,
+) -> fusewire::Result<Duration> {
+    let graph = stream.capture(|| (0..10).try_for_each(|_| body()))?;
+    timed(world, stream, 11, 100, || (0..10).try_for_each(|_| graph.launch(stream)))
+}
+
 /// As [`timed`], after so much time of the same.
 pub fn timed_after(
     time: Duration,
@@ -201,15 +211,25 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
     n.checked_mul(1 << unit).ok_or_else(|| format!("`{text}` is too large"))
 }
 
+/// Protocols by their names.
+const PROTOCOLS: [(&str, Protocol); 6] = [
+    ("simple", Protocol::Simple),
+    ("ll128", Protocol::Ll128),
+    ("direct", Protocol::Direct),
+    ("bulk", Protocol::Bulk),
+    ("copy", Protocol::Copy),
+    ("two_shot", Protocol::TwoShot),
+];
+
 /// A protocol by its name.
 pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
-    Ok(match text {
-        "simple" => Protocol::Simple,
-        "ll128" => Protocol::Ll128,
-        "direct" => Protocol::Direct,
-        "bulk" => Protocol::Bulk,
-        "copy" => Protocol::Copy,
-        "two_shot" => Protocol::TwoShot,
-        _ => return Err("one of simple, ll128, direct, bulk, copy, two_shot".into()),
-    })
+    let named = PROTOCOLS.iter().find(|(name, _)| *name == text);
+    named
+        .map(|(_, protocol)| *protocol)
+        .ok_or_else(|| format!("one of {}", PROTOCOLS.map(|(name, _)| name).join(", ")))
+}
+
+/// A protocol's name.
+pub fn protocol_name(protocol: Protocol) -> &'static str {
+    PROTOCOLS.iter().find(|(_, own)| *own == protocol).map_or("another", |(name, _)| name)
 }

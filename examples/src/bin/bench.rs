@@ -8,7 +8,9 @@ use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
 use fusewire_examples::hooks::copy;
 use fusewire_examples::plot::plot;
-use fusewire_examples::ranks::{Geometry, Ranks, bytes_text, parse_bytes, parse_protocol, timed};
+use fusewire_examples::ranks::{
+    Geometry, Ranks, bytes_text, parse_bytes, parse_protocol, protocol_name, timed,
+};
 use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -287,7 +289,7 @@ where
         let wire = (if all_to_all { len - chunk } else { len } * size_of::<f32>()) as f64;
         let (blocks, threads, name) = plan.map_or((0, 0, String::new()), |p| {
             let sms = if p.protocol == Protocol::Copy { 0 } else { p.blocks };
-            (sms, p.threads, format!("{:?}", p.protocol).to_lowercase())
+            (sms, p.threads, protocol_name(p.protocol).to_owned())
         });
         Ok(Row {
             name: "fusewire".into(),

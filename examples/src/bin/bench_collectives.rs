@@ -9,7 +9,7 @@ use fusewire::schedule::{
     AllGather, AllGatherLauncher, AllReduce, AllReduceLauncher, Broadcast, BroadcastLauncher, Plan, Reduce,
     ReduceLauncher, ReduceScatter, ReduceScatterLauncher,
 };
-use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes, parse_protocol, timed};
+use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes, parse_protocol, protocol_name, timed};
 use fusewire_examples::reference::{self, parallel};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -394,7 +394,7 @@ where
             redop: if matches!(op, "all_gather" | "broadcast") { "none" } else { "sum" },
             root: if matches!(op, "broadcast" | "reduce") { self.root as i64 } else { -1 },
             output: if symmetric { "symmetric" } else { "ordinary" }.into(),
-            protocol: format!("{:?}", plan.protocol).to_lowercase(),
+            protocol: protocol_name(plan.protocol).to_owned(),
             blocks: plan.blocks,
             threads: plan.threads,
             graph_us: seconds * 1e6,

@@ -6,7 +6,7 @@ use fusewire::LaunchOptions;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllGather, AllReduce, ReduceScatter};
-use fusewire_examples::ranks::{Ranks, timed};
+use fusewire_examples::ranks::{Ranks, replayed};
 use fusewire_examples::rows::{bf16s, check, greatest, number, step};
 use std::process::ExitCode;
 
@@ -143,9 +143,7 @@ impl<X: Transport> Run<'_, X> {
     ) -> fusewire::Result<()> {
         launch()?;
         if self.options.time {
-            let (world, stream) = (self.transport.link().world(), &self.stream);
-            let graph = stream.capture(|| (0..10).try_for_each(|_| launch()))?;
-            let time = timed(world, stream, 11, 100, || (0..10).try_for_each(|_| graph.launch(stream)))?;
+            let time = replayed(self.transport.link().world(), &self.stream, launch)?;
             if self.me == 0 {
                 println!("{what}: {rows} rows, {} ranks: {:.1} us", self.ranks, time.as_secs_f64() * 1e6);
             }

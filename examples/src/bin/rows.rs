@@ -7,7 +7,7 @@ use fusewire::LaunchOptions;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllReduce, AllToAll};
-use fusewire_examples::ranks::{Ranks, timed};
+use fusewire_examples::ranks::{Ranks, replayed};
 use fusewire_examples::rows::{bf16s, check, greatest, number, step};
 use std::process::ExitCode;
 
@@ -96,8 +96,7 @@ where
     let report = |what: &str, rows: usize, bytes: usize, launch: &mut dyn FnMut() -> fusewire::Result<()>| {
         launch()?;
         if options.time {
-            let graph = stream.capture(|| (0..10).try_for_each(|_| launch()))?;
-            let time = timed(&world, &stream, 11, 100, || (0..10).try_for_each(|_| graph.launch(&stream)))?;
+            let time = replayed(&world, &stream, launch)?;
             if me == 0 {
                 let (us, rate) = (time.as_secs_f64() * 1e6, bytes as f64 / time.as_nanos() as f64);
                 println!("{what}: {rows} rows, {ranks} ranks: {us:.1} us, {rate:.0} GB/s of own memory");

@@ -7,7 +7,7 @@ use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_examples::cases::{self, Counts};
-use fusewire_examples::ranks::{Ranks, WARM_UP, bytes_text, parse_bytes, parse_protocol};
+use fusewire_examples::ranks::{Ranks, WARM_UP, bytes_text, parse_bytes, parse_protocol, protocol_name};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -183,7 +183,7 @@ fn row<X: cases::On>(
         world: world.size(),
         bytes,
         output: output.into(),
-        protocol: format!("{:?}", plan.protocol).to_lowercase(),
+        protocol: protocol_name(plan.protocol).to_owned(),
         blocks,
         threads: plan.threads,
         chunk: plan.chunk,

@@ -7,7 +7,9 @@ use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_examples::cases::{Bench, Counts, Measured, NAMES, On, SENDRECV};
-use fusewire_examples::ranks::{Ranks, bytes_text, gpu_name, launched, parse_bytes, parse_protocol};
+use fusewire_examples::ranks::{
+    Ranks, bytes_text, gpu_name, launched, parse_bytes, parse_protocol, protocol_name,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -136,7 +138,7 @@ fn rank<X: On>(world: &World, transport: &X, options: &Options) -> fusewire::Res
                     name: "fusewire".into(),
                     op: op.into(),
                     hook: hook.into(),
-                    protocol: protocol_name(plan.protocol),
+                    protocol: protocol_name(plan.protocol).to_owned(),
                     bytes,
                     ranks: world.size(),
                     kind: kind.into(),
@@ -164,8 +166,4 @@ fn rank<X: On>(world: &World, transport: &X, options: &Options) -> fusewire::Res
     }
     world.barrier()?;
     Ok(())
-}
-
-fn protocol_name(protocol: Protocol) -> String {
-    format!("{protocol:?}").to_lowercase()
 }
