@@ -396,7 +396,8 @@ impl Entry {
     /// The entry's symbol in PTX.
     pub fn symbol(&self, item: &Ident) -> String {
         let schedule = self.schedule.map_or("custom", |s| s.name);
-        let (suffix, label) = (self.protocol.suffix(), self.transport.label);
+        let (word, label) = (self.protocol.word(), self.transport.label);
+        let suffix = if self.protocol == Protocol::Simple { String::new() } else { format!("_{word}") };
         let mut symbol = format!("{}__{schedule}{suffix}__{label}", item.unraw());
         if let Some((name, _)) = &self.element {
             symbol += "__";

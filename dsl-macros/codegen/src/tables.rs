@@ -170,18 +170,6 @@ impl Protocol {
             _ => self.device(),
         }
     }
-
-    /// What follows the schedule's name in symbols.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Protocol::Simple => "",
-            Protocol::TwoShot => "_two_shot",
-            Protocol::Ll128 => "_ll128",
-            Protocol::Direct => "_direct",
-            Protocol::Bulk => "_bulk",
-            Protocol::Copy => "_copy",
-        }
-    }
 }
 
 /// Every shipped schedule.
@@ -346,11 +334,11 @@ fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {
-        let mut self_copy = row[0];
+        let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, y) in b.iter().enumerate() {
-            let next = (self_copy + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            self_copy = row[j + 1];
+            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = row[j + 1];
             row[j + 1] = next;
         }
     }

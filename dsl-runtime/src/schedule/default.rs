@@ -482,7 +482,7 @@ const TWICE_LEAST: usize = 7 << 20;
 /// model; not yet measured on more than two GPUs.
 const SAVED: usize = 2 << 20;
 
-/// The same of CPU threads, which copy as fast but wait longer.
+/// The same of CPU threads: a guess, which nothing has measured.
 const HOST_SAVED: usize = 256 << 10;
 
 /// Packs that a rank sends by LL128 while *go* is under way: 330 KiB, a microsecond of a GPU's links.

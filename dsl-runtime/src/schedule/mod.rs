@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// How bytes travel. What NCCL has too has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Protocol {
     /// Through rings of staging in the receiver's memory, with credits: any size.
@@ -53,7 +53,6 @@ pub enum Protocol {
     /// Through staging twice ("two-shot"), for `all_reduce`: each rank folds a part of what all contribute, and passes the result on to all. A rank sends
     /// fewer bytes than by the others from three ranks on, about two chunks in all. What is passed on is of the output's type, or where the module
     /// has a `consume` of the accumulator's; neither may be narrower than the wire type. The bits are the same as by the others.
-    #[serde(rename = "two_shot")]
     TwoShot,
 }
 

@@ -159,11 +159,11 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let fold = model.options.reduce.as_ref().map(|reduce| match &by_rows {
         None => fold(reduce, module, &wire, &args_elided, d),
         Some(_) => quote!(
-            type Folded = Self::Wire;
             const FOLDS: ::core::primitive::bool = true;
         ),
     });
-    let folded = fold.is_none().then(|| {
+    // Else the fold's glue has it.
+    let folded = (fold.is_none() || by_rows.is_some()).then(|| {
         quote!(
             type Folded = Self::Wire;
         )
