@@ -52,6 +52,8 @@ typedef enum {
   FUSEWIRE_ACCUMULATE = 2,
   // A value.
   FUSEWIRE_VALUE = 3,
+  // Elements that it reads, and writes when they have been sent.
+  FUSEWIRE_READ_WRITE = 4,
 } fusewire_access;
 
 // Types of elements and values.
@@ -151,7 +153,8 @@ typedef struct {
   const char *name;
   // What becomes of it.
   fusewire_access access;
-  // Of elements: their type. Of a value: its type, or that of the elements of an array.
+  // Of elements: their type, `FUSEWIRE_OTHER` for structs, whose bytes a launch is given as `FUSEWIRE_U8`. Of a value: its type, or that of the
+  // elements of an array.
   fusewire_type of;
   // Of a value: how many of the type it is, 1 for a number.
   size_t count;
@@ -185,7 +188,7 @@ typedef struct {
   const void *data;
   // Elements: how many. A value: its bytes.
   size_t len;
-  // Elements: their type. Of a value it is not read.
+  // Elements: their type; of structs `FUSEWIRE_U8`, and `len` is their bytes. Of a value it is not read.
   fusewire_type of;
 } fusewire_value;
 

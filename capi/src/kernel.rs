@@ -106,6 +106,8 @@ pub enum fusewire_access {
     FUSEWIRE_ACCUMULATE = 2,
     /// A value.
     FUSEWIRE_VALUE = 3,
+    /// Elements that it reads, and writes when they have been sent.
+    FUSEWIRE_READ_WRITE = 4,
 }
 
 /// An argument of a kernel.
@@ -116,7 +118,8 @@ pub struct fusewire_field {
     pub name: *const c_char,
     /// What becomes of it.
     pub access: fusewire_access,
-    /// Of elements: their type. Of a value: its type, or that of the elements of an array.
+    /// Of elements: their type, `FUSEWIRE_OTHER` for structs, whose bytes a launch is given as `FUSEWIRE_U8`. Of a value: its type, or that of the
+    /// elements of an array.
     pub of: fusewire_type,
     /// Of a value: how many of the type it is, 1 for a number.
     pub count: usize,
@@ -178,6 +181,7 @@ fn described(number: usize, kernel: Kernel) -> Described {
         let access = match field.access {
             Access::Read => fusewire_access::FUSEWIRE_READ,
             Access::Write => fusewire_access::FUSEWIRE_WRITE,
+            Access::ReadWrite => fusewire_access::FUSEWIRE_READ_WRITE,
             Access::AddTo => fusewire_access::FUSEWIRE_ACCUMULATE,
             Access::Value => fusewire_access::FUSEWIRE_VALUE,
         };

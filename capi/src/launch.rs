@@ -24,7 +24,7 @@ pub struct fusewire_value {
     pub data: *const c_void,
     /// Elements: how many. A value: its bytes.
     pub len: usize,
-    /// Elements: their type. Of a value it is not read.
+    /// Elements: their type; of structs `FUSEWIRE_U8`, and `len` is their bytes. Of a value it is not read.
     pub of: fusewire_type,
 }
 

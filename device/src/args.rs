@@ -4,15 +4,18 @@
 //! |---|---|---|
 //! | `&'a [T]` | read anywhere, bounds-checked | nobody writes it during the launch |
 //! | [`Out<'a, T>`](Out) | read and write the element (or pack) of the `Consume` at hand | each `Consume` exists once per launch |
+//! | [`InOut<'a, T>`](InOut) | read the element of the `Produce` at hand, write that of the `Consume` | protocols read an element before they store to it |
 //! | [`Accumulate<'a, T>`](Accumulate) | add anywhere, atomically | only atomics touch it |
 //! | numbers, `bool`, [`Plain`] types of one's own, arrays of them; `Option` of these | read | by value |
 
 mod accumulate;
 mod crosses;
+mod in_out;
 mod plain;
 
 pub use accumulate::{Accumulate, AtomicAdd};
 pub use crosses::{Crosses, code_of, made_of};
+pub use in_out::InOut;
 pub use plain::{Parts, Plain, RawOption};
 
 use crate::arch;
@@ -172,6 +175,7 @@ impl<T: Element> Packs<T> for [T] {
     #[inline(always)]
     #[track_caller]
     fn pack_at(&self, first: usize) -> Pack<T> {
+        assert!(Pack::<T>::LANES > 0, "elements of this size are no part of a pack: take them one by one");
         let own = &self[first..first + Pack::<T>::LANES];
         if (own.as_ptr() as usize).is_multiple_of(16) {
             // SAFETY: in bounds by the slicing above, aligned by the test.
@@ -200,6 +204,8 @@ impl<T: Element> Packs<T> for [T] {
 #[inline(always)]
 #[track_caller]
 fn fits<T: Element>(ctx: &Ctx, packs: usize) {
+    // A constant.
+    assert!(Pack::<T>::LANES > 0, "elements of this size are no part of a pack: take them one by one");
     assert!(
         ctx.valid <= packs * Pack::<T>::LANES,
         "the wire's elements are narrower than these: take several packs at once (`packs`, `get_packs`, `set_packs`)"
@@ -275,6 +281,13 @@ impl<'a, T: Element> Out<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn at<'c>(&'c self, ctx: &'c Consume) -> Place<'c, T> {
+        self.there(ctx)
+    }
+
+    /// The place at a context's index, which the caller alone reaches, or only reads while nobody writes.
+    #[inline(always)]
+    #[track_caller]
+    fn there<'c>(&'c self, ctx: &'c Ctx) -> Place<'c, T> {
         let first = ctx.index();
         assert!(ctx.inside(self.len), "output ends before this element");
         // SAFETY: in bounds by the assertion.

@@ -385,7 +385,7 @@ pub fn settle<F: Fold<W>, W: Element, T: Element>(
 
 /// Packs of `L` for one of `W`, if what was folded is passed on so: as many or more. Else 0.
 pub const fn relays<W: Element, L: Element>() -> usize {
-    L::SIZE / W::SIZE
+    if Pack::<L>::LANES == 0 { 0 } else { L::SIZE / W::SIZE }
 }
 
 /// Folds as [`each`] does, makes an `L` of each value, and hands them to `put` pack by pack, with their numbers.

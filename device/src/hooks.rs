@@ -21,6 +21,10 @@ pub trait Hooks: 'static {
     /// [`transpose`](crate::tile::transpose)), and blocks have at most 256 threads.
     const TRANSPOSED: bool = false;
 
+    /// Whether what arrives for an element may be stored where `produce` reads it ([`InOut`](crate::args::InOut)). Then every `produce` of an element is over
+    /// before it is consumed: by [`TwoShot`](crate::protocol::TwoShot) and [`Ll128`](crate::protocol::Ll128) of all-reduces, and where a rank is alone.
+    const IN_PLACE: bool = false;
+
     /// Elements of a row, where hooks work by rows ([`row`](crate::row)): they are then called by [`Hooks::produce_row`] and its
     /// neighbours, and blocks have at most 256 threads, in whole teams ([`row::lanes`](crate::row::lanes)). Else 0.
     const COLS: usize = 0;

@@ -20,6 +20,7 @@ pub const MOST_PACKS: u64 = 1 << 32;
 /// Packs of a tile.
 #[inline(always)]
 const fn packs_in<W: Element>(tile: Tile) -> u64 {
+    const { crate::element::on_the_wire::<W>(false) };
     tile.len.div_ceil(Pack::<W>::LANES) as u64
 }
 
@@ -192,7 +193,7 @@ impl<O: Ops> Kernel<O> {
     fn stream<'k, W: Element>(&'k self, place: &'k Ctx) -> Stream<'k, O> {
         let (lanes, elements) = (Pack::<W>::LANES, place.chunk_len);
         let packs = packs_in::<W>(Tile { start: 0, len: elements }) as u32;
-        let kernel = Call::ended(self.shape.kernel ^ u64::from(W::CODE), (elements % lanes) as u32);
+        let kernel = Call::ended(self.shape.kernel ^ W::CODE, (elements % lanes) as u32);
         let call = Call { kernel, payload: 16 * u64::from(packs), cut: 0 };
         let chunk = self.shape.chunk;
         Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk, call, end: None }

@@ -2,7 +2,7 @@
 //!
 //! | module | what is there |
 //! |---|---|
-//! | [`element`] | element types and their conversions, bit-equal on both targets |
+//! | [`element`](mod@element) | element types and their conversions, bit-equal on both targets |
 //! | [`math`] | functions of floating-point numbers: exact, bit-equal on both targets, and fast |
 //! | [`pack`] | 16-byte packs, the unit that crosses the wire |
 //! | [`ctx`] | what a hook knows about the element it handles |

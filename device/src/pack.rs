@@ -1,6 +1,7 @@
 //! Packs: 16 bytes, the unit of every wire access.
 
 use crate::arch;
+use crate::args::Crosses;
 use crate::element::{Bf16, Element, F8E4M3, Float};
 use core::marker::PhantomData;
 
@@ -24,8 +25,8 @@ macro_rules! unroll {
 pub(crate) use unroll;
 
 impl<T: Element> Pack<T> {
-    /// Elements in a pack.
-    pub const LANES: usize = 16 / T::SIZE;
+    /// Elements in a pack; 0 of a type that is no part of one, which has no packs.
+    pub const LANES: usize = if 16usize.is_multiple_of(T::SIZE) { 16 / T::SIZE } else { 0 };
     /// All bits zero.
     pub const ZERO: Self = Self::from_words([0; 4]);
 
@@ -73,7 +74,10 @@ impl<T: Element> Pack<T> {
     #[inline(always)]
     fn cut(self, k: usize) -> T {
         let byte = k * T::SIZE;
-        if T::SIZE == 8 {
+        if T::SIZE == 16 {
+            // SAFETY: 16 bytes, any of which are a value.
+            unsafe { core::mem::transmute_copy(&self.words) }
+        } else if T::SIZE == 8 {
             let (low, high) = (self.words[byte / 4] as u64, self.words[byte / 4 + 1] as u64);
             T::from_bits64(low | high << 32)
         } else {
@@ -151,6 +155,11 @@ impl<T: Element> Pack<T> {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn put<const K: usize>(&mut self, value: T) {
+        if T::SIZE == 16 {
+            // SAFETY: 16 bytes, none of them padding.
+            self.words = unsafe { core::mem::transmute_copy(&value) };
+            return;
+        }
         let byte = K * T::SIZE;
         let bits = value.to_bits64();
         if T::SIZE == 8 {

@@ -1,6 +1,6 @@
 //! What a hook module sees without importing anything: all of it exists on the device and on the host.
 
-pub use crate::args::{Accumulate, Out, Packs};
+pub use crate::args::{Accumulate, InOut, Out, Packs};
 pub use crate::ctx::{Consume, Ctx, Produce};
 pub use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
 pub use crate::group::{Block, Group, Thread, Warp};

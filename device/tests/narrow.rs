@@ -1,6 +1,7 @@
 //! Narrow floats against independent references: other crates, and a search in the table of all values.
 
-use fusewire_device::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
+use fusewire_device::args::Crosses;
+use fusewire_device::element::{Bf16, F8E4M3, F8E5M2, F16, Float};
 
 /// What an overflow becomes.
 #[derive(Clone, Copy, PartialEq)]

@@ -67,6 +67,41 @@ unsafe impl Unpack for F {
     unsafe fn unpack<'a>(raw: &Raw) -> Args<'a> { unsafe { H::unpack(raw) } }
 }
 
+/// The same in place.
+#[derive(Clone, Copy)]
+pub struct InPlace<'a> { values: InOut<'a, f32> }
+pub struct I;
+impl Hooks for I {
+    type Args<'a> = InPlace<'a>;
+    type Wire = f32;
+    type Folded = f32;
+    const UNROLL: usize = 4;
+    const FOLDS: bool = true;
+    const IN_PLACE: bool = true;
+    #[inline(always)]
+    fn produce(ctx: &Produce, args: &InPlace<'_>) -> Pack<f32> { args.values.pack(ctx) }
+    #[inline(always)]
+    fn consume(_: &Consume, _: &InPlace<'_>, _: Pack<f32>) {}
+    #[inline(always)]
+    fn fold(ctx: &Consume, args: &InPlace<'_>, ranks: u32, of: &impl fold::Contributions<f32>) -> bool {
+        fold::each::<fold::Sum<f32>, f32>(ctx, ranks, of, |ctx, value| args.values.at(ctx).set(value))
+    }
+    const RELAYS: usize = 1;
+    #[inline(always)]
+    fn relay(ranks: u32, of: &impl fold::Contributions<f32>, put: &impl Fn(usize, Pack<f32>)) -> bool {
+        fold::relay::<fold::Sum<f32>, f32, f32>(ranks, of, |sum| sum, put)
+    }
+    #[inline(always)]
+    fn take(ctx: &Consume, args: &InPlace<'_>, sum: Pack<f32>) { args.values.at(ctx).set_pack(sum) }
+}
+unsafe impl Unpack for I {
+    type Raw = Raw;
+    #[inline(always)]
+    unsafe fn unpack<'a>(raw: &Raw) -> InPlace<'a> {
+        unsafe { InPlace { values: InOut::from_raw(raw.b, args::Lent::<'a>::named()) } }
+    }
+}
+
 #[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Custom, Raw>) {
     let grid = Grid::here();
     let _ = unsafe { custom(grid, p.ops, p.control, p.shape, |kernel| {
@@ -119,16 +154,20 @@ fn roots() -> Roots {
     }
 }
 
+fn entry(name: &str, schedule: &str, protocol: &str, hooks: &str) -> String {
+    format!(
+        "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}(p: Params<Peers, {schedule}, Raw>) {{
+            let grid = Grid::here();
+            let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, {hooks}>(grid, &p) }};
+        }}"
+    )
+}
+
 #[test]
 fn memory_operations_keep_their_order() {
     let kernels = entries().map(|(schedule, protocol, _)| {
         let hooks = if FOLDING.contains(&schedule) { "F" } else { "H" };
-        format!(
-            "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn k_{schedule}_{protocol}(p: Params<Peers, {schedule}, Raw>) {{
-                let grid = Grid::here();
-                let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, {hooks}>(grid, &p) }};
-            }}"
-        )
+        entry(&format!("k_{schedule}_{protocol}"), schedule, protocol, hooks)
     });
     let source = kernels.fold(HEAD.to_owned(), |all, entry| all + &entry);
     for arch in &ARCHS[..2] {
@@ -142,4 +181,23 @@ fn memory_operations_keep_their_order() {
             assert!(wrong.is_empty(), "{arch} {name}:\n{}", wrong.join("\n"));
         }
     }
+}
+
+/// By two steps there is no need: what is stored for an element came of what was sent of it.
+#[test]
+fn in_place_a_block_meets_between_what_it_sends_and_what_it_takes() {
+    let hooks = ["F", "I"];
+    let all = hooks.map(|hooks| entry(&format!("all_{hooks}"), "AllReduce", "Ll128", hooks));
+    let arch = ARCHS[1];
+    let ptx = raised(&compile("in_place", &[HEAD, &all[0], &all[1]].concat(), arch));
+    for hooks in hooks {
+        let name = format!("all_{hooks}");
+        let wrong = wrong(&ptx, &name, Protocol::Ll128, &roots(), &[BUFFER - 128]);
+        assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n"));
+    }
+    let meetings = hooks.map(|hooks| {
+        let lines = body(&ptx, &format!("all_{hooks}"));
+        lines.iter().filter(|line| line.contains("bar.sync") || line.contains("barrier.sync")).count()
+    });
+    assert_eq!(meetings[1], meetings[0] + 1, "{meetings:?}");
 }

@@ -142,7 +142,7 @@ proptest! {
 
 #[test]
 fn codes_and_sizes_are_part_of_the_protocol() {
-    fn row<T: Element>() -> (&'static str, u32, usize) {
+    fn row<T: Element>() -> (&'static str, u64, usize) {
         (T::NAME, T::CODE, T::SIZE)
     }
     let rows = [
@@ -164,6 +164,6 @@ fn codes_and_sizes_are_part_of_the_protocol() {
     let sizes = [1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 2, 2, 1, 1];
     let names = "u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 F16 Bf16 F8E4M3 F8E5M2";
     for (k, (row, name)) in rows.iter().zip(names.split(' ')).enumerate() {
-        assert_eq!(*row, (name, k as u32 + 1, sizes[k]));
+        assert_eq!(*row, (name, k as u64 + 1, sizes[k]));
     }
 }

@@ -140,7 +140,7 @@ const SIZES: [usize; 8] = [0, 1, 3, 16, 127, 128, 1000, 2501];
 
 fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launch: Launch) {
     let world = World::new(ranks, launch.channels, 2048);
-    let mut noise = Noise(u64::from(ranks) << 8 | u64::from(T::CODE));
+    let mut noise = Noise(u64::from(ranks) << 8 | T::CODE);
     // In turn on one world: each leaves lines and positions from which the others go on.
     for (way, n) in SIZES.into_iter().flat_map(|n| WAYS.map(|way| (way, n))) {
         let total = ranks as usize * n;
@@ -333,7 +333,7 @@ fn wires_of_half_the_width() {
 fn tiles_transpose<T: Element>(ranks: u32, way: Way, (rows, cols): (usize, usize)) {
     let launch = Launch { channels: 2, self_copy: 3, chunk: 512, rows };
     let world = World::new(ranks, 2, 2048);
-    let (n, mut noise) = (rows * cols, Noise(u64::from(ranks) << 8 | u64::from(T::CODE)));
+    let (n, mut noise) = (rows * cols, Noise(u64::from(ranks) << 8 | T::CODE));
     let mut make = || {
         let all = 0..ranks;
         all.map(|_| Aligned::new(ranks as usize * n, |_| T::from_bits64(noise.next()))).collect::<Vec<_>>()

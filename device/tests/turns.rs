@@ -129,7 +129,7 @@ fn launch<H: Unpack<Raw = Raw<T>>, T: Element>(
 /// Calls of many sizes follow each other on one world; each is a transpose.
 fn transposes<H: Unpack<Raw = Raw<T>>, T: Element>(world: &World, cut: (u32, u64), sizes: &[usize]) {
     let ranks = world.layout.world as usize;
-    let mut noise = Noise(u64::from(T::CODE) << 8 | ranks as u64);
+    let mut noise = Noise(T::CODE << 8 | ranks as u64);
     for &n in sizes {
         let mut make = || (0..ranks * n).map(|_| T::from_bits64(noise.next())).collect::<Vec<T>>();
         let (mut inputs, mut outputs): (Vec<_>, Vec<_>) = (0..ranks).map(|_| (make(), make())).unzip();

@@ -82,7 +82,48 @@ pub fn device_crate(declaration: TokenStream) -> TokenStream {
 /// same.
 #[proc_macro_derive(Plain)]
 pub fn plain(item: TokenStream) -> TokenStream {
-    fusewire_codegen::plain_elsewhere(item.into()).into()
+    fusewire_codegen::plain_elsewhere("Plain", item.into()).into()
+}
+
+/// Makes a struct of a hook module an element: it stands in slices and outputs, crosses the wire, and is plain data.
+///
+/// ```
+/// # use fusewire::prelude::*;
+/// #[comm_kernel(transports(Shm), schedules(all_reduce), reduce(Greatest))]
+/// mod greatest {
+///     use fusewire::device::fold::Fold;
+///
+///     #[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
+///     #[repr(C)]
+///     pub struct Found {
+///         pub value: f32,
+///         pub index: u32,
+///     }
+///
+///     pub struct Greatest;
+///     impl Fold<Found> for Greatest {
+///         type Acc = Found;
+///         fn lift(one: Found) -> Found {
+///             one
+///         }
+///         fn fold(left: Found, right: Found) -> Found {
+///             if right.value > left.value { right } else { left }
+///         }
+///     }
+///
+///     pub struct Args<'a> {
+///         pub input: &'a [Found],
+///         pub output: Out<'a, Found>,
+///     }
+/// }
+/// ```
+///
+/// Fields are numbers, other elements, and arrays of these; they leave no gaps. `#[repr(C)]` (or `transparent`) makes the layout the same for host and
+/// device. What crosses the wire has 1, 2, 4, 8 or 16 bytes; what stays in memory may have any size. In a device crate `fusewire::device::element!`
+/// does the same.
+#[proc_macro_derive(Element)]
+pub fn element(item: TokenStream) -> TokenStream {
+    fusewire_codegen::plain_elsewhere("Element", item.into()).into()
 }
 
 /// Goes on with `#[comm_kernel]` when a device crate has answered.

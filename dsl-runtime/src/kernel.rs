@@ -68,6 +68,8 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const FOLDS: bool = false;
     /// Packs of what is folded for one of the wire, if it can be passed on; else 0.
     const RELAYS: usize = 0;
+    /// Whether what arrives may be stored where `produce` reads: an `InOut`.
+    const IN_PLACE: bool = false;
     /// Elements of a row, where hooks work by rows: `grain = row(N)`. Else 0.
     const COLS: usize = 0;
     /// Packs of a row on the wire.
@@ -221,7 +223,8 @@ impl Binder {
             let off = address % 16;
             return Err(Error::misuse(format!(
                 "buffer `{name}` starts {off} bytes past a multiple of 16: slices of a launch start at a multiple of {} elements",
-                16 / T::SIZE
+                // As few as are whole times 16 bytes.
+                16 >> T::SIZE.trailing_zeros().min(4)
             )));
         }
         let (from, to) = (address, address + (len * T::SIZE) as u64);
@@ -253,7 +256,7 @@ where
     S::Args<'static>: Arguments<Raw = H::Raw>,
 {
     assert!(S::COLS == H::COLS && S::ROW_PACKS == H::ROW_PACKS);
-    assert!(S::RELAYS == H::RELAYS);
+    assert!(S::RELAYS == H::RELAYS && S::IN_PLACE == H::IN_PLACE);
 }
 
 /// A block of schedule `S` by protocol `P` on a CPU thread.

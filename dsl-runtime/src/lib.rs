@@ -72,7 +72,7 @@ pub use event::Event;
 pub use fusewire_driver as driver;
 #[doc(hidden)]
 pub use fusewire_macros::__comm_kernel;
-pub use fusewire_macros::{Plain, comm_kernel, device_crate};
+pub use fusewire_macros::{Element, Plain, comm_kernel, device_crate};
 #[cfg(feature = "mlx5")]
 pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
@@ -120,8 +120,8 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Event, Graph, HostIb, HostWindow, Ibgda, LaunchOptions, MultiPeerTransport, Nvl,
-        NvlMesh, Options, PeersConfig, Plain, Protocol, Shm, ShmMesh, Stream, Transport, UniqueId, View,
+        Buffer, Device, Element, Event, Graph, HostIb, HostWindow, Ibgda, LaunchOptions, MultiPeerTransport,
+        Nvl, NvlMesh, Options, PeersConfig, Plain, Protocol, Shm, ShmMesh, Stream, Transport, UniqueId, View,
         ViewMut, WindowConfig, World, comm_kernel,
     };
     pub use fusewire_transports::prelude::*;

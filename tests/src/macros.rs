@@ -40,14 +40,20 @@ macro_rules! for_each_case {
                 straight_into_outputs: 1..=8,
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
+                roots_that_differ: 2..=2,
             }
             folds {
                 of_every_size: 1..=16,
                 many_times_the_staging: 1..=8,
                 of_every_kind: 1..=16,
                 whoever_is_late: 2..=8,
+                in_place: 1..=8,
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
+            }
+            structs {
+                folded: 1..=8,
+                of_other_sizes: 1..=8,
             }
             rows {
                 of_every_number: 1..=8,

@@ -1,7 +1,8 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
 use crate::kernels::{
-    collectives::*, copying::*, faulty::*, folds::*, hooks::*, rows, schedules::*, windows::*, wires::*,
+    collectives::*, copying::*, faulty::*, folds::*, hooks::*, rows, schedules::*, structs::*, windows::*,
+    wires::*,
 };
 use crate::suite::cases;
 use crate::{Case, Scale};
@@ -226,7 +227,9 @@ subject! {
     AllGatherOf<counted::Hooks>, BroadcastOf<counted::Hooks>, ScatterOf<counted::Hooks>, GatherOf<counted::Hooks>,
     ReduceScatterOf<ordered::Hooks>, AllReduceOf<ordered::Hooks>, ReduceOf<ordered::Hooks>,
     ReduceScatterOf<summed::Hooks>, AllReduceOf<summed::Hooks>, ReduceOf<summed::Hooks>,
+    AllReduceOf<summed_in_place::Hooks>, AllReduceOf<linked_in_place::Hooks>,
     AllReduceOf<averaged::Hooks>, ReduceScatterOf<greatest::Hooks>,
+    AllReduceOf<found::Hooks>, ReduceScatterOf<found::Hooks>, AllToAllOf<points::Hooks>, SendRecvOf<points::Hooks>, AllToAllOf<pixels::Hooks>,
     AllGatherOf<scaled::Hooks>, AllGatherOf<gathered::Hooks>,
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<rows::short::Hooks>, AllGatherOf<rows::short::Hooks>, SendRecvOf<rows::long::Hooks>, BroadcastOf<rows::long::Hooks>,

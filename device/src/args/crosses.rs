@@ -34,20 +34,21 @@ pub const fn made_of(what: u64, of: u64) -> u64 {
 
 // SAFETY: two words; the code is of slices and the element.
 unsafe impl<T: Element> Crosses for RawSlice<T> {
-    const CODE: u64 = made_of(1, T::CODE as u64);
+    const CODE: u64 = made_of(1, T::CODE);
 }
 
 macro_rules! plain { ($($t:ty, $code:expr;)*) => {$(
     // SAFETY: a primitive (or transparent wrapper of one) with the same layout on both targets; the codes below differ.
     unsafe impl Crosses for $t {
-        const CODE: u64 = $code as u64;
+        const CODE: u64 = $code;
     }
     // SAFETY: as above.
     unsafe impl Plain for $t {}
 )*} }
-macro_rules! elements { ($($t:ty)*) => { plain! { $($t, <$t as Element>::CODE;)* } } }
-elements! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 F16 Bf16 F8E4M3 F8E5M2 }
-plain! { usize, 256; isize, 257; bool, 258; }
+plain! {
+    u8, 1; u16, 2; u32, 3; u64, 4; i8, 5; i16, 6; i32, 7; i64, 8; f32, 9; f64, 10; F16, 11; Bf16, 12; F8E4M3, 13; F8E5M2, 14;
+    usize, 256; isize, 257; bool, 258;
+}
 // SAFETY: an array has the same layout on both targets; the code is of its length and elements.
 unsafe impl<T: Plain, const N: usize> Crosses for [T; N] {
     const CODE: u64 = made_of(made_of(2, N as u64), T::CODE);

@@ -1,47 +1,57 @@
 //! Element types: what a slice, a wire or an output is made of.
 //!
 //! Integers and floats are Rust's own; the narrow floats are transparent wrappers of their bits. Conversions round to nearest even
-//! and give the same bits on host and device, NaN included.
+//! and give the same bits on host and device, NaN included. Structs of these are elements by `#[derive(Element)]`, or [`element!`](crate::element!).
 
 mod narrow;
 #[doc(hidden)]
 pub mod soft;
+mod structs;
 
 pub use narrow::{Bf16, F8E4M3, F8E5M2, F16};
+#[doc(hidden)]
+pub use structs::{FieldBits, bits, on_the_wire, value};
+
+use crate::args::Plain;
 
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// A plain number of 1, 2, 4 or 8 bytes for which every bit pattern is a value.
+/// What slices and outputs are made of, and what crosses the wire: a number, or a struct of numbers.
 ///
-/// Sealed: the wire format of each type is part of the protocol.
+/// Structs of a hook module get it by `#[derive(Clone, Copy, Debug, Default, PartialEq, Element)] #[repr(C)]`, those of a device crate by
+/// [`element!`](crate::element!). In memory they may have any size; what crosses the wire has 1, 2, 4, 8 or 16 bytes.
+///
+/// # Safety
+/// Every bit pattern is a value, and there is no padding.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot cross the wire or stand in a device slice",
     label = "not an element type",
-    note = "element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2"
+    note = "element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2, and structs of these with `#[derive(Element)]` (in a \
+            device crate: of `element!`)"
 )]
-pub trait Element:
-    sealed::Sealed + Copy + Default + PartialEq + Send + Sync + core::fmt::Debug + 'static
-{
+pub unsafe trait Element: Plain + Default + PartialEq + core::fmt::Debug {
     /// Name as users write it.
     const NAME: &'static str;
-    /// Number of this type in headers and fingerprints.
-    const CODE: u32;
     /// Bytes.
     const SIZE: usize = size_of::<Self>();
-    /// The bits, zero-extended.
+    /// The bits, zero-extended, of an element of up to 8 bytes.
+    #[doc(hidden)]
     fn to_bits64(self) -> u64;
-    /// The value of the low bits.
+    /// The value of the low bits, of an element of up to 8 bytes.
+    #[doc(hidden)]
     fn from_bits64(bits: u64) -> Self;
 }
 
 /// An element that converts from and to `f32` (rounding to nearest even; 8-bit types saturate, as `cvt.satfinite` does).
+///
+/// Sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a floating-point element",
     label = "needs f32, f64, F16, Bf16, F8E4M3 or F8E5M2"
 )]
-pub trait Float: Element {
+pub trait Float: Element + sealed::Sealed {
     /// Nearest value of this type.
     fn from_f32(value: f32) -> Self;
     /// Exact, except from `f64`, which rounds.
@@ -49,11 +59,11 @@ pub trait Float: Element {
 }
 
 macro_rules! plain {
-    ($($t:ty, $code:literal, $to:expr, $from:expr;)*) => {$(
+    ($($t:ty, $to:expr, $from:expr;)*) => {$(
         impl sealed::Sealed for $t {}
-        impl Element for $t {
+        // SAFETY: a number.
+        unsafe impl Element for $t {
             const NAME: &'static str = stringify!($t);
-            const CODE: u32 = $code;
             #[inline(always)]
             fn to_bits64(self) -> u64 {
                 ($to)(self)
@@ -66,20 +76,20 @@ macro_rules! plain {
     )*};
 }
 plain! {
-    u8, 1, |v| v as u64, |b| b as u8;
-    u16, 2, |v| v as u64, |b| b as u16;
-    u32, 3, |v| v as u64, |b| b as u32;
-    u64, 4, |v| v, |b| b;
-    i8, 5, |v| v as u8 as u64, |b| b as i8;
-    i16, 6, |v| v as u16 as u64, |b| b as i16;
-    i32, 7, |v| v as u32 as u64, |b| b as i32;
-    i64, 8, |v| v as u64, |b| b as i64;
-    f32, 9, |v: f32| v.to_bits() as u64, |b| f32::from_bits(b as u32);
-    f64, 10, |v: f64| v.to_bits(), f64::from_bits;
-    F16, 11, |v: F16| v.to_bits() as u64, |b| F16::from_bits(b as u16);
-    Bf16, 12, |v: Bf16| v.to_bits() as u64, |b| Bf16::from_bits(b as u16);
-    F8E4M3, 13, |v: F8E4M3| v.to_bits() as u64, |b| F8E4M3::from_bits(b as u8);
-    F8E5M2, 14, |v: F8E5M2| v.to_bits() as u64, |b| F8E5M2::from_bits(b as u8);
+    u8, |v| v as u64, |b| b as u8;
+    u16, |v| v as u64, |b| b as u16;
+    u32, |v| v as u64, |b| b as u32;
+    u64, |v| v, |b| b;
+    i8, |v| v as u8 as u64, |b| b as i8;
+    i16, |v| v as u16 as u64, |b| b as i16;
+    i32, |v| v as u32 as u64, |b| b as i32;
+    i64, |v| v as u64, |b| b as i64;
+    f32, |v: f32| v.to_bits() as u64, |b| f32::from_bits(b as u32);
+    f64, |v: f64| v.to_bits(), f64::from_bits;
+    F16, |v: F16| v.to_bits() as u64, |b| F16::from_bits(b as u16);
+    Bf16, |v: Bf16| v.to_bits() as u64, |b| Bf16::from_bits(b as u16);
+    F8E4M3, |v: F8E4M3| v.to_bits() as u64, |b| F8E4M3::from_bits(b as u8);
+    F8E5M2, |v: F8E5M2| v.to_bits() as u64, |b| F8E5M2::from_bits(b as u8);
 }
 
 impl Float for f32 {

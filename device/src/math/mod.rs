@@ -1,7 +1,7 @@
 //! Functions of floating-point numbers, in two tiers.
 //!
 //! What stands here is exact: one implementation for host and device, with the same bits on both, NaN included (the one of
-//! [`element`](crate::element)). [`fast`] is the GPU's own instructions. Both take `f32`, the narrow elements and packs of them, the exact
+//! [`element`](mod@crate::element)). [`fast`] is the GPU's own instructions. Both take `f32`, the narrow elements and packs of them, the exact
 //! tier `f64` as well; narrow elements are computed as `f32` and rounded once more.
 //!
 //! ```
@@ -23,7 +23,8 @@ mod trig;
 mod wide;
 
 use crate::arch;
-use crate::element::{Element, Float, sealed::Sealed, soft};
+use crate::args::Crosses;
+use crate::element::{Float, sealed::Sealed, soft};
 use crate::pack::Pack;
 
 /// What these functions take: a floating-point element, or a pack of them.

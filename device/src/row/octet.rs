@@ -16,6 +16,7 @@ pub(super) fn of<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; OCTET] {
 
 /// Packs of an octet of elements of more than one byte; of bytes two octets are one.
 pub(super) const fn packs<T: Element>() -> usize {
+    const { assert!(matches!(T::SIZE, 1 | 2 | 4 | 8), "rows are of elements of 1, 2, 4 or 8 bytes") };
     OCTET * T::SIZE / 16
 }
 

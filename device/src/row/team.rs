@@ -151,7 +151,7 @@ mod gpu {
         while distance < width {
             let bits = value.to_bits64();
             let mut other = u64::from(arch::exchange(bits as u32, distance));
-            if T::SIZE == 8 {
+            if T::SIZE > 4 {
                 other |= u64::from(arch::exchange((bits >> 32) as u32, distance)) << 32;
             }
             let other = T::from_bits64(other);

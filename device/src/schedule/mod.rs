@@ -118,6 +118,10 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     fn own(&self, me: Member) -> [u32; 2];
     /// Chunks that this rank's input has, and its output.
     fn chunks(&self, me: Member) -> [u32; 2];
+    /// The rank that all others send to or receive from, if there is one: for messages.
+    fn root(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// Legs of whichever way has more.

@@ -144,4 +144,8 @@ unsafe impl Schedule for Reduce {
     fn chunks(&self, me: Member) -> [u32; 2] {
         self.gather().chunks(me).map(|chunks| chunks.min(1))
     }
+    #[inline(always)]
+    fn root(&self) -> Option<u32> {
+        Some(self.root)
+    }
 }

@@ -60,6 +60,10 @@ unsafe impl Schedule for Broadcast {
     fn chunks(&self, me: Member) -> [u32; 2] {
         [u32::from(me.rank == self.root), 1]
     }
+    #[inline(always)]
+    fn root(&self) -> Option<u32> {
+        Some(self.root)
+    }
 }
 
 /// Chunk `p` of the root goes to rank `p`, whose only chunk it is.
@@ -108,6 +112,10 @@ unsafe impl Schedule for Scatter {
     fn chunks(&self, me: Member) -> [u32; 2] {
         [if me.rank == self.root { me.world } else { 0 }, 1]
     }
+    #[inline(always)]
+    fn root(&self) -> Option<u32> {
+        Some(self.root)
+    }
 }
 
 /// The only chunk of rank `p` goes to the root, where it is chunk `p`.
@@ -155,5 +163,9 @@ unsafe impl Schedule for Gather {
     #[inline(always)]
     fn chunks(&self, me: Member) -> [u32; 2] {
         [1, if me.rank == self.root { me.world } else { 0 }]
+    }
+    #[inline(always)]
+    fn root(&self) -> Option<u32> {
+        Some(self.root)
     }
 }

@@ -29,6 +29,7 @@ pub fn check(model: &Model, errors: &mut Errors) {
                 layout(module, span, errors);
             }
             folds(model, module, errors);
+            in_place(model, module, errors);
             rows::rows(model, module, errors);
             if let Some(args) = &module.args {
                 fields(args, Some(module), errors);
@@ -55,6 +56,24 @@ fn layout(module: &HookModule, span: proc_macro2::Span, errors: &mut Errors) {
         span,
         format!("`layout(transposed)` is for a `produce` that gives one element: {form}; {reason}: leave `layout` out"),
     );
+}
+
+/// What is sent and overwritten in one launch must have been read before: protocols of `all_reduce` see to that, by element or pack.
+fn in_place(model: &Model, module: &HookModule, errors: &mut Errors) {
+    let Some(field) = module.in_place() else { return };
+    let other = model.options.schedules.iter().find(|s| s.name != "all_reduce" || s.krate.is_some());
+    if let Some(schedule) = other {
+        errors.at(
+            &field.ty,
+            format!(
+                "`InOut` is for `all_reduce`, which stores what arrives for an element when that has been sent; `{}` does not wait for that: give it \
+                 `input: &'a [T]` and `output: Out<'a, T>`",
+                schedule.name
+            ),
+        );
+    } else if model.options.row.is_some() {
+        errors.at(&field.ty, "`InOut` is for hooks by element or pack: with `grain = row(N)` give `input: &'a [T]` and `output: Out<'a, T>`");
+    }
 }
 
 /// A fold is for schedules that fold, which need one.
@@ -284,7 +303,8 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
     let field = |name: &str| args.fields.iter().find(|f| f.ident == name);
     let wire = model.wire().map(|w| text(&w.0));
     if module.produce.is_none() {
-        match field("input").map(|f| (f, &f.kind)) {
+        match field("input").or(module.in_place()).map(|f| (f, &f.kind)) {
+            Some((_, Kind::InOut(_))) => {}
             Some((f, Kind::Slice(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
                 &f.ty,
                 format!("without `produce`, `input` is what goes on the wire, so it must be `&'a [{}]`", wire.unwrap_or_default()),
@@ -295,7 +315,8 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
     }
     let wire = model.wire().map(|w| text(&w.0));
     if module.consume.is_none() {
-        match field("output").map(|f| (f, &f.kind)) {
+        match field("output").or(module.in_place()).map(|f| (f, &f.kind)) {
+            Some((_, Kind::InOut(_))) => {}
             Some((_, Kind::Out(_))) if model.options.reduce.is_some() => {}
             Some((f, Kind::Out(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
                 &f.ty,

@@ -126,6 +126,27 @@ pub struct HookModule {
     pub names: Vec<Ident>,
 }
 
+impl HookModule {
+    fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.args.iter().flat_map(|args| &args.fields)
+    }
+
+    /// What is sent and overwritten by what arrives, if there is such a field; of several the first.
+    pub fn in_place(&self) -> Option<&Field> {
+        self.fields().find(|f| matches!(f.kind, Kind::InOut(_)))
+    }
+
+    /// What goes on the wire without `produce`.
+    pub fn input(&self) -> Option<&Field> {
+        self.fields().find(|f| f.ident == "input").or_else(|| self.in_place())
+    }
+
+    /// What takes what arrives without `consume`.
+    pub fn output(&self) -> Option<&Field> {
+        self.fields().find(|f| f.ident == "output").or_else(|| self.in_place())
+    }
+}
+
 /// The arguments of hooks, or of a schedule function.
 #[derive(Debug)]
 pub struct Args {
@@ -163,6 +184,8 @@ pub enum Kind {
     Out(Type),
     /// `PerRow<'a, T>` and `PerGroup<'a, T, G>`: an output that belongs to rows. Its element, and the type's own path.
     OfRows(Type, Path),
+    /// `InOut<'a, T>`.
+    InOut(Type),
     /// `Accumulate<'a, T>`.
     Accumulate(Type),
     /// `DeviceWindow` and `DevicePeers`: by value, made by a launch from their host halves. The type with its lifetime `'static`, as it
@@ -178,7 +201,9 @@ impl Kind {
     /// The element type of a slice or output.
     pub fn element(&self) -> Option<&Type> {
         match self {
-            Kind::Slice(t) | Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => Some(t),
+            Kind::Slice(t) | Kind::Out(t) | Kind::InOut(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
+                Some(t)
+            }
             Kind::Handle(_) | Kind::Option(_) | Kind::Plain => None,
         }
     }
@@ -278,10 +303,11 @@ impl Model {
         // What `consume` takes of a fold does not cross the wire.
         let taken = if self.options.reduce.is_some() { &None } else { &m.consume };
         let hooks = [&m.produce, taken];
-        hooks.iter().filter_map(|h| h.as_ref()?.wire.clone()).next().or_else(|| {
-            let input = self.args()?.fields.iter().find(|f| f.ident == "input")?;
-            Some((input.kind.element()?.clone(), true))
-        })
+        hooks
+            .iter()
+            .filter_map(|h| h.as_ref()?.wire.clone())
+            .next()
+            .or_else(|| Some((m.input()?.kind.element()?.clone(), true)))
     }
 
     /// How bytes may travel.

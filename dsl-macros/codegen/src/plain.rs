@@ -1,7 +1,7 @@
-//! `#[derive(Clone, Copy, Plain)]` in a hook module: its structs and enums as by-value arguments.
+//! `#[derive(Clone, Copy, Plain)]` and `#[derive(.., Element)]` in a hook module: its structs and enums as by-value arguments, its structs as elements.
 //!
-//! No such derive exists: the device has no procedural macros. The word is taken out of both texts, and `__plain!` of the device crate, which
-//! implements the traits, is called with the type's parts.
+//! No such derives exist: the device has no procedural macros. The word is taken out of both texts, and `__plain!` or `__element!` of the device
+//! crate, which implements the traits, is called with the type's parts.
 
 use crate::configured::always;
 use crate::errors::Errors;
@@ -15,13 +15,15 @@ use syn::{Attribute, Fields, Generics, Item, Meta};
 pub struct PlainType {
     /// Its name.
     pub ident: Ident,
-    /// What `__plain!` gets.
+    /// What `__plain!` or `__element!` gets.
     pub parts: TokenStream,
+    /// Whether it is an element.
+    pub element: bool,
     /// The tokens that the device's text is to be without.
     pub word: Vec<Span>,
 }
 
-/// Takes `Plain` out of what a type derives, if it is there, and checks the rest of it.
+/// Takes `Plain` and `Element` out of what a type derives, if one is there, and checks the rest of it.
 pub fn take(item: &mut Item, errors: &mut Errors) -> Option<PlainType> {
     let (attrs, ident, generics) = match item {
         Item::Struct(i) => (&mut i.attrs, &i.ident, &i.generics),
@@ -29,24 +31,41 @@ pub fn take(item: &mut Item, errors: &mut Errors) -> Option<PlainType> {
         Item::Union(i) => (&mut i.attrs, &i.ident, &i.generics),
         _ => return None,
     };
-    let (at, rest, word) = attrs.iter().enumerate().find_map(|(k, attr)| {
-        let Meta::List(list) = &attr.meta else { return None };
-        let (rest, word) = without(&list.tokens).filter(|_| attr.path().is_ident("derive"))?;
-        Some((k, rest, word))
-    })?;
-    let plain = *word.first()?;
-    if rest.is_empty() {
-        attrs.remove(at);
-    } else if let Meta::List(list) = &mut attrs[at].meta {
-        list.tokens = rest;
+    let (mut found, mut word) = ([None; 2], Vec::new());
+    for (name, found) in ["Plain", "Element"].iter().zip(&mut found) {
+        let Some((at, rest, tokens)) = attrs.iter().enumerate().find_map(|(k, attr)| {
+            let Meta::List(list) = &attr.meta else { return None };
+            let (rest, tokens) = without(&list.tokens, name).filter(|_| attr.path().is_ident("derive"))?;
+            Some((k, rest, tokens))
+        }) else {
+            continue;
+        };
+        *found = tokens.first().copied();
+        word.extend(tokens);
+        if rest.is_empty() {
+            attrs.remove(at);
+        } else if let Meta::List(list) = &mut attrs[at].meta {
+            list.tokens = rest;
+        }
     }
+    let [plain, element] = found;
+    let derive = element.or(plain)?;
+    let element = element.is_some();
     let (ident, attrs) = (ident.clone(), attrs.clone());
-    common(&attrs, &ident, generics, errors);
+    common(&attrs, &ident, generics, element, errors);
     let parts = match item {
         Item::Struct(i) => {
             layout(&attrs, &ident, &["C", "transparent"], "`#[repr(C)]`", errors);
             let fields = fields(&i.fields, errors);
             quote!(struct #ident { #fields })
+        }
+        Item::Enum(_) if element => {
+            errors.span(
+                derive,
+                format!("`{ident}` is an enum, and not every bit pattern is one of its values: an element is a struct, in which its number stands"),
+            );
+            // So that nothing else is said of it.
+            return Some(PlainType { ident, parts: TokenStream::new(), element, word });
         }
         Item::Enum(i) => {
             layout(&attrs, &ident, &NUMBERS, "`#[repr(u8)]` or `#[repr(u32)]`", errors);
@@ -67,33 +86,34 @@ pub fn take(item: &mut Item, errors: &mut Errors) -> Option<PlainType> {
         }
         _ => {
             errors.span(
-                plain,
+                derive,
                 format!("`{ident}` is a union: plain data is a struct, or an enum without data"),
             );
             return None;
         }
     };
-    Some(PlainType { ident, parts, word })
+    Some(PlainType { ident, parts, element, word })
 }
 
-/// What is said of the derive where no `#[comm_kernel]` sees it.
-pub fn elsewhere(item: TokenStream) -> TokenStream {
+/// What is said of the derive `Plain` or `Element` where no `#[comm_kernel]` sees it.
+pub fn elsewhere(derive: &str, item: TokenStream) -> TokenStream {
     let name = syn::parse2::<syn::DeriveInput>(item)
         .map_or_else(|_| Ident::new("it", Span::call_site()), |i| i.ident);
     let why = format!(
-        "`#[derive(Plain)]` is for types at the top of a hook module, which the device sees: move `{name}` into the module that takes it, or into \
-         a device crate, in `fusewire::device::plain! {{ .. }}`"
+        "`#[derive({derive})]` is for types at the top of a hook module, which the device sees: move `{name}` into the module that takes it, or into \
+         a device crate, in `fusewire::device::{}! {{ .. }}`",
+        derive.to_lowercase()
     );
     syn::Error::new(name.span(), why).to_compile_error()
 }
 
 const NUMBERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
 
-/// A list of derives without `Plain`, and the tokens that were taken.
-fn without(list: &TokenStream) -> Option<(TokenStream, Vec<Span>)> {
+/// A list of derives without `name`, and the tokens that were taken.
+fn without(list: &TokenStream, name: &str) -> Option<(TokenStream, Vec<Span>)> {
     let mut trees: Vec<TokenTree> = list.clone().into_iter().collect();
     let is_comma = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == ',');
-    let at = trees.iter().position(|t| matches!(t, TokenTree::Ident(i) if i == "Plain"))?;
+    let at = trees.iter().position(|t| matches!(t, TokenTree::Ident(i) if i == name))?;
     let from = trees[..at].iter().rposition(is_comma).map_or(0, |k| k + 1);
     let to = trees[at..].iter().position(is_comma).map_or(trees.len(), |k| at + k + 1);
     let mut word: Vec<Span> = trees.drain(from..to).map(|t| t.span()).collect();
@@ -102,7 +122,7 @@ fn without(list: &TokenStream) -> Option<(TokenStream, Vec<Span>)> {
     Some((trees.into_iter().collect(), word))
 }
 
-fn common(attrs: &[Attribute], ident: &Ident, generics: &Generics, errors: &mut Errors) {
+fn common(attrs: &[Attribute], ident: &Ident, generics: &Generics, element: bool, errors: &mut Errors) {
     always(attrs, "a plain type", errors);
     if !generics.params.is_empty() {
         errors.at(
@@ -112,8 +132,16 @@ fn common(attrs: &[Attribute], ident: &Ident, generics: &Generics, errors: &mut 
             ),
         );
     }
-    let copies = crate::syntax::derived(attrs);
-    if !["Clone", "Copy"].iter().all(|name| copies.contains(name)) {
+    let derived = crate::syntax::derived(attrs);
+    let missing = |names: &[&str]| !names.iter().all(|name| derived.iter().any(|d| d == name));
+    if element && missing(&["Clone", "Copy", "Debug", "Default", "PartialEq"]) {
+        errors.at(
+            ident,
+            format!(
+                "`{ident}` is copied, compared and printed as numbers are, and has a zero: `#[derive(Clone, Copy, Debug, Default, PartialEq, Element)]`"
+            ),
+        );
+    } else if missing(&["Clone", "Copy"]) {
         errors.at(ident, format!("each thread has a copy of `{ident}`: `#[derive(Clone, Copy, Plain)]`"));
     }
 }

@@ -95,6 +95,9 @@ fn every_message() {
         "#[derive(Clone, Copy, Plain)] #[repr(C)] enum P { A }",
         "#[derive(Clone, Copy, Plain)] #[repr(u8)] enum P { A(f32), B { x: f32 } }",
         "#[derive(Clone, Copy, Plain)] #[repr(C)] union P { x: f32 }",
+        "#[derive(Copy, Element)] #[repr(C)] struct P { x: f32 }",
+        "#[derive(Clone, Copy, Element)] struct P { x: f32 }",
+        "#[derive(Clone, Copy, Element)] #[repr(u8)] enum P { A }",
     ];
     let fields = [
         "",

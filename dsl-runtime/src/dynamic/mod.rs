@@ -89,6 +89,8 @@ pub enum Access {
     Read,
     /// Elements that hooks write, each in its place.
     Write,
+    /// Elements that hooks read, and write when they have been sent.
+    ReadWrite,
     /// Elements that hooks add to.
     AddTo,
     /// A value.
@@ -171,7 +173,7 @@ fn on<'t, X: Transport>(name: &str, transport: &'t dyn Any) -> Result<&'t X> {
 
 impl Field {
     const fn elements<T: Element>(name: &'static str, access: Access) -> Self {
-        Field { name, access, code: T::CODE as u64, size: T::SIZE, optional: false }
+        Field { name, access, code: T::CODE, size: T::SIZE, optional: false }
     }
 
     #[doc(hidden)]
@@ -182,6 +184,11 @@ impl Field {
     #[doc(hidden)]
     pub const fn write<T: Element>(name: &'static str) -> Self {
         Self::elements::<T>(name, Access::Write)
+    }
+
+    #[doc(hidden)]
+    pub const fn read_write<T: Element>(name: &'static str) -> Self {
+        Self::elements::<T>(name, Access::ReadWrite)
     }
 
     #[doc(hidden)]

@@ -21,6 +21,25 @@ fn counts<O: Ops>(kernel: &Kernel<O>, total: Accumulate<'_, u32>, by: Option<u32
     Ok(())
 }
 
+#[comm_kernel(transports(Shm), schedules(all_to_all))]
+mod turned {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
+    #[repr(C)]
+    pub struct Complex {
+        pub re: f32,
+        pub im: f32,
+    }
+    pub struct Args<'a> {
+        pub input: &'a [Complex],
+        pub output: Out<'a, Complex>,
+        pub by: Complex,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Complex {
+        let (a, b) = (args.input[ctx.index()], args.by);
+        Complex { re: a.re * b.re - a.im * b.im, im: a.re * b.im + a.im * b.re }
+    }
+}
+
 fn alone() -> (Shm, Device, Stream) {
     let shm = Shm::rendezvous(&World::single().unwrap(), 1 << 16).unwrap();
     let device = Device::of(&shm);
@@ -88,6 +107,31 @@ fn bytes_of_others_are_arguments() {
     // SAFETY: written by the launch that has ended.
     unsafe { std::ptr::copy_nonoverlapping(b as *const u8, output.as_mut_ptr().cast::<u8>(), 16) };
     assert_eq!(output, input);
+}
+
+#[test]
+fn bytes_stand_for_structs() {
+    use turned::Complex;
+    let (shm, device, stream) = alone();
+    let launcher = kernels!(turned)[0].prepare(&shm).unwrap();
+    let input: Vec<u8> = [1.0f32, 2.0, 3.0, -4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let input = device.buffer_from(&[&input[..], &[0; 9]].concat()).unwrap();
+    let output = device.buffer::<Complex>(2).unwrap();
+    let [all, to] = [Region::of(&input), Region::of(&output)];
+    assert_eq!((all.bytes(), to.bytes()), (25, 16));
+    let by = Complex { re: 0.0, im: 1.0 };
+    let launch = |from: std::ops::Range<usize>| {
+        let from = all.slice(from, 1, 1).unwrap();
+        let values = [Value::Region(&from), Value::Region(&to), Value::plain(&by)];
+        launcher.launch(&stream, &values, &Call::default())
+    };
+    launch(0..16).unwrap();
+    let turned = [Complex { re: -2.0, im: 1.0 }, Complex { re: 4.0, im: 3.0 }];
+    assert_eq!(output.read(&stream).unwrap(), turned);
+    for from in [0..15, 0..25, 4..20] {
+        let text = launch(from).unwrap_err().to_string();
+        assert!(text.contains("`input` has elements of Complex, of 8 bytes and aligned to 4"), "{text}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{Access, Field};
 use crate::buffer::Memory;
 use crate::{Buffer, Device, Error, Result, View, ViewMut, foreign};
-use fusewire_device::args::Plain;
+use fusewire_device::args::{Crosses, Plain};
 use fusewire_device::element::Element;
 use std::fmt;
 use std::ops::Range;
@@ -17,13 +17,16 @@ pub struct Region {
     start: usize,
     /// Elements.
     len: usize,
+    /// Bytes of an element.
+    size: usize,
     code: u64,
 }
 
 impl Region {
     /// All of a buffer. Launches keep it alive.
     pub fn of<T: Element>(buffer: &Buffer<T>) -> Self {
-        Region { memory: Arc::clone(buffer.memory()), start: 0, len: buffer.len(), code: T::CODE.into() }
+        let (memory, len) = (Arc::clone(buffer.memory()), buffer.len());
+        Region { memory, start: 0, len, size: T::SIZE, code: T::CODE }
     }
 
     /// The bytes `bytes` of it as elements of the type with the number `code`, each of `size` bytes.
@@ -31,7 +34,7 @@ impl Region {
     /// # Errors
     /// [`Error::Misuse`] if the range is not within it, or is not made of such elements.
     pub fn slice(&self, bytes: Range<usize>, code: u64, size: usize) -> Result<Self> {
-        let own = element_size(self.code).unwrap_or(1) * self.len;
+        let own = self.bytes();
         let Range { start, end } = bytes;
         if start > end || end > own {
             return Err(Error::misuse(format!("bytes {start}..{end} of a region of {own} bytes")));
@@ -45,7 +48,7 @@ impl Region {
                 "bytes {start}..{end} of a region are not elements of {size} bytes of a known type"
             )));
         }
-        Ok(Region { memory: Arc::clone(&self.memory), start: from, len: (end - start) / size, code })
+        Ok(Region { memory: Arc::clone(&self.memory), start: from, len: (end - start) / size, size, code })
     }
 
     /// `len` elements at `address`, of the type with the number `code`, in memory of `device` that somebody else has. Nobody is told when it is
@@ -62,7 +65,7 @@ impl Region {
             return Err(Error::misuse(format!("there are no elements of a type with the number {code}")));
         };
         let memory = foreign::memory(device, address, len, size, None)?;
-        Ok(Region { memory: Arc::new(memory), start: 0, len, code })
+        Ok(Region { memory: Arc::new(memory), start: 0, len, size, code })
     }
 
     /// Address of the first element.
@@ -72,7 +75,7 @@ impl Region {
 
     /// Bytes.
     pub fn bytes(&self) -> usize {
-        self.len * element_size(self.code).unwrap_or(1)
+        self.len * self.size
     }
 }
 
@@ -160,11 +163,29 @@ impl<'s, 'v> Values<'s, 'v> {
         Ok((field, *value))
     }
 
-    fn region<T: Element>(&mut self) -> Result<(&'v Region, usize)> {
+    /// The next as so many elements from a first one on.
+    fn region<T: Element>(&mut self) -> Result<(&'v Region, usize, usize)> {
         let (field, value) = self.next()?;
         match value {
-            Value::Region(region) if region.code == u64::from(T::CODE) => {
-                Ok((region, region.start / T::SIZE))
+            Value::Region(region) if region.code == T::CODE => {
+                Ok((region, region.start / T::SIZE, region.len))
+            }
+            // Structs have no number that others know: their bytes stand for them.
+            Value::Region(region) if region.code == u8::CODE && element(T::CODE).is_none() => {
+                let whole = region.start.is_multiple_of(T::SIZE) && region.len.is_multiple_of(T::SIZE);
+                let aligned = region.address().is_multiple_of(align_of::<T>() as u64);
+                match whole && aligned {
+                    true => Ok((region, region.start / T::SIZE, region.len / T::SIZE)),
+                    false => Err(Error::misuse(format!(
+                        "argument `{}` has elements of {}, of {} bytes and aligned to {}, but these are {} bytes at {:#x}",
+                        field.name,
+                        T::NAME,
+                        T::SIZE,
+                        align_of::<T>(),
+                        region.len,
+                        region.address()
+                    ))),
+                }
             }
             Value::Region(region) => Err(Error::misuse(format!(
                 "argument `{}` has elements of {}, but these are of {}",
@@ -185,8 +206,8 @@ impl<'s, 'v> Values<'s, 'v> {
     /// # Errors
     /// [`Error::Misuse`] if it is no such thing.
     pub fn read<T: Element>(&mut self) -> Result<View<'v, T>> {
-        let (region, start) = self.region::<T>()?;
-        Ok(View::over(&region.memory, start, region.len))
+        let (region, start, len) = self.region::<T>()?;
+        Ok(View::over(&region.memory, start, len))
     }
 
     /// The next, to be written.
@@ -194,8 +215,8 @@ impl<'s, 'v> Values<'s, 'v> {
     /// # Errors
     /// As for [`Values::read`].
     pub fn write<T: Element>(&mut self) -> Result<ViewMut<'v, T>> {
-        let (region, start) = self.region::<T>()?;
-        Ok(ViewMut::over(&region.memory, start, region.len))
+        let (region, start, len) = self.region::<T>()?;
+        Ok(ViewMut::over(&region.memory, start, len))
     }
 
     /// The next, by value.
@@ -243,7 +264,7 @@ macro_rules! elements {
         /// Bytes and name of the element type with that number.
         fn element(code: u64) -> Option<(usize, &'static str)> {
             use fusewire_device::element::{Bf16, F16, F8E4M3, F8E5M2};
-            $(if code == <$t as Element>::CODE as u64 {
+            $(if code == <$t as Crosses>::CODE {
                 return Some((<$t as Element>::SIZE, <$t as Element>::NAME));
             })*
             None
@@ -262,9 +283,9 @@ struct Named(u64);
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            code if code == <bool as fusewire_device::args::Crosses>::CODE => f.write_str("bool"),
-            code if code == <usize as fusewire_device::args::Crosses>::CODE => f.write_str("usize"),
-            code if code == <isize as fusewire_device::args::Crosses>::CODE => f.write_str("isize"),
+            code if code == <bool as Crosses>::CODE => f.write_str("bool"),
+            code if code == <usize as Crosses>::CODE => f.write_str("usize"),
+            code if code == <isize as Crosses>::CODE => f.write_str("isize"),
             code => match element(code) {
                 Some((_, name)) => f.write_str(name),
                 None => write!(f, "type {code:#x}"),

@@ -6,21 +6,31 @@ use dlpark::allocation::dynamic::Allocation;
 use dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType};
 use dlpark::versioned::Dlpack;
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase, OpaqueContext};
-use fusewire_device::element::Element;
+use fusewire_device::args::Crosses;
+use fusewire_device::element::{Bf16, Element, F8E4M3, F8E5M2, F16};
 use fusewire_transports::host::Machine;
 use std::sync::Arc;
 
 /// The type of DLPack for the element type `T`.
-pub fn data_type<T: Element>() -> DLDataType {
-    let code = match T::NAME {
-        "f32" | "f64" | "F16" => DLDataTypeCode::FLOAT,
-        "Bf16" => DLDataTypeCode::BFLOAT,
-        "F8E4M3" => DLDataTypeCode::FLOAT8_E4M3FN,
-        "F8E5M2" => DLDataTypeCode::FLOAT8_E5M2,
-        signed if signed.starts_with('i') => DLDataTypeCode::INT,
-        _ => DLDataTypeCode::UINT,
+///
+/// # Errors
+/// [`Error::Misuse`] for a struct: DLPack has no type for it.
+pub fn data_type<T: Element>() -> Result<DLDataType> {
+    let code = match T::CODE {
+        f32::CODE | f64::CODE | F16::CODE => DLDataTypeCode::FLOAT,
+        Bf16::CODE => DLDataTypeCode::BFLOAT,
+        F8E4M3::CODE => DLDataTypeCode::FLOAT8_E4M3FN,
+        F8E5M2::CODE => DLDataTypeCode::FLOAT8_E5M2,
+        i8::CODE | i16::CODE | i32::CODE | i64::CODE => DLDataTypeCode::INT,
+        u8::CODE | u16::CODE | u32::CODE | u64::CODE => DLDataTypeCode::UINT,
+        _ => {
+            return Err(Error::misuse(format!(
+                "DLPack has no type for `{}`, which is a struct: use a buffer of `u8` with its bytes",
+                T::NAME
+            )));
+        }
     };
-    DLDataType { code, bits: 8 * T::SIZE as u8, lanes: 1 }
+    Ok(DLDataType { code, bits: 8 * T::SIZE as u8, lanes: 1 })
 }
 
 /// Where DLPack says that the memory of a device is.
@@ -85,7 +95,7 @@ impl<T: Element> Buffer<T> {
             Ok(seen) => seen,
             Err(error) => return refuse(error.to_string()),
         };
-        let (found, expected) = (seen.dtype(), data_type::<T>());
+        let (found, expected) = (seen.dtype(), data_type::<T>()?);
         if found != expected {
             let words = |of: DLDataType| format!("code {}, {} bits, {} lanes", of.code.0, of.bits, of.lanes);
             return refuse(format!(
@@ -135,9 +145,9 @@ impl<T: Element> Buffer<T> {
         }
         let shape: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
         let kept: Box<Arc<Memory>> = Box::new(Arc::clone(self.memory()));
-        let at = place(self.memory().machine());
+        let (at, of) = (place(self.memory().machine()), data_type::<T>()?);
         // SAFETY: so many elements, for as long as the memory is kept.
-        unsafe { tensor(kept, self.address(), at, data_type::<T>(), &shape) }
+        unsafe { tensor(kept, self.address(), at, of, &shape) }
     }
 }
 
@@ -183,7 +193,7 @@ mod tests {
             (data_type::<i64>(), DLDataType::I64),
         ];
         for (found, expected) in named {
-            assert_eq!(found, expected);
+            assert_eq!(found.unwrap(), expected);
         }
     }
 

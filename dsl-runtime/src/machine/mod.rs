@@ -108,9 +108,9 @@ impl Device {
     }
 }
 
-/// Bytes of elements. Every element type is plain.
+/// Bytes of elements.
 pub(crate) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
-    // SAFETY: `Element` is sealed; all its types are plain numbers without padding.
+    // SAFETY: elements have no padding.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 

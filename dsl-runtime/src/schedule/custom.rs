@@ -61,7 +61,7 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
             false,
         )?;
         let shape = self.prepared.shape(&plan, options)?;
-        let call = Call { plan: &plan, shape, options, name: "custom", schedule: Custom };
+        let call = Call { plan: &plan, shape, options, name: "custom", root: None, schedule: Custom };
         self.prepared.launch(stream, &args, &call)
     }
 }

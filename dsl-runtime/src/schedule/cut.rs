@@ -113,14 +113,23 @@ impl<X: Transport> Prepared<X> {
             Some(channels) => line_room(channels),
             None => line_room(layout.ll128_channels.min(work.most_ll128_channels())),
         };
+        // In one step, one block may store what has arrived where another has not yet read what is to be sent.
+        let in_place = H::IN_PLACE && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
             Some(Protocol::TwoShot) if pattern.peers == 0 && self.has(Protocol::TwoShot) => Protocol::Simple,
+            Some(Protocol::Simple) if in_place => {
+                return Err(Error::misuse(format!(
+                    "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: name `TwoShot` or `Ll128`, or leave the choice open",
+                    H::NAME
+                )));
+            }
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Simple,
             None => work.protocol(|p| self.has(p), 16 * line_packs <= default_room),
         };
+        let protocol = if in_place && protocol == Protocol::Simple { Protocol::TwoShot } else { protocol };
         let (lines, twice) = (protocol == Protocol::Ll128, protocol == Protocol::TwoShot);
         let unroll = self.unroll(protocol, options.unroll)?;
         if protocol.stores() && !symmetric {

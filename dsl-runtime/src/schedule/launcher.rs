@@ -66,7 +66,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
             ("sendrecv", false, true) => "recv",
             (name, ..) => name,
         };
-        let call = Call { plan: &plan, shape, options, name, schedule };
+        let call = Call { plan: &plan, shape, options, name, root: schedule.root(), schedule };
         if plan.elements == 0 || !(sends || receives || S::OWN) {
             self.prepared.note(stream, &call);
             return Ok(());

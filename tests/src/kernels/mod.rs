@@ -7,5 +7,6 @@ pub mod folds;
 pub mod hooks;
 pub mod rows;
 pub mod schedules;
+pub mod structs;
 pub mod windows;
 pub mod wires;

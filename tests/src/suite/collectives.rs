@@ -253,3 +253,22 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
     ground.transport.renew()?;
     works(rank, &ground)
 }
+
+/// Each waits for the other, and hears what it launched.
+pub fn roots_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let all = All::new(&ground.transport)?;
+    let chunk = 3 * ground.window();
+    let options = LaunchOptions::default()
+        .elements(chunk)
+        .protocol(Protocol::Simple)
+        .deadline(Duration::from_millis(rank.scale.pick(300, 100)));
+    let input = ground.device.buffer::<u32>(chunk)?;
+    let (mut output, mut calls) = (ground.device.buffer::<u32>(chunk)?, ground.device.buffer::<u32>(chunk)?);
+    let args = counted::Launch { input: input.view(), output: output.view_mut(), calls: calls.view_mut() };
+    all.launch(&ground, What::Broadcast(rank.me()), args, &options)?;
+    says(fault(&ground, Duration::from_secs(10)), &["broadcast of root 0", "broadcast of root 1"]);
+    rank.world.barrier()?;
+    ground.transport.renew()?;
+    works(rank, &ground)
+}

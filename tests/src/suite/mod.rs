@@ -17,6 +17,7 @@ mod random;
 mod rows;
 mod schedules;
 mod shared;
+mod structs;
 mod support;
 mod symmetric;
 mod together;

@@ -86,7 +86,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
     let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
     let teams = if late { teams } else { teams.now() };
-    let [sends, receives] = teams.roles(&load);
+    let [sends, receives] = teams.roles(&load, H::IN_PLACE);
     if S::ONCE {
         (watch, calls) = begin();
         begun = true;
@@ -111,6 +111,10 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     }
     if !begun {
         (watch, calls) = begin();
+    }
+    if H::IN_PLACE {
+        // What is taken is stored where others of the block may still read what they send. Nobody waits for a peer before this.
+        Block.sync();
     }
     // Not before: a branch would wait for the abort word before the input is asked for. Lines of a poisoned transport harm nobody, since
     // `renew` clears them when all ranks are idle.

@@ -52,12 +52,13 @@ impl Teams {
     }
 
     /// Who of this team sends, and who receives: all do both in turn, but where there is much to do (and tiles do not keep every warp busy
-    /// for long), one half sends while the other takes what arrives.
+    /// for long), one half sends while the other takes what arrives; but not `in_place`, where all has been sent before anything is taken.
     #[inline(always)]
-    pub(super) fn roles(&self, load: &Load) -> [Option<Team>; 2] {
+    pub(super) fn roles(&self, load: &Load, in_place: bool) -> [Option<Team>; 2] {
         let Team { lane, lanes } = self.team;
         let half = lanes / (2 * WARP) * WARP;
-        if half == 0
+        if in_place
+            || half == 0
             || self.count > 1
             || load.tiles > 0
             || load.rows() * line::ROW_PACKS <= HALVES_FROM * lanes
@@ -86,5 +87,19 @@ impl Teams {
             f(leg);
             leg += self.count;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_place_all_send_before_anybody_takes() {
+        let team = Team { lane: 3, lanes: 64 };
+        let (teams, load) = (Teams { count: 1, index: 0, team }, Load::of_packs(0, 10_000));
+        let there = |in_place| teams.roles(&load, in_place).map(|role| role.map(|team| team.lanes));
+        assert_eq!(there(false), [Some(32), None]);
+        assert_eq!(there(true), [Some(64); 2]);
     }
 }

@@ -7,8 +7,9 @@ use crate::syntax::kind;
 use crate::tables::ELEMENTS;
 use syn::{PathArguments, Type};
 
-const ELEMENT_TYPES: &str = "Element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2";
-const ARGUMENTS: &str = "accepted: `&'a [T]`, `Out<'a, T>`, `Accumulate<'a, T>`, numbers, `bool`, types with `#[derive(Plain)]`, and arrays and \
+const ELEMENT_TYPES: &str = "Element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2, and structs of these with \
+                             `#[derive(Clone, Copy, Debug, Default, PartialEq, Element)] #[repr(C)]`";
+const ARGUMENTS: &str = "accepted: `&'a [T]`, `Out<'a, T>`, `InOut<'a, T>`, `Accumulate<'a, T>`, numbers, `bool`, types with `#[derive(Plain)]`, and arrays and \
                          `Option`s of these";
 
 /// What is certainly no element is refused here, in one message; names that only rustc can resolve are left to its trait solver.
@@ -16,7 +17,10 @@ pub fn element(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
     let instead = match ty {
         Type::Path(p) => {
             let Some(last) = p.path.segments.last() else { return };
-            let own = |i: &proc_macro2::Ident| module.is_some_and(|m| m.types.contains(i));
+            let own = |i: &proc_macro2::Ident| {
+                let element = |m: &HookModule| m.plain.iter().any(|p| p.element && p.ident == *i);
+                module.is_some_and(|m| m.types.contains(i) && !element(m))
+            };
             match (last.ident.to_string().as_str(), &last.arguments) {
                 ("Pack", _) => "; a pack stands for its elements",
                 (_, PathArguments::AngleBracketed(_)) => "",
@@ -24,13 +28,13 @@ pub fn element(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
                 ("usize", _) => "; use `u64` or `u32`",
                 ("isize", _) => "; use `i64` or `i32`",
                 ("char" | "str" | "String" | "u128" | "i128", _) => "",
-                _ if p.path.get_ident().is_some_and(own) => "; pass or send its fields one by one",
+                _ if p.path.get_ident().is_some_and(own) => " as it is",
                 _ => return,
             }
         }
         Type::Tuple(t) if t.elems.is_empty() => "",
-        Type::Tuple(_) => "; pass a slice for each part, or send a part at a time",
-        Type::Array(_) => "; pass its elements, or use `Pack`",
+        Type::Tuple(_) => "; make it a struct, or pass a slice for each part",
+        Type::Array(_) => "; make it the field of a struct, pass its elements, or use `Pack`",
         Type::Reference(_) | Type::Slice(_) | Type::Ptr(_) => "",
         _ => return,
     };
@@ -71,6 +75,12 @@ pub fn fields(args: &Args, module: Option<&HookModule>, errors: &mut Errors) {
         }
         if let Kind::Accumulate(ty) = &field.kind {
             sum(ty, module, errors);
+        }
+        if let (Kind::InOut(_), None) = (&field.kind, module) {
+            errors.at(
+                &field.ty,
+                "`InOut` is for hook modules, whose protocols read an element before they store to it; a schedule takes `&'a [T]` and `Out<'a, T>`",
+            );
         }
         if let Some(message) = refused(field, module) {
             errors.at(&field.ty, message);
@@ -117,7 +127,7 @@ fn refused(field: &Field, module: Option<&HookModule>) -> Option<String> {
             if is(&["char", "u128", "i128", "Option", "Result"]) {
                 return Some(format!("`{}` cannot be a kernel argument; {ARGUMENTS}", text(&field.ty)));
             }
-            let bare = is(&["Out", "Accumulate"]) && field.kind.element().is_none();
+            let bare = is(&["Out", "InOut", "Accumulate"]) && field.kind.element().is_none();
             bare.then(|| format!("`{0}` needs its element type: `{0}<'a, f32>`", last.ident))
         }
         _ => None,

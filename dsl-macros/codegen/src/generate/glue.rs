@@ -49,7 +49,7 @@ pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> T
             Kind::Plain => quote!(pub #name: #ty),
             Kind::Handle(ty) => quote!(pub #name: #ty),
             Kind::Option(t) => quote!(pub #name: #d::args::RawOption<#t>),
-            Kind::Slice(t) | Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
+            Kind::Slice(t) | Kind::Out(t) | Kind::InOut(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
                 quote!(pub #name: #d::args::RawSlice<#t>)
             }
         }
@@ -78,7 +78,7 @@ pub fn codes<'a>(
 /// The code of what crosses the wire.
 pub fn wire_code(element: Option<&TokenStream>, d: &TokenStream) -> TokenStream {
     let comma = element.map(|_| quote!(,));
-    quote!(<<__Hooks<#element #comma 1> as #d::hooks::Hooks>::Wire as #d::element::Element>::CODE as ::core::primitive::u64)
+    quote!(<<__Hooks<#element #comma 1> as #d::hooks::Hooks>::Wire as #d::args::Crosses>::CODE)
 }
 
 /// The parameter of a generic module that a field's type names.
@@ -113,6 +113,7 @@ pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
     match &field.kind {
         Kind::Slice(_) => quote!(__raw.#name.slice(__lent)),
         Kind::Out(_) => quote!(#d::args::Out::from_raw(__raw.#name, __lent)),
+        Kind::InOut(_) => quote!(#d::args::InOut::from_raw(__raw.#name, __lent)),
         Kind::OfRows(_, path) => quote!(#path::from_raw(__raw.#name, __lent)),
         Kind::Accumulate(_) => quote!(#d::args::Accumulate::from_raw(__raw.#name, __lent)),
         Kind::Handle(_) => quote!(__raw.#name.lend(__lent)),
@@ -134,9 +135,10 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         let (name, value) = (&f.ident, unpack_field(f, d));
         quote!(#name: #value)
     });
+    let input = module.input().map_or_else(|| format_ident!("input"), |f| f.ident.clone());
     let produce = call(
         &module.produce,
-        quote!(args.input.pack(ctx)),
+        quote!(args.#input.pack(ctx)),
         |name| quote!(#d::hooks::produce_each(ctx, |ctx| #name(ctx, args))),
         |name| quote!(#name(ctx, args)),
     );
@@ -171,7 +173,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let consume =
         if fold.is_some() && by_rows.is_none() { quote!(let _ = (ctx, args, value);) } else { consume };
     let as_is = [
-        module.produce.is_none().then(|| {
+        (module.produce.is_none() && module.in_place().is_none()).then(|| {
             quote! {
                 #[inline(always)]
                 fn sends_as_is<'x>(args: &<Self as #d::hooks::Hooks>::Args<'x>) -> ::core::option::Option<&'x [#wire]> {
@@ -196,6 +198,22 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
+    let in_place = module.in_place().map(|field| {
+        let ty = &field.ty;
+        // It goes by protocols that read an element before they store what arrives for it: see `Hooks::IN_PLACE`.
+        let relays = quote_spanned! {ty.span()=>
+            ::core::assert!(
+                Self::RELAYS > 0,
+                "in place, what `produce` gives may not be wider than the elements of `InOut`: give a narrower type, or write a `consume` of the accumulator"
+            )
+        };
+        quote! {
+            const IN_PLACE: ::core::primitive::bool = {
+                #relays;
+                true
+            };
+        }
+    });
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
     let (generic, plain) = match &param {
@@ -206,7 +224,10 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let copy = copy(args, param.as_ref(), &bounds, d);
     let plain_types = module.plain.iter().map(|plain| {
         let parts = &plain.parts;
-        quote!(#d::__plain! { #parts })
+        let span = plain.ident.span();
+        let (of, d) = (if plain.element { "__element" } else { "__plain" }, spanned(span, d));
+        let of = format_ident!("{of}", span = span);
+        quote_spanned!(span=> #d::#of! { #parts })
     });
     quote! {
         #raw
@@ -221,6 +242,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             #folded
             const UNROLL: ::core::primitive::usize = U;
             #transposed
+            #in_place
             #[inline(always)]
             fn produce(ctx: &#d::ctx::Produce, args: &#args_elided) -> #d::pack::Pack<Self::Wire> {
                 #[allow(unused_imports)]
@@ -259,8 +281,13 @@ fn fold(
 ) -> TokenStream {
     // An error of the fold, and not of the glue, stands at the word.
     let fold = fold_type(reduce, d);
-    let output = module.args.iter().flat_map(|a| &a.fields).find(|f| f.ident == "output");
+    let output = module.output();
     let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
+    let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
+    let out = match output.map(|f| &f.kind) {
+        Some(Kind::InOut(_)) => quote!(args.#name.out()),
+        _ => quote!(args.#name),
+    };
     let (folded, passed, as_passed, take) = match &module.consume {
         Some(hook) => {
             let name = &hook.sig.ident;
@@ -272,10 +299,10 @@ fn fold(
             )
         }
         None => (
-            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, args.output, #d::fold::Settle::settle)),
+            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, #out, #d::fold::Settle::settle)),
             settled,
             quote!(#d::fold::Settle::settle),
-            quote!(args.output.at(ctx).set_pack(folded)),
+            quote!(args.#name.at(ctx).set_pack(folded)),
         ),
     };
     quote! {
@@ -382,8 +409,22 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     }
     if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w) && !is_known(w)) {
         out.extend(assertion(wire.span(), &wire, quote!(#d::element::Element)));
+        let by_tiles_or_rows = model.options.transposed.is_some() || model.options.row.is_some();
+        let d = spanned(wire.span(), d);
+        out.extend(
+            quote_spanned!(wire.span()=> const _: () = #d::element::on_the_wire::<#wire>(#by_tiles_or_rows);),
+        );
     }
     out
+}
+
+/// The same tokens at a place of the user's, where errors of what they name then stand.
+fn spanned(span: Span, tokens: &TokenStream) -> TokenStream {
+    let at = |mut tree: TokenTree| {
+        tree.set_span(span);
+        tree
+    };
+    tokens.clone().into_iter().map(at).collect()
 }
 
 /// Types that need no proof. (`usize` and `bool` as elements were refused before.)

@@ -175,6 +175,7 @@ fn kernels(model: &Model) -> TokenStream {
         model.options.reduce.as_ref().map(|_| {
             quote!(
                 const RELAYS: ::core::primitive::usize = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::RELAYS;
+                const IN_PLACE: ::core::primitive::bool = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::IN_PLACE;
             )
         })
     };

@@ -10,8 +10,15 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
     let krate = &model.options.krate;
     let mut members = TokenStream::new();
     let mut binds = TokenStream::new();
-    let (mut input, mut output) =
-        (quote!(::core::option::Option::None), quote!(::core::option::Option::None));
+    let in_place = match &model.item {
+        Item::Hooks(m) => m.in_place().map(|f| &f.ident),
+        Item::Schedule(_) => None,
+    };
+    let place = |name: Option<&Ident>| match name {
+        Some(name) => quote!(::core::option::Option::Some(self.#name.place())),
+        None => quote!(::core::option::Option::None),
+    };
+    let (mut input, mut output) = (place(in_place), place(in_place));
     let outs = fields.iter().filter(|f| matches!(f.kind, Kind::Out(_))).count();
     for f in fields {
         let (name, docs, label) = (&f.ident, &f.docs, f.ident.to_string());
@@ -26,15 +33,19 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
                 members.extend(quote!(#doc pub #name: #krate::View<'a, #t>,));
                 binds.extend(quote!(#name: binder.read(#label, &self.#name)?,));
                 if name == "input" {
-                    input = quote!(::core::option::Option::Some(self.#name.place()));
+                    input = place(Some(name));
                 }
             }
             Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
                 members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
                 binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
                 if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1) {
-                    output = quote!(::core::option::Option::Some(self.#name.place()));
+                    output = place(Some(name));
                 }
+            }
+            Kind::InOut(t) => {
+                members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
+                binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
             }
             Kind::Handle(ty) => {
                 let handle = quote!(<#ty as #krate::kernel::Handle>);
@@ -86,6 +97,7 @@ pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &To
         let (describe, take, ty) = match &f.kind {
             Kind::Slice(t) => ("read", "read", t),
             Kind::Out(t) | Kind::OfRows(t, _) => ("write", "write", t),
+            Kind::InOut(t) => ("read_write", "write", t),
             Kind::Accumulate(t) => ("accumulate", "write", t),
             Kind::Option(t) => ("option", "option", t),
             Kind::Handle(_) | Kind::Plain => ("value", "value", &f.ty),

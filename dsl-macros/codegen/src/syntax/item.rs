@@ -221,14 +221,13 @@ fn field(tokens: TokenStream, name: &str) -> Option<Span> {
 
 const COPYING: [&str; 2] = ["Clone", "Copy"];
 
-/// `Clone` and `Copy` among what is derived.
-pub fn derived(attrs: &[Attribute]) -> Vec<&'static str> {
+/// The traits that are derived.
+pub fn derived(attrs: &[Attribute]) -> Vec<String> {
     let mut found = Vec::new();
     for a in attrs.iter().filter(|a| a.path().is_ident("derive")) {
         // What is no list of paths is rustc's to refuse.
         let _ = a.parse_nested_meta(|meta| {
-            let last = meta.path.segments.last().map(|s| s.ident.to_string());
-            found.extend(COPYING.into_iter().filter(|c| last.as_deref() == Some(c)));
+            found.extend(meta.path.segments.last().map(|s| s.ident.to_string()));
             Ok(())
         });
     }
@@ -290,6 +289,9 @@ pub fn kind(ty: &Type) -> Kind {
     }
     if let Some(t) = generic(ty, "Out") {
         return Kind::Out(t);
+    }
+    if let Some(t) = generic(ty, "InOut") {
+        return Kind::InOut(t);
     }
     if let (Some(t), Type::Path(path)) = (generic(ty, "PerRow").or_else(|| generic(ty, "PerGroup")), ty) {
         // Without its arguments, which rustc finds.
@@ -358,7 +360,9 @@ fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
             );
         }
     }
-    Args { span: s.ident.span(), generics: s.generics.clone(), named, has: derived(&s.attrs), fields }
+    let derived = derived(&s.attrs);
+    let has = COPYING.into_iter().filter(|name| derived.iter().any(|d| d == name)).collect();
+    Args { span: s.ident.span(), generics: s.generics.clone(), named, has, fields }
 }
 
 fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {

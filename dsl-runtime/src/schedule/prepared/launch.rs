@@ -23,6 +23,8 @@ pub(crate) struct Call<'c, S> {
     pub(crate) options: &'c LaunchOptions,
     /// The schedule's, as peers that wait for it are told.
     pub(crate) name: &'static str,
+    /// Of rooted schedules.
+    pub(crate) root: Option<u32>,
     /// This rank's.
     pub(crate) schedule: S,
 }
@@ -100,7 +102,7 @@ impl<X: Transport> Prepared<X> {
 
     /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays.
     pub(crate) fn note<S>(&self, stream: &Stream, call: &Call<'_, S>) {
-        let Call { plan, shape, name, .. } = call;
+        let Call { plan, shape, name, root, .. } = call;
         // Of two kernels around the copy engine's work the first.
         if stream.is_capturing() || shape.phase > 0 {
             return;
@@ -115,7 +117,8 @@ impl<X: Transport> Prepared<X> {
             Protocol::Bulk => "by bulk copies",
             Protocol::Copy => "by the copy engine",
         };
-        let how = [if custom { OWN_SCHEDULE } else { name }, by];
+        let rooted = root.map(|root| format!("{name} of root {root}"));
+        let how = [if custom { OWN_SCHEDULE } else { rooted.as_deref().unwrap_or(name) }, by];
         let parts = match plan.protocol {
             _ if custom => plan.blocks,
             Protocol::Copy => 0,

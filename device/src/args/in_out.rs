@@ -1,0 +1,93 @@
+//! In place: input and output in one.
+
+use super::{Lent, Out, Place, RawSlice};
+use crate::ctx::{Consume, Produce};
+use crate::element::Element;
+use crate::pack::Pack;
+
+/// An argument that is input and output in one, of an all-reduce in place: `produce` reads the element (or pack) that it sends, `consume` writes the one
+/// that came of it.
+///
+/// ```ignore
+/// #[comm_kernel(transports(Nvl), schedules(all_reduce), reduce(sum, f32))]
+/// mod sum {
+///     pub struct Args<'a> { pub gradients: InOut<'a, Bf16> }
+/// }
+/// sum.launch(&stream, sum::Launch { gradients: buffer.view_mut() })?;
+/// ```
+///
+/// It has neither slice nor index: an element is read for what is sent of it, which has happened when `consume` is called for it.
+#[derive(Clone, Copy, Debug)]
+pub struct InOut<'a, T>(Out<'a, T>);
+
+impl<'a, T: Element> InOut<'a, T> {
+    /// What a hook sees.
+    ///
+    /// # Safety
+    /// As for [`Out::from_raw`]; and `consume` is called for an element when `produce` has been for the last time.
+    #[inline(always)]
+    pub unsafe fn from_raw(raw: RawSlice<T>, lent: Lent<'a>) -> Self {
+        // SAFETY: the caller's contract.
+        InOut(unsafe { Out::from_raw(raw, lent) })
+    }
+
+    /// Elements.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The element of this `produce` call, at `ctx.index()`.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    #[track_caller]
+    pub fn get(&self, ctx: &Produce) -> T {
+        self.0.there(ctx).get()
+    }
+
+    /// The pack of this `produce` call. Elements past `ctx.valid` are zero.
+    ///
+    /// # Panics
+    /// If there are fewer than `ctx.index() + ctx.valid`; if the wire's elements are so narrow that `ctx.valid` are more than one pack of `T`
+    /// (see [`InOut::packs`]).
+    #[inline(always)]
+    #[track_caller]
+    pub fn pack(&self, ctx: &Produce) -> Pack<T> {
+        self.0.there(ctx).get_pack()
+    }
+
+    /// The `N` packs of this `produce` call: for a wire whose elements are narrower. Elements past `ctx.valid` are zero.
+    ///
+    /// # Panics
+    /// As for [`InOut::pack`], with `N` packs in place of one.
+    #[inline(always)]
+    #[track_caller]
+    pub fn packs<const N: usize>(&self, ctx: &Produce) -> [Pack<T>; N] {
+        self.0.there(ctx).get_packs()
+    }
+
+    /// The place of this `consume` call: as [`Out::at`]. What is there is still what `produce` read.
+    ///
+    /// # Panics
+    /// If there are fewer elements.
+    #[inline(always)]
+    #[track_caller]
+    pub fn at<'c>(&'c self, ctx: &'c Consume) -> Place<'c, T> {
+        self.0.at(ctx)
+    }
+
+    /// The places alone.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn out(&self) -> Out<'a, T> {
+        self.0
+    }
+}

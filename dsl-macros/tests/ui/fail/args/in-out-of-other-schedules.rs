@@ -1,0 +1,17 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm))]
+mod copy {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+    }
+}
+
+#[comm_kernel(transports(Shm), schedules(all_reduce, reduce_scatter), reduce(sum, f32))]
+mod sum {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+    }
+}
+
+fn main() {}

@@ -1,0 +1,62 @@
+//! All-reduces in place: without hooks, with both, and of a generic module.
+#![forbid(unsafe_code)]
+
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), reduce(sum, f32))]
+mod sum {
+    pub struct Args<'a> {
+        pub gradients: InOut<'a, Bf16>,
+    }
+}
+
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), reduce(average, f32))]
+mod step {
+    pub struct Args<'a> {
+        pub gradients: &'a [f32],
+        pub weights: InOut<'a, f32>,
+        pub rate: f32,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        args.weights.get(ctx) - args.rate * args.gradients[ctx.index()]
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+        args.weights.at(ctx).update(|old| (old + value) / 2.0);
+    }
+}
+
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), reduce(max, f32))]
+mod by_pack {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<Bf16> {
+        let [low, high] = args.values.packs::<2>(ctx);
+        Pack::from_f32s(|k| if k < 4 { low.get(k) } else { high.get(k - 4) })
+    }
+}
+
+fn rank(world: &World) -> fusewire::Result<()> {
+    let shm = Shm::rendezvous(world, 1 << 16)?;
+    let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
+    let mut gradients = device.buffer_from(&[1.5, -2.0, 3.0].map(Bf16::from_f32))?;
+    sum::all_reduce(&shm)?.launch(&stream, sum::Launch { gradients: gradients.view_mut() })?;
+    assert_eq!(gradients.read(&stream)?, [3.0, -4.0, 6.0].map(Bf16::from_f32));
+
+    let (gradients, mut weights) = (device.buffer_from(&[2.0f32; 9])?, device.buffer_from(&[5.0f32; 9])?);
+    let step = step::all_reduce(&shm)?;
+    for _ in 0..2 {
+        let args = step::Launch { gradients: gradients.view(), weights: weights.view_mut(), rate: 0.5 };
+        step.launch(&stream, args)?;
+    }
+    assert_eq!(weights.read(&stream)?, [4.0; 9]);
+
+    let mut values = device.buffer_from(&[1.0 + 2f32.powi(-20); 21])?;
+    by_pack::all_reduce(&shm)?.launch(&stream, by_pack::Launch { values: values.view_mut() })?;
+    assert_eq!(values.read(&stream)?, [1.0; 21]);
+    Ok(())
+}
+
+fn main() -> fusewire::Result<()> {
+    World::threads(2, |world| rank(&world))?.into_iter().collect()
+}
