@@ -8,15 +8,20 @@ use crate::host;
 use crate::model::{Entry, Model};
 use crate::source::Text;
 use fusewire_toolchain::{Arch, CompileError, Library, Ptx, Rlib, Target, Toolchain, Unit};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use syn::ext::IdentExt;
 
-/// PTX for one architecture (and one element type of a generic module).
+/// PTX for one architecture (and one element type of a generic module), of some of the entries.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// `sm_80`, ...
     pub arch: String,
+    /// Which part of the entries this is.
+    pub part: usize,
+    /// Their symbols.
+    pub symbols: Vec<String>,
     /// Element type's name for generic modules.
     pub element: Option<String>,
     /// The PTX.
@@ -251,8 +256,19 @@ fn bound_threads(model: &Model, ptx: &str) -> String {
     out
 }
 
-/// The units that an expansion needs: (architecture, element, entries).
-fn units(model: &Model) -> Vec<(String, Option<String>, Vec<Entry>)> {
+/// Entries of an image at most: more are parts, which are compiled side by side. A part costs about as much again as one or two entries.
+const TOGETHER: usize = 4;
+
+/// What is compiled at once.
+struct Part {
+    arch: String,
+    element: Option<String>,
+    number: usize,
+    entries: Vec<Entry>,
+}
+
+/// The parts that an expansion needs, those of one architecture and element type together.
+fn parts(model: &Model) -> Vec<Part> {
     let entries: Vec<Entry> = model.entries().into_iter().filter(|e| e.transport.cuda).collect();
     if entries.is_empty() {
         return Vec::new();
@@ -264,24 +280,27 @@ fn units(model: &Model) -> Vec<(String, Option<String>, Vec<Entry>)> {
             elements.push(name);
         }
     }
-    let mut units = Vec::new();
+    let mut parts = Vec::new();
     for arch in &model.options.archs {
         for element in &elements {
-            let own = entries
+            let own: Vec<Entry> = entries
                 .iter()
                 .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref())
                 .cloned()
                 .collect();
-            units.push((arch.clone(), element.clone(), own));
+            let each = own.len().div_ceil(own.len().div_ceil(TOGETHER).max(1)).max(1);
+            for (number, entries) in own.chunks(each).map(<[Entry]>::to_vec).enumerate() {
+                parts.push(Part { arch: arch.clone(), element: element.clone(), number, entries });
+            }
         }
     }
-    units
+    parts
 }
 
 /// PTX for everything the attribute asks for.
 pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
-    let units = units(model);
-    if units.is_empty() {
+    let parts = parts(model);
+    if parts.is_empty() {
         return Ok(Vec::new());
     }
     let toolchain = Toolchain::find().map_err(|e| {
@@ -290,7 +309,7 @@ pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
         errors
     })?;
     let mut texts = Vec::new();
-    for (arch, _, entries) in &units {
+    for Part { arch, entries, .. } in &parts {
         texts.push((target(model, arch, model.options.line_info)?, device_source(model, entries)));
     }
     // Text alone goes to other threads.
@@ -298,40 +317,52 @@ pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
         texts.iter().map(|(target, text)| (target, (text.text.as_str(), text.file.as_deref()))).collect();
     let name = unit_name(model);
     let crates = &model.options.crates;
-    let compiled = side_by_side(plain.len(), |k| assemble(&toolchain, plain[k].0, &name, plain[k].1, crates));
+    let alike = |p: &&Part| (&p.arch, &p.element) == (&parts[0].arch, &parts[0].element);
+    let first = parts.iter().take_while(alike).count();
+    let work = |k: usize| assemble(&toolchain, plain[k].0, &name, plain[k].1, crates);
+    let compiled = first_ones_first(first, parts.len(), work);
     let mut images = Vec::new();
-    for (((arch, element, entries), (_, text)), result) in units.into_iter().zip(&texts).zip(compiled) {
-        let compiled = finish(model, &entries, text, result)?;
-        images.push(Image { arch, element, text: compiled.text, codes: compiled.codes });
+    for ((part, (_, text)), result) in parts.into_iter().zip(&texts).zip(compiled) {
+        let Part { arch, element, number, entries } = part;
+        let Compiled { symbols, text, codes, .. } = finish(model, &entries, text, result)?;
+        images.push(Image { arch, part: number, symbols, element, text, codes });
     }
     Ok(images)
 }
 
-/// Results of `work` for `0..count`, at least one. The first is done alone, and the others not if it fails, since what is wrong with one
-/// is mostly wrong with all; then as many at once as there are cores.
-fn side_by_side<T: Send, E: Send>(
+/// Results of `work` for `0..count`; of the `first` alone if one of those fails, since what is wrong with these is mostly wrong with all.
+fn first_ones_first<T: Send, E: Send>(
+    first: usize,
     count: usize,
     work: impl Fn(usize) -> Result<T, E> + Sync,
 ) -> Vec<Result<T, E>> {
-    let first = work(0);
-    if count == 1 || first.is_err() {
-        return vec![first];
+    let mut done = side_by_side(0..first, &work);
+    if done.iter().all(Result::is_ok) {
+        done.extend(side_by_side(first..count, &work));
     }
-    let next = AtomicUsize::new(1);
-    let mut done = vec![(0, first)];
+    done
+}
+
+/// Results of `work` for each number, as many at once as there are cores.
+fn side_by_side<T: Send>(numbers: Range<usize>, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    if numbers.len() < 2 {
+        return numbers.map(work).collect();
+    }
+    let next = AtomicUsize::new(numbers.start);
+    let mut done = Vec::new();
     std::thread::scope(|threads| {
         let worker = || {
             let mut own = Vec::new();
             loop {
                 let k = next.fetch_add(1, Ordering::Relaxed);
-                if k >= count {
+                if k >= numbers.end {
                     return own;
                 }
                 own.push((k, work(k)));
             }
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (1..count.min(cores + 1)).map(|_| threads.spawn(worker)).collect();
+        let workers: Vec<_> = (0..numbers.len().min(cores)).map(|_| threads.spawn(worker)).collect();
         for worker in workers {
             done.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -344,7 +375,7 @@ fn side_by_side<T: Send, E: Send>(
 pub fn cached(model: &Model) -> Vec<Image> {
     let Ok(toolchain) = Toolchain::find() else { return Vec::new() };
     let mut images = Vec::new();
-    for (arch, element, entries) in units(model) {
+    for Part { arch, element, number, entries } in parts(model) {
         let Ok(target) = arch.parse().map(|a| Target::new(a).with_line_info(model.options.line_info)) else {
             continue;
         };
@@ -359,7 +390,9 @@ pub fn cached(model: &Model) -> Vec<Image> {
         unit.cfgs = &cfgs;
         unit.file = text.file.as_deref();
         if let Some((text, codes)) = toolchain.cached_kernel(&unit).and_then(|ptx| take_codes(&ptx.text)) {
-            images.push(Image { arch, element, text: bound_threads(model, &text), codes });
+            let symbols = entries.iter().map(|e| e.symbol(model.ident())).collect();
+            let text = bound_threads(model, &text);
+            images.push(Image { arch, part: number, symbols, element, text, codes });
         }
     }
     images
@@ -367,17 +400,16 @@ pub fn cached(model: &Model) -> Vec<Image> {
 
 #[cfg(test)]
 mod tests {
-    use super::side_by_side;
+    use super::{first_ones_first, side_by_side};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn results_come_in_order() {
-        for count in [1, 2, 7, 40] {
-            let results = side_by_side(count, |k| if k == 5 { Err(k) } else { Ok(k) });
-            assert_eq!(results.len(), count);
-            for (k, result) in results.into_iter().enumerate() {
-                assert_eq!(result, if k == 5 { Err(k) } else { Ok(k) });
-            }
+        for count in [0, 1, 2, 7, 40] {
+            assert_eq!(
+                side_by_side(3..3 + count, |k| 2 * k),
+                (3..3 + count).map(|k| 2 * k).collect::<Vec<_>>()
+            );
         }
     }
 
@@ -401,12 +433,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_follows_a_first_failure() {
+    fn nothing_follows_where_the_first_fail() {
         let calls = AtomicUsize::new(0);
-        let results = side_by_side(9, |k| {
+        let results = first_ones_first(2, 9, |k| {
             calls.fetch_add(1, Ordering::Relaxed);
             Err::<(), _>(k)
         });
-        assert_eq!((results, calls.into_inner()), (vec![Err(0)], 1));
+        assert_eq!((results, calls.into_inner()), (vec![Err(0), Err(1)], 2));
+        let results = first_ones_first(2, 5, |k| if k == 3 { Err(k) } else { Ok(k) });
+        assert_eq!(results, [Ok(0), Ok(1), Ok(2), Err(3), Ok(4)]);
     }
 }

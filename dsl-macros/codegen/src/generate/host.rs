@@ -300,17 +300,18 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
     });
     let own: Vec<_> =
         images.iter().filter(|i| i.element.as_deref() == element.map(|e| e.name.as_str())).collect();
-    let texts = own.iter().map(|i| {
-        let (arch, text) = (&i.arch, &i.text);
-        quote!(#krate::kernel::Image { arch: #arch, text: #text })
-    });
-    let agreed = agreed(model, element, &own);
-    let count = own.len();
-    let image_static = format_ident!(
-        "__IMAGES{}",
-        element.map(|e| format!("_{}", e.name.to_uppercase())).unwrap_or_default()
-    );
-    let mut out = quote!(static #image_static: [#krate::kernel::Image; #count] = [#(#texts),*]; #agreed);
+    let of = element.map(|e| format!("_{}", e.name.to_uppercase())).unwrap_or_default();
+    let image_static = |part: usize| format_ident!("__IMAGES{of}_{part}");
+    let first: Vec<&Image> = own.iter().copied().filter(|i| i.part == 0).collect();
+    let mut out = agreed(model, element, &first);
+    for part in 0..own.iter().map(|i| i.part + 1).max().unwrap_or(0) {
+        let texts = own.iter().filter(|i| i.part == part).map(|i| {
+            let (arch, text) = (&i.arch, &i.text);
+            quote!(#krate::kernel::Image { arch: #arch, text: #text })
+        });
+        let (image_static, count) = (image_static(part), texts.clone().count());
+        out.extend(quote!(static #image_static: [#krate::kernel::Image; #count] = [#(#texts),*];));
+    }
     let mut done: Vec<(Option<&str>, &str)> = Vec::new();
     for entry in entries {
         let key = (entry.schedule.map(|s| s.name), entry.transport.name);
@@ -326,8 +327,15 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
         let variants = entries.iter().filter(|e| (e.schedule.map(|s| s.name), e.transport.name) == key).map(|e| {
             let protocol = format_ident!("{}", e.protocol.name());
             let (symbol, unroll) = (e.symbol(model.ident()), e.unroll);
+            let images = match own.iter().find(|i| i.symbols.contains(&symbol)) {
+                Some(image) => {
+                    let image_static = image_static(image.part);
+                    quote!(&#image_static)
+                }
+                None => quote!(&[]),
+            };
             let host = if e.transport.host { host_entry(model, e, element, &ops) } else { quote!(::core::option::Option::None) };
-            quote!(#krate::kernel::Entry { symbol: #symbol, protocol: #krate::schedule::Protocol::#protocol, unroll: #unroll, images: &#image_static, host: #host })
+            quote!(#krate::kernel::Entry { symbol: #symbol, protocol: #krate::schedule::Protocol::#protocol, unroll: #unroll, images: #images, host: #host })
         });
         out.extend(quote! {
             // SAFETY: the entries were compiled from these hooks, for this schedule and transport.
