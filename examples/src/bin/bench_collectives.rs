@@ -33,6 +33,14 @@ mod sum {
     }
 }
 
+/// The same in place.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), reduce(sum, f32))]
+mod sum_in_place {
+    pub struct Args<'a> {
+        pub values: InOut<'a, Bf16>,
+    }
+}
+
 /// Benchmark of `all_gather`, `broadcast`, `reduce`, `reduce_scatter` and `all_reduce` (bfloat16, default configuration).
 #[derive(Parser)]
 struct Options {
@@ -53,10 +61,10 @@ struct Options {
     /// The root of `broadcast` and `reduce`.
     #[arg(long, default_value_t = 0)]
     root: usize,
-    /// Outputs in `symmetric` memory, `ordinary` memory, or both.
-    #[arg(long, value_delimiter = ',', default_value = "ordinary", value_parser = ["symmetric", "ordinary"])]
-    output: Vec<String>,
-    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default as the library decides.
+    /// Outputs in `symmetric` memory, in `ordinary` memory, or of all-reduces `in_place`, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "ordinary")]
+    output: Vec<Output>,
+    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`, `two_shot`; by default as the library decides.
     #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
@@ -76,6 +84,17 @@ struct Options {
     json: bool,
 }
 
+/// Where results go.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum, Serialize)]
+#[value(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+enum Output {
+    Symmetric,
+    Ordinary,
+    /// Where the contributions are.
+    InPlace,
+}
+
 /// One line of the table.
 #[derive(Serialize)]
 struct Row {
@@ -90,7 +109,7 @@ struct Row {
     redop: &'static str,
     /// -1 where there is none.
     root: i64,
-    output: String,
+    output: Output,
     protocol: String,
     blocks: u32,
     threads: u32,
@@ -123,6 +142,7 @@ fn rank<X: Transport>(world: &World, transport: &X, options: &Options) -> fusewi
 where
     copy::Hooks: Supports<AllGather, X> + Supports<Broadcast, X>,
     sum::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
+    sum_in_place::Hooks: Supports<AllReduce, X>,
 {
     let all = All {
         all_gather: copy::all_gather(transport)?,
@@ -130,6 +150,7 @@ where
         reduce: sum::reduce(transport)?,
         reduce_scatter: sum::reduce_scatter(transport)?,
         all_reduce: sum::all_reduce(transport)?,
+        in_place: sum_in_place::all_reduce(transport)?,
     };
     let bench = Bench { world, transport, all, root: options.root, eager: !options.no_eager };
     let sizes = match options.size.as_slice() {
@@ -140,10 +161,13 @@ where
         head();
     }
     for op in &options.op {
-        for output in &options.output {
+        for &output in &options.output {
+            if output == Output::InPlace && op != "all_reduce" {
+                continue;
+            }
             for &bytes in &sizes {
                 for launch in launches(options) {
-                    let row = match bench.one(op, output == "symmetric", bytes, &launch) {
+                    let row = match bench.one(op, output, bytes, &launch) {
                         // Not every protocol takes every schedule and size.
                         Err(fusewire::Error::Misuse { what }) if launch.protocol.is_some() => {
                             if world.rank() == 0 {
@@ -213,7 +237,12 @@ fn print(row: &Row, json: bool) {
         println!("{}", serde_json::to_string(&row).unwrap_or_default());
         return;
     }
-    let Row { op, bytes, count, element, redop, root, output, protocol, blocks, threads, .. } = row;
+    let Row { op, bytes, count, element, redop, root, protocol, blocks, threads, .. } = row;
+    let output = match row.output {
+        Output::Symmetric => "symmetric",
+        Output::Ordinary => "ordinary",
+        Output::InPlace => "in place",
+    };
     println!(
         " {op:>14} {bytes:>11} {count:>11} {element:>8} {redop:>6} {root:>5} {output:>9} {protocol:>8} {blocks:>6} {threads:>7} {:>10.2} {:>8.2} {:>8.2} {:>6} {:>10.2}",
         row.graph_us, row.algbw, row.busbw, row.wrong, row.eager_us
@@ -226,6 +255,7 @@ struct All<X: Transport> {
     reduce: ReduceLauncher<X, sum::Hooks>,
     reduce_scatter: ReduceScatterLauncher<X, sum::Hooks>,
     all_reduce: AllReduceLauncher<X, sum::Hooks>,
+    in_place: AllReduceLauncher<X, sum_in_place::Hooks>,
 }
 
 struct Bench<'w, X: Transport> {
@@ -261,6 +291,7 @@ impl<X: Transport> Bench<'_, X>
 where
     copy::Hooks: Supports<AllGather, X> + Supports<Broadcast, X>,
     sum::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
+    sum_in_place::Hooks: Supports<AllReduce, X>,
 {
     fn shape(&self, op: &str, bytes: usize) -> fusewire::Result<Shape> {
         let (all, ranks) = (bytes / size_of::<Bf16>(), self.world.size());
@@ -291,7 +322,7 @@ where
     /// Queues one launch, or with `plan` tells how it would be cut.
     fn launch(
         &self,
-        op: &str,
+        (op, place): (&str, Output),
         stream: &Stream,
         (input, output): (&Buffer<Bf16>, &mut Buffer<Bf16>),
         options: &LaunchOptions,
@@ -299,8 +330,11 @@ where
     ) -> fusewire::Result<()> {
         let (input, output) = (input.view(), output.view_mut());
         macro_rules! go {
-            ($hooks:ident, $launcher:ident, $schedule:expr) => {{
-                let (all, args) = (&self.all.$launcher, $hooks::Launch { input, output });
+            ($hooks:ident, $launcher:ident, $schedule:expr) => {
+                go!(args $launcher, $schedule, $hooks::Launch { input, output })
+            };
+            (args $launcher:ident, $schedule:expr, $args:expr) => {{
+                let (all, args) = (&self.all.$launcher, $args);
                 match plan {
                     Some(plan) => *plan = Some(all.explain_as(&$schedule, &args, options)?),
                     None => all.launch_as(stream, $schedule, args, options)?,
@@ -313,12 +347,15 @@ where
             "broadcast" => go!(copy, broadcast, Broadcast { root }),
             "reduce" => go!(sum, reduce, Reduce { root }),
             "reduce_scatter" => go!(sum, reduce_scatter, ReduceScatter),
+            _ if place == Output::InPlace => {
+                go!(args in_place, AllReduce, sum_in_place::Launch { values: output })
+            }
             _ => go!(sum, all_reduce, AllReduce),
         }
         Ok(())
     }
 
-    fn one(&self, op: &str, symmetric: bool, bytes: usize, options: &LaunchOptions) -> fusewire::Result<Row> {
+    fn one(&self, op: &str, place: Output, bytes: usize, options: &LaunchOptions) -> fusewire::Result<Row> {
         let (world, transport) = (self.world, self.transport);
         let (me, ranks) = (world.rank(), world.size());
         let Shape { input, output, chunk } = self.shape(op, bytes)?;
@@ -326,16 +363,17 @@ where
         let device = Device::of(transport);
         let stream = device.stream()?;
         let source = device.buffer_from(&parallel(input, |i| contribution(me, i)))?;
-        let mut result = match symmetric {
-            true => Buffer::<Bf16>::symmetric(transport, output)?,
-            false => device.buffer::<Bf16>(output)?,
+        let mut result = match place {
+            Output::Symmetric => Buffer::<Bf16>::symmetric(transport, output)?,
+            Output::Ordinary | Output::InPlace => device.buffer::<Bf16>(output)?,
         };
+        let op = (op, place);
         let mut plan = None;
         self.launch(op, &stream, (&source, &mut result), options, Some(&mut plan))?;
         let plan = plan.unwrap_or_else(|| unreachable!("asked for"));
         // Every rank but the root of a `reduce` gets something.
-        let gets = op != "reduce" || me == self.root;
-        let want = if gets { parallel(output, |i| self.want(op, chunk, i)) } else { Vec::new() };
+        let gets = op.0 != "reduce" || me == self.root;
+        let want = if gets { parallel(output, |i| self.want(op.0, chunk, i)) } else { Vec::new() };
         let mut wrong = 0;
         let (per_graph, windows, replays) = match bytes {
             b if b >= 256 << 20 => (2, 5, 2),
@@ -344,7 +382,10 @@ where
         };
         // Peers may store into a symmetric output as soon as this rank launches: it is poisoned before.
         let poison = |result: &mut Buffer<Bf16>| {
-            result.fill_bytes(&stream, 0xff)?;
+            match place {
+                Output::InPlace => result.copy_from(&stream, &source)?,
+                _ => result.fill_bytes(&stream, 0xff)?,
+            }
             stream.synchronize()?;
             world.barrier().map_err(fusewire::Error::from)
         };
@@ -359,10 +400,18 @@ where
         let graph = stream.capture(|| {
             (0..per_graph).try_for_each(|_| self.launch(op, &stream, (&source, &mut result), options, None))
         })?;
+        if place == Output::InPlace {
+            // Once: what comes of many launches grows.
+            let once = stream.capture(|| self.launch(op, &stream, (&source, &mut result), options, None))?;
+            poison(&mut result)?;
+            once.launch(&stream)?;
+            wrong += compare(&result)?;
+        }
         poison(&mut result)?;
         let replayed = timed(world, &stream, windows, replays * per_graph, || {
             (0..replays).try_for_each(|_| graph.launch(&stream))
         })?;
+        let compare = |result: &Buffer<Bf16>| if place == Output::InPlace { Ok(0) } else { compare(result) };
         wrong += compare(&result)?;
         let mut eager = Duration::ZERO;
         if self.eager {
@@ -377,7 +426,11 @@ where
         let (size, seconds, n) =
             ((chunk.max(input).max(output) * size_of::<Bf16>()) as f64, replayed.as_secs_f64(), ranks as f64);
         // Of one rank, the one that sends most; and what nccl-tests multiplies the rate with.
-        let (wire, factor) = match op {
+        let (wire, factor) = match op.0 {
+            // Parts to all, then what was folded of them.
+            "all_reduce" if plan.protocol == Protocol::TwoShot => {
+                (2.0 * size * (n - 1.0) / n, 2.0 * (n - 1.0) / n)
+            }
             "all_gather" | "reduce_scatter" => (size * (n - 1.0) / n, (n - 1.0) / n),
             "broadcast" => (size * (n - 1.0), 1.0),
             "reduce" => (size, 1.0),
@@ -386,14 +439,14 @@ where
         let algbw = size / seconds / 1e9;
         Ok(Row {
             name: "fusewire",
-            op: op.into(),
+            op: op.0.into(),
             world: ranks,
             bytes,
             count: chunk,
             element: "bfloat16",
-            redop: if matches!(op, "all_gather" | "broadcast") { "none" } else { "sum" },
-            root: if matches!(op, "broadcast" | "reduce") { self.root as i64 } else { -1 },
-            output: if symmetric { "symmetric" } else { "ordinary" }.into(),
+            redop: if matches!(op.0, "all_gather" | "broadcast") { "none" } else { "sum" },
+            root: if matches!(op.0, "broadcast" | "reduce") { self.root as i64 } else { -1 },
+            output: place,
             protocol: protocol_name(plan.protocol).to_owned(),
             blocks: plan.blocks,
             threads: plan.threads,
