@@ -17,7 +17,7 @@ mod copy {
 }
 
 macro_rules! reductions {
-    ($($name:ident, $doc:literal, $fold:ident, $acc:ident, $element:ident;)*) => {
+    ($($name:ident, $in_place:ident, $doc:literal, $fold:ident, $acc:ident, $element:ident;)*) => {
         $(
             #[doc = $doc]
             #[comm_kernel(
@@ -31,33 +31,41 @@ macro_rules! reductions {
                     pub output: Out<'a, $element>,
                 }
             }
+
+            #[doc = $doc]
+            #[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), reduce($fold, $acc))]
+            mod $in_place {
+                pub struct Args<'a> {
+                    pub values: InOut<'a, $element>,
+                }
+            }
         )*
 
         /// All of them.
         pub(crate) fn kernels() -> Vec<Kernel> {
-            kernels!(copy, $($name),*)
+            kernels!(copy, $($name, $in_place),*)
         }
     };
 }
 
 reductions! {
-    sum_f32, "Sums.", sum, f32, f32;
-    sum_f16, "Sums, rounded once.", sum, f32, F16;
-    sum_bf16, "Sums, rounded once.", sum, f32, Bf16;
-    sum_f64, "Sums.", sum, f64, f64;
-    sum_i32, "Sums modulo 2^32.", sum, i32, i32;
-    sum_i64, "Sums modulo 2^64.", sum, i64, i64;
-    average_f32, "Means.", average, f32, f32;
-    average_f16, "Means, rounded once.", average, f32, F16;
-    average_bf16, "Means, rounded once.", average, f32, Bf16;
-    max_f32, "The greatest; NaN if there is one.", max, f32, f32;
-    max_f16, "The greatest; NaN if there is one.", max, f32, F16;
-    max_bf16, "The greatest; NaN if there is one.", max, f32, Bf16;
-    max_i32, "The greatest.", max, i32, i32;
-    max_i64, "The greatest.", max, i64, i64;
-    min_f32, "The least; NaN if there is one.", min, f32, f32;
-    min_f16, "The least; NaN if there is one.", min, f32, F16;
-    min_bf16, "The least; NaN if there is one.", min, f32, Bf16;
-    min_i32, "The least.", min, i32, i32;
-    min_i64, "The least.", min, i64, i64;
+    sum_f32, sum_f32_in_place, "Sums.", sum, f32, f32;
+    sum_f16, sum_f16_in_place, "Sums, rounded once.", sum, f32, F16;
+    sum_bf16, sum_bf16_in_place, "Sums, rounded once.", sum, f32, Bf16;
+    sum_f64, sum_f64_in_place, "Sums.", sum, f64, f64;
+    sum_i32, sum_i32_in_place, "Sums modulo 2^32.", sum, i32, i32;
+    sum_i64, sum_i64_in_place, "Sums modulo 2^64.", sum, i64, i64;
+    average_f32, average_f32_in_place, "Means.", average, f32, f32;
+    average_f16, average_f16_in_place, "Means, rounded once.", average, f32, F16;
+    average_bf16, average_bf16_in_place, "Means, rounded once.", average, f32, Bf16;
+    max_f32, max_f32_in_place, "The greatest; NaN if there is one.", max, f32, f32;
+    max_f16, max_f16_in_place, "The greatest; NaN if there is one.", max, f32, F16;
+    max_bf16, max_bf16_in_place, "The greatest; NaN if there is one.", max, f32, Bf16;
+    max_i32, max_i32_in_place, "The greatest.", max, i32, i32;
+    max_i64, max_i64_in_place, "The greatest.", max, i64, i64;
+    min_f32, min_f32_in_place, "The least; NaN if there is one.", min, f32, f32;
+    min_f16, min_f16_in_place, "The least; NaN if there is one.", min, f32, F16;
+    min_bf16, min_bf16_in_place, "The least; NaN if there is one.", min, f32, Bf16;
+    min_i32, min_i32_in_place, "The least.", min, i32, i32;
+    min_i64, min_i64_in_place, "The least.", min, i64, i64;
 }

@@ -137,13 +137,16 @@ class _Ranks(dist.ProcessGroup):
 
     # Reductions.
 
-    def _fold(self, run, x, out, op):
+    def _op(self, op):
         name = _OPS.get(op.op if hasattr(op, "op") else op)
         if name is None:
             raise Misuse(f"{op} is not among the reductions of the backend `fusewire`: {', '.join(_OPS.values())}")
-        run(_input(x, out), name, out)
+        return name
 
-    def _in_place(self, x, run):
+    def _fold(self, run, x, out, op):
+        run(_input(x, out), self._op(op), out)
+
+    def _by_copy(self, x, run):
         """Runs with a fresh output: inputs are read while outputs are written."""
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         run(out)
@@ -153,7 +156,11 @@ class _Ranks(dist.ProcessGroup):
         op = opts.reduceOp if opts is not None and not isinstance(opts, dist.ReduceOp) else opts or dist.ReduceOp.SUM
         for x in tensors:
             on = self._on(x)
-            self._in_place(x, lambda out: self._fold(lambda x, op, out: on.all_reduce(x, op, out=out), x, out, op))
+            if x.is_contiguous() and x.data_ptr() % 16 == 0:
+                values = x.detach()
+                on.all_reduce(values, self._op(op), out=values)
+            else:
+                self._by_copy(x, lambda out: self._fold(lambda x, op, out: on.all_reduce(x, op, out=out), x, out, op))
         return _Done(tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
@@ -188,7 +195,7 @@ class _Ranks(dist.ProcessGroup):
     def broadcast(self, tensors, opts):
         for x in tensors:
             on = self._on(x)
-            self._in_place(x, lambda out: on.broadcast(_input(x), opts.rootRank, out=out))
+            self._by_copy(x, lambda out: on.broadcast(_input(x), opts.rootRank, out=out))
         return _Done(tensors)
 
     def _allgather_base(self, output, x, opts=None):

@@ -97,8 +97,11 @@ class Transport:
     def all_reduce(self, x, op="sum", *, out=None, stream=None, options=None):
         """What all ranks give, folded, on every rank: the same bits everywhere, whatever the size and the algorithm.
 
-        ``op``: "sum", "avg", "max" or "min". Half precision is added up in single, and rounded once.
+        ``op``: "sum", "avg", "max" or "min". Half precision is added up in single, and rounded once. ``out=x`` is in place.
         """
+        if out is x:
+            self._reduction("all_reduce", op, x, "_in_place")(x, stream=stream, options=options)
+            return x
         launcher = self._reduction("all_reduce", op, x)
         if out is None:
             out = _empty(x, x.shape)
@@ -197,14 +200,14 @@ class Transport:
     def _whole(self, shape):
         return (self.size * shape[0], *shape[1:]) if len(shape) else (self.size,)
 
-    def _reduction(self, schedule, op, x):
-        key = (schedule, op, _dtype(x))
+    def _reduction(self, schedule, op, x, where=""):
+        key = (schedule + where, op, _dtype(x))
         launcher = self._launchers.get(key)
         if launcher is None:
             name = _dtype_name(x.dtype)
             if op not in _OPS or name not in _REDUCED:
                 raise Misuse(f"no reduction {op!r} of {name}: there are {', '.join(_OPS)} of {', '.join(_REDUCED)}")
-            launcher = self._launchers[key] = self._shipped(f"{_OPS[op]}_{_REDUCED[name]}", schedule, "")
+            launcher = self._launchers[key] = self._shipped(f"{_OPS[op]}_{_REDUCED[name]}{where}", schedule, "")
         return launcher
 
     def _copy(self, schedule, part):

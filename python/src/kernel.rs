@@ -92,9 +92,9 @@ pub struct Kernel {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// "read", "write", "accumulate" or "value".
+    /// "read", "write", "read_write", "accumulate" or "value".
     pub access: &'static str,
-    /// Of elements or of a value: "float32", say; "bytes" for a value of another type.
+    /// Of elements or of a value: "float32", say; "bytes" for structs, of which elements are a tensor of "uint8" as large.
     pub dtype: &'static str,
     /// How many of the type a value is.
     pub count: usize,
@@ -137,6 +137,7 @@ impl Field {
         let access = match field.access {
             fusewire_access::FUSEWIRE_READ => "read",
             fusewire_access::FUSEWIRE_WRITE => "write",
+            fusewire_access::FUSEWIRE_READ_WRITE => "read_write",
             fusewire_access::FUSEWIRE_ACCUMULATE => "accumulate",
             fusewire_access::FUSEWIRE_VALUE => "value",
         };

@@ -8,7 +8,8 @@ use crate::tensor::Tensor;
 use crate::transport::Open;
 use crate::world::milliseconds;
 use fusewire_capi::{
-    FUSEWIRE_NOBODY, fusewire_call, fusewire_field, fusewire_launcher, fusewire_protocol, fusewire_type,
+    FUSEWIRE_NOBODY, fusewire_call, fusewire_field, fusewire_launcher, fusewire_protocol,
+    fusewire_type::{self, FUSEWIRE_OTHER, FUSEWIRE_U8},
     fusewire_value,
 };
 use pyo3::prelude::*;
@@ -197,9 +198,11 @@ impl Launcher {
                 continue;
             }
             let tensor = Tensor::of(object, &field.name, stream)?;
-            let len = self.fits(object.py(), field, *of, &tensor, as_bytes)?;
+            // The bytes of structs.
+            let of = if *of == FUSEWIRE_OTHER { FUSEWIRE_U8 } else { *of };
+            let len = self.fits(object.py(), field, of, &tensor, as_bytes)?;
             values.current = values.current.or(tensor.stream.filter(|_| tensor.device >= 0));
-            values.values.push(fusewire_value { data: tensor.data, len, of: *of });
+            values.values.push(fusewire_value { data: tensor.data, len, of });
             values.tensors.push(tensor);
         }
         Ok(values)
@@ -386,7 +389,7 @@ fn plain(field: &Field, of: fusewire_type, object: &Bound<'_, PyAny>) -> PyResul
             format!("{of} cannot be {}: {why}", object.repr().map_or("this".into(), |text| text.to_string())),
         )
     };
-    if of == fusewire_type::FUSEWIRE_OTHER {
+    if of == FUSEWIRE_OTHER {
         return Err(wrong("Python cannot make a value of its type".into()));
     }
     let number = |one: &Bound<'_, PyAny>| number(of, one).map_err(|error| wrong(error.to_string()));

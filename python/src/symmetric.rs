@@ -6,8 +6,7 @@ use crate::transport::Open;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned};
 use dlpark::python::{DlpackExporter, ExportRequest, export_dlpack};
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
-use fusewire::device::element::{Bf16, F8E4M3, F8E5M2, F16};
-use fusewire::foreign::dlpack::{self, data_type};
+use fusewire::foreign::dlpack;
 use fusewire_capi::fusewire_symmetric;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -32,20 +31,20 @@ struct Memory {
 fn types() -> [(&'static str, DLDataType); 15] {
     [
         ("bool", DLDataType::BOOL),
-        ("uint8", data_type::<u8>()),
-        ("uint16", data_type::<u16>()),
-        ("uint32", data_type::<u32>()),
-        ("uint64", data_type::<u64>()),
-        ("int8", data_type::<i8>()),
-        ("int16", data_type::<i16>()),
-        ("int32", data_type::<i32>()),
-        ("int64", data_type::<i64>()),
-        ("float16", data_type::<F16>()),
-        ("float32", data_type::<f32>()),
-        ("float64", data_type::<f64>()),
-        ("bfloat16", data_type::<Bf16>()),
-        ("float8_e4m3fn", data_type::<F8E4M3>()),
-        ("float8_e5m2", data_type::<F8E5M2>()),
+        ("uint8", DLDataType::U8),
+        ("uint16", DLDataType::U16),
+        ("uint32", DLDataType::U32),
+        ("uint64", DLDataType::U64),
+        ("int8", DLDataType::I8),
+        ("int16", DLDataType::I16),
+        ("int32", DLDataType::I32),
+        ("int64", DLDataType::I64),
+        ("float16", DLDataType::F16),
+        ("float32", DLDataType::F32),
+        ("float64", DLDataType::F64),
+        ("bfloat16", DLDataType::BF16),
+        ("float8_e4m3fn", DLDataType::F8E4M3FN),
+        ("float8_e5m2", DLDataType::F8E5M2),
     ]
 }
 

@@ -34,6 +34,9 @@ def reductions(seed):
                 own = all_[world.rank]
                 where = (seed, dtype, op, length)
                 assert numpy.array_equal(shm.all_reduce(own, op), expected), where
+                in_place = own.copy()
+                assert shm.all_reduce(in_place, op, out=in_place) is in_place, where
+                assert numpy.array_equal(in_place, expected), where
                 part = expected[world.rank * length : (world.rank + 1) * length]
                 assert numpy.array_equal(shm.reduce_scatter(own, op), part), where
                 root = length % n

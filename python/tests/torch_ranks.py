@@ -54,6 +54,8 @@ def copies_and_reductions():
             total = all_.sum(0)
             part = slice(rank * n // size, (rank + 1) * n // size)
             assert torch.equal(on.all_reduce(x), total), (dtype, n)
+            in_place = x.clone()
+            assert torch.equal(on.all_reduce(in_place, out=in_place), total), (dtype, n)
             assert torch.equal(on.reduce_scatter(x), total[part]), (dtype, n)
             assert torch.equal(on.all_reduce(x, "max"), all_.max(0).values), (dtype, n)
             assert torch.equal(on.all_gather(x), all_.reshape(-1)), (dtype, n)
@@ -188,7 +190,7 @@ def what_cannot_be_is_refused():
         (lambda: on.all_reduce(x.bool()), "no reduction 'sum' of bool"),
         (lambda: on.all_gather(x[::2]), "not contiguous"),
         (lambda: on.all_reduce(x[1:]), "multiple of 16"),
-        (lambda: on.all_reduce(x, out=x), "overlap"),
+        (lambda: on.all_reduce(x, out=x.view_as(x)), "overlap"),
         (lambda: on.all_reduce(x, out=x[:4]), "`out` has 16 bytes"),
         (lambda: on.all_reduce(x, out=torch.empty_like(x, dtype=torch.int32)), "should have float32"),
         (lambda: on.all_reduce(torch.ones(3, device="meta")), "argument `input`"),
