@@ -110,8 +110,8 @@ pub fn of_other_sizes<X: Subject>(rank: &Rank<X>) -> Outcome {
             output.fill_bytes(stream, POISON)?;
             let (next, last) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
             let args = points::Launch { points: input.view(), output: output.view_mut(), by };
-            sender.launch_with(stream, Some(next), Some(last), args, &options)?;
-            same(format_args!("points in a ring, {about}"), &output.read(stream)?, |i| {
+            sender.launch_with(stream, Some(next), Some(last), args, &options.elements(chunk))?;
+            same(format_args!("points in a ring, {about}"), &output.read(stream)?[..chunk], |i| {
                 arrived(last, i, of(last, i))
             });
         }
