@@ -1,6 +1,6 @@
 //! Ranks under a real `srun`: a cluster of this machine alone, for as long as a step runs.
 
-use crate::steps::{self, Outcome, cargo, target};
+use crate::steps::{self, Outcome, target};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,11 +39,16 @@ fn there(program: &str) -> bool {
 
 /// The tests that start ranks by `srun`.
 pub fn run(cluster: &Cluster) -> Outcome {
-    let mut command = cargo();
-    // Of the whole workspace, as all tests: of two packages, crates would be built again with those packages' features.
-    command.args(["test", "--quiet", "--workspace", "--test", "processes", "--test", "suite", "srun"]);
-    command.env("FUSEWIRE_TEST_SRUN", "1").env("SLURM_CONF", &cluster.config);
-    steps::run("srun's tests", &mut command)
+    let programs = steps::programs()?;
+    for name in ["processes", "suite"] {
+        let program = programs.iter().find(|p| p.tests && p.name == name);
+        let program = program.ok_or_else(|| format!("no test program `{name}`"))?;
+        let mut command = Command::new(&program.path);
+        command.arg("srun").current_dir(&program.folder);
+        command.env("FUSEWIRE_TEST_SRUN", "1").env("SLURM_CONF", &cluster.config);
+        steps::run(&format!("srun's tests of `{name}`"), &mut command)?;
+    }
+    Ok(())
 }
 
 /// The two daemons, until it is dropped.

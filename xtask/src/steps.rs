@@ -41,6 +41,39 @@ pub fn run(what: &str, command: &mut Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{what} ended with {status}")) }
 }
 
+/// A program that `cargo test` of the workspace builds.
+pub struct Program {
+    /// The folder of its package.
+    pub folder: PathBuf,
+    /// The target's name.
+    pub name: String,
+    /// Whether it has tests; else it is a program as users have it.
+    pub tests: bool,
+    /// The file.
+    pub path: PathBuf,
+}
+
+/// All of them, built if they are not. Of some packages alone, cargo chooses other features, and builds their crates once more.
+pub fn programs() -> Outcome<Vec<Program>> {
+    let mut build = cargo();
+    build
+        .args(["test", "--no-run", "--quiet", "--workspace", "--message-format=json"])
+        .stderr(Stdio::inherit());
+    let output = build.output().map_err(|e| format!("cargo test --no-run: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("building the tests ended with {}", output.status));
+    }
+    let program = |line: &str| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let path = PathBuf::from(message["executable"].as_str()?);
+        let folder = PathBuf::from(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+        let (name, tests) =
+            (message["target"]["name"].as_str()?.to_owned(), message["profile"]["test"].as_bool()?);
+        Some(Program { folder, name, tests, path })
+    };
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect())
+}
+
 /// The device compiler, prepared if it is not there yet, with progress.
 pub fn device_compiler() -> Outcome<Toolchain> {
     if let Ok(toolchain) = Toolchain::find() {

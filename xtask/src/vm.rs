@@ -31,11 +31,37 @@ pub fn prepare(install: bool) -> Outcome<Result<(), String>> {
     }
 }
 
-/// Builds the programs and runs everything in one VM.
+/// Builds the programs and runs everything in one VM. `tested`: the tests of all crates were built, whose programs serve.
 ///
 /// # Errors
 /// What failed to build; that the VM's script failed, which says what.
-pub fn run() -> Outcome {
+pub fn run(tested: bool) -> Outcome {
+    let programs = if tested { of_all_tests()? } else { of_its_own()? };
+    let mut run = Command::new(scripts().join("run.sh"));
+    run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
+    steps::run("the VM", run.current_dir(root()))
+}
+
+/// The programs in the script's order: name of the target, and whether it has tests.
+const PROGRAMS: [(&str, bool); 6] = [
+    ("verbs-selftest", false),
+    ("fusewire_transports", true),
+    ("p2p", true),
+    ("gpu-suite", false),
+    ("infiniband", false),
+    ("no_adapter", true),
+];
+
+fn of_all_tests() -> Outcome<Vec<PathBuf>> {
+    let programs = steps::programs()?;
+    let path = |(name, tests): (&str, bool)| {
+        let found = programs.iter().find(|p| p.name == name && p.tests == tests);
+        found.map(|p| p.path.clone()).ok_or_else(|| format!("`cargo test` builds no program `{name}`"))
+    };
+    PROGRAMS.into_iter().map(path).collect()
+}
+
+fn of_its_own() -> Outcome<Vec<PathBuf>> {
     let build =
         |what: &str, arguments: &[&str]| steps::run(what, cargo().args(["build", "--quiet"]).args(arguments));
     build("building the verbs' self-test", &["-p", "fusewire-verbs", "--example", "verbs-selftest"])?;
@@ -45,11 +71,7 @@ pub fn run() -> Outcome {
     let units = test_program("fusewire-transports", &["--lib"])?;
     let chunks = test_program("fusewire-transports", &["--test", "p2p"])?;
     let mlx5 = test_program("fusewire-mlx5", &["--test", "no_adapter"])?;
-    let programs =
-        [built("examples/verbs-selftest"), units, chunks, built("gpu-suite"), built("infiniband"), mlx5];
-    let mut run = Command::new(scripts().join("run.sh"));
-    run.args(["-t", "600"]).arg(scripts().join("all.sh")).args(programs);
-    steps::run("the VM", run.current_dir(root()))
+    Ok(vec![built("examples/verbs-selftest"), units, chunks, built("gpu-suite"), built("infiniband"), mlx5])
 }
 
 /// A test program of a package, built; cargo says where it is.
