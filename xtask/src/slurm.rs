@@ -41,8 +41,7 @@ fn there(program: &str) -> bool {
 pub fn run(cluster: &Cluster) -> Outcome {
     let programs = steps::programs()?;
     for name in ["processes", "suite"] {
-        let program = programs.iter().find(|p| p.tests && p.name == name);
-        let program = program.ok_or_else(|| format!("no test program `{name}`"))?;
+        let program = steps::program(&programs, name, true)?;
         let mut command = Command::new(&program.path);
         command.arg("srun").current_dir(&program.folder);
         command.env("FUSEWIRE_TEST_SRUN", "1").env("SLURM_CONF", &cluster.config);

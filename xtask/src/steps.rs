@@ -74,6 +74,12 @@ pub fn programs() -> Outcome<Vec<Program>> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect())
 }
 
+/// That of a target, with its tests or as users have it.
+pub fn program<'p>(all: &'p [Program], name: &str, tests: bool) -> Outcome<&'p Program> {
+    let found = all.iter().find(|p| p.name == name && p.tests == tests);
+    found.ok_or_else(|| format!("`cargo test` builds no program `{name}`"))
+}
+
 /// The device compiler, prepared if it is not there yet, with progress.
 pub fn device_compiler() -> Outcome<Toolchain> {
     if let Ok(toolchain) = Toolchain::find() {

@@ -5,9 +5,6 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// The step that builds and runs what `cargo test` does.
-const TESTS: &str = "tests of all crates";
-
 struct Account {
     only: Option<String>,
     passed: Vec<(String, f64)>,
@@ -78,7 +75,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
     if let Err(why) = &mpirun {
         account.leave_out("ranks under a real mpirun", why);
     }
-    account.step(TESTS, || {
+    account.step("tests of all crates", || {
         let mut command = cargo();
         command.args(["test", "--workspace", "--no-fail-fast"]);
         if mpirun.is_ok() {
@@ -205,10 +202,7 @@ fn infiniband(account: &mut Account, install: bool) {
         return;
     }
     match crate::vm::prepare(install) {
-        Ok(Ok(())) => {
-            let tested = account.wants(TESTS);
-            account.step(NAME, || crate::vm::run(tested));
-        }
+        Ok(Ok(())) => account.step(NAME, crate::vm::run),
         Ok(Err(why)) => account.leave_out(NAME, &why),
         Err(why) => account.step(NAME, || Err(why)),
     }
