@@ -300,10 +300,9 @@ fn same_wire(module: &HookModule, errors: &mut Errors) {
 
 /// A hook that is left out is a copy, which needs `input` or `output` of the wire type.
 fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) {
-    let field = |name: &str| args.fields.iter().find(|f| f.ident == name);
     let wire = model.wire().map(|w| text(&w.0));
     if module.produce.is_none() {
-        match field("input").or(module.in_place()).map(|f| (f, &f.kind)) {
+        match module.input().map(|f| (f, &f.kind)) {
             Some((_, Kind::InOut(_))) => {}
             Some((f, Kind::Slice(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
                 &f.ty,
@@ -315,7 +314,7 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
     }
     let wire = model.wire().map(|w| text(&w.0));
     if module.consume.is_none() {
-        match field("output").or(module.in_place()).map(|f| (f, &f.kind)) {
+        match module.output().map(|f| (f, &f.kind)) {
             Some((_, Kind::InOut(_))) => {}
             Some((_, Kind::Out(_))) if model.options.reduce.is_some() => {}
             Some((f, Kind::Out(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
