@@ -5,15 +5,17 @@
 //! | `&'a [T]` | read anywhere, bounds-checked | nobody writes it during the launch |
 //! | [`Out<'a, T>`](Out) | read and write the element (or pack) of the `Consume` at hand | each `Consume` exists once per launch |
 //! | [`InOut<'a, T>`](InOut) | read the element of the `Produce` at hand, write that of the `Consume` | protocols read an element before they store to it |
-//! | [`Accumulate<'a, T>`](Accumulate) | add anywhere, atomically | only atomics touch it |
+//! | [`Accumulate<'a, T>`](Accumulate) | add and exchange anywhere, atomically | only atomics touch it |
 //! | numbers, `bool`, [`Plain`] types of one's own, arrays of them; `Option` of these | read | by value |
 
 mod accumulate;
+mod atomic;
 mod crosses;
 mod in_out;
 mod plain;
 
-pub use accumulate::{Accumulate, AtomicAdd};
+pub use accumulate::Accumulate;
+pub use atomic::Atomic;
 pub use crosses::{Crosses, code_of, made_of};
 pub use in_out::InOut;
 pub use plain::{Parts, Plain, RawOption};

@@ -1,18 +1,22 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
+mod heap;
+mod state;
+
 use crate::atomic::{self, Device, Relaxed};
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::launch::{Grid, Shape, cut, share_packs};
-use crate::ops::{Get, Line, Ops, Put};
+use crate::ops::{Line, Ops};
 use crate::pack::Pack;
 use crate::protocol::place;
 use crate::protocol::simple::Stream;
 use crate::protocol::simple::channel::{Call, HEADER};
 use crate::tile;
 use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
-use core::cell::Cell;
+use core::marker::PhantomData;
+pub(crate) use state::{KernelsAndTeamsStandOutsideClosures, Own, State};
 
 /// A tile has fewer packs of its wire type: 64 GiB.
 pub const MOST_PACKS: u64 = 1 << 32;
@@ -52,17 +56,11 @@ pub struct Kernel<O> {
     watch: Watch,
     grid: Grid,
     shape: Shape,
-    /// A `Cell` also keeps the kernel on its thread: two would work one channel end.
-    state: Cell<State>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Ready,
-    /// A tile is under way.
-    Busy,
-    /// An operation returned `Stopped`: whatever else the schedule asks for is refused as well.
-    Stopped,
+    state: Own<State>,
+    /// Bytes of shared memory that are lent.
+    lent: Own<u32>,
+    /// Two threads would work one channel end, and a team's closures are called on one of many: a name for what the compiler then says.
+    thread: PhantomData<*mut KernelsAndTeamsStandOutsideClosures>,
 }
 
 impl<O: Ops> Kernel<O> {
@@ -112,13 +110,52 @@ impl<O: Ops> Kernel<O> {
     }
 
     /// All threads of the block wait for each other.
+    ///
+    /// # Panics
+    /// Within a tile's hook, or within [`Kernel::teams`].
     #[inline(always)]
+    #[track_caller]
     pub fn sync(&self) {
+        self.whole();
         Block.sync();
     }
 
+    /// What is for all threads of the block would wait for some that are elsewhere.
     #[inline(always)]
+    #[track_caller]
+    pub(crate) fn whole(&self) {
+        let state = self.state.get();
+        assert!(
+            state != State::Busy,
+            "a tile's hook may neither send nor receive, wait nor signal, nor use a team"
+        );
+        assert!(
+            state != State::Teams,
+            "within `teams` this is not for the whole block: use the team's methods"
+        );
+    }
+
+    /// A window's operation by the whole block would wait for threads that are elsewhere.
+    #[inline(always)]
+    pub(crate) fn suits<G: Group>(&self) {
+        let elsewhere = G::WHOLE && self.state.get() == State::Teams;
+        assert!(!elsewhere, "within `teams` a window's operation takes the team's group, not `Block`");
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self) -> &Own<State> {
+        &self.state
+    }
+
+    #[inline(always)]
+    pub(crate) fn lent(&self) -> &Own<u32> {
+        &self.lent
+    }
+
+    #[inline(always)]
+    #[track_caller]
     fn check(&self, value: u64, limit: u64, peer: usize, channel: u32, op: u32) -> Flow {
+        self.whole();
         if self.state.get() == State::Stopped {
             return Err(Stopped);
         }
@@ -261,6 +298,7 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn local_tile(&self, tile: Tile, hook: impl Fn(&Consume)) {
+        self.whole();
         assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
         let place = self.tile_place(self.rank(), tile);
         let mut pos = Block.lane() as usize;
@@ -272,7 +310,11 @@ impl<O: Ops> Kernel<O> {
 
     /// Raises signal `id` at `peer` by one: everything this block put there before is visible to the block that waits for it.
     /// One block uses one `id` towards one peer.
+    ///
+    /// # Panics
+    /// Within a tile's hook, or within [`Kernel::teams`].
     #[inline(always)]
+    #[track_caller]
     pub fn signal(&self, peer: usize, id: usize) -> Flow {
         self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::SIGNAL)?;
         self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::SIGNAL)?;
@@ -293,7 +335,11 @@ impl<O: Ops> Kernel<O> {
     }
 
     /// Waits for the next signal `id` of `peer` that has not been waited for.
+    ///
+    /// # Panics
+    /// Within a tile's hook, or within [`Kernel::teams`].
     #[inline(always)]
+    #[track_caller]
     pub fn wait(&self, peer: usize, id: usize) -> Flow {
         self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::WAIT)?;
         self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::WAIT)?;
@@ -308,79 +354,6 @@ impl<O: Ops> Kernel<O> {
             unsafe { atomic::store::<Device, Relaxed, u64>(&raw mut (*state).awaited, next) };
         }
         Block.sync();
-        Ok(())
-    }
-
-    /// Elements of `T` in the symmetric heap.
-    #[inline(always)]
-    pub fn heap_len<T: Element>(&self) -> usize {
-        self.ops.heap_bytes() as usize / T::SIZE
-    }
-
-    /// Element `index` of this rank's own heap.
-    ///
-    /// # Safety
-    /// No peer writes it meanwhile: it was signalled, and not yet signalled back.
-    #[inline(always)]
-    #[track_caller]
-    pub unsafe fn heap_get<T: Element>(&self, index: usize) -> T {
-        assert!(index < self.heap_len::<T>(), "index past the end of the heap");
-        // SAFETY: in bounds by the assertion; not written by the caller's contract.
-        unsafe { self.ops.heap().cast::<T>().add(index).read_volatile() }
-    }
-
-    /// Copies `from` to element `to` of the heap of `peer`.
-    ///
-    /// # Safety
-    /// Nobody else accesses that part of the peer's heap before this block's next signal to the peer.
-    #[inline(always)]
-    pub unsafe fn put<T: Element>(&self, peer: usize, to: usize, from: &[T]) -> Flow
-    where
-        O: Put,
-    {
-        self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
-        self.check(
-            to.saturating_add(from.len()) as u64,
-            self.heap_len::<T>() as u64 + 1,
-            peer,
-            0,
-            operation::PUT,
-        )?;
-        // SAFETY: in range by the checks, exclusive by the caller's contract.
-        unsafe {
-            self.ops.put(
-                &Block,
-                peer as u32,
-                (to * T::SIZE) as u64,
-                from.as_ptr().cast(),
-                size_of_val(from) as u64,
-            )
-        };
-        Ok(())
-    }
-
-    /// Copies `len` elements from element `from` of the heap of `peer` to element `to` of this rank's own heap.
-    ///
-    /// # Safety
-    /// Nobody writes the one part, and nobody else accesses the other, meanwhile. Visible to the block after [`Kernel::sync`].
-    #[inline(always)]
-    pub unsafe fn get<T: Element>(&self, peer: usize, from: usize, to: usize, len: usize) -> Flow
-    where
-        O: Get,
-    {
-        self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::GET)?;
-        self.check(
-            from.max(to).saturating_add(len) as u64,
-            self.heap_len::<T>() as u64 + 1,
-            peer,
-            0,
-            operation::GET,
-        )?;
-        // SAFETY: in range by the checks, exclusive by the caller's contract.
-        unsafe {
-            let to = self.ops.heap().add(to * T::SIZE);
-            self.ops.get(&Block, peer as u32, (from * T::SIZE) as u64, to, (len * T::SIZE) as u64);
-        }
         Ok(())
     }
 }
@@ -400,7 +373,8 @@ pub unsafe fn custom<O: Ops>(
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
     watch.enter(&Block)?;
-    body(&Kernel { ops, watch, grid, shape, state: Cell::new(State::Ready) })?;
+    let (state, lent) = (Own::new(State::Ready), Own::new(0));
+    body(&Kernel { ops, watch, grid, shape, state, lent, thread: PhantomData })?;
     // A panic after the last operation is told too.
     Block.sync();
     watch.check_panic(&ops)

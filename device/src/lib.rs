@@ -16,6 +16,7 @@
 //! | [`protocol`] | how the bytes of a transfer travel: through staging, by LL128, straight into outputs |
 //! | [`launch`] | what a kernel is launched with |
 //! | [`kernel`] | the context of a schedule of one's own |
+//! | [`team`] | what the threads of a block work out together, in a schedule of one's own |
 //! | [`tile`] | loops over the packs of a chunk |
 //! | [`mod@print`] | lines that hooks print |
 //! | [`wait`] | deadlines, abort words and abort records |
@@ -53,6 +54,7 @@ pub mod print;
 pub mod protocol;
 pub mod row;
 pub mod schedule;
+pub mod team;
 pub mod tile;
 pub mod wait;
 pub mod window;

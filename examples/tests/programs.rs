@@ -18,6 +18,22 @@ fn succeeds(program: &str, arguments: &[&str]) -> String {
     text
 }
 
+#[test]
+fn programs_of_the_tutorial() {
+    for program in [
+        env!("CARGO_BIN_EXE_hello"),
+        env!("CARGO_BIN_EXE_pairs"),
+        env!("CARGO_BIN_EXE_ring"),
+        env!("CARGO_BIN_EXE_mailbox"),
+        env!("CARGO_BIN_EXE_route"),
+    ] {
+        succeeds(program, &[]);
+    }
+    succeeds(env!("CARGO_BIN_EXE_infiniband"), &["--emulated", "--ranks", "4"]);
+    succeeds(env!("CARGO_BIN_EXE_window_ring"), &[]);
+    succeeds(HALO, &[]);
+}
+
 const HALO: &str = env!("CARGO_BIN_EXE_window_halo");
 
 #[test]

@@ -62,6 +62,12 @@ macro_rules! for_each_case {
                 folded: 1..=8,
                 refused: 1..=8,
             }
+            teams {
+                folds_and_votes: 1..=2,
+                shared_memory_and_heap: 1..=8,
+                changes_by_all_threads: 1..=2,
+                windows_by_teams: 1..=8,
+            }
             together {
                 several_kernels_on_one_transport: 1..=8,
                 two_transports_at_once: 1..=8,

@@ -1,8 +1,8 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
 use crate::kernels::{
-    collectives::*, copying::*, faulty::*, folds::*, hooks::*, rows, schedules::*, structs::*, windows::*,
-    wires::*,
+    collectives::*, copying::*, faulty::*, folds::*, hooks::*, rows, schedules::*, structs::*, teams::*,
+    windows::*, wires::*,
 };
 use crate::suite::cases;
 use crate::{Case, Scale};
@@ -239,4 +239,5 @@ subject! {
     CustomOf<ring_all_gather::Hooks>, CustomOf<bursts::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<misdirected::Hooks>,
     CustomOf<script::Hooks>, CustomOf<script_mixed::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<linked_ring_mixed::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
     CustomOf<misdirected_window::Hooks>,
+    CustomOf<folded_by_teams::Hooks>, CustomOf<turned_round::Hooks>, CustomOf<changed_by_all::Hooks>, CustomOf<spread_by_teams::Hooks>,
 }

@@ -96,18 +96,6 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
     });
     sanitizer(&mut account);
     account.step("a dozen mutations of the protocol", crate::mutants::dozen);
-    account.step("examples", || {
-        steps::run(
-            "building the examples",
-            cargo().args(["build", "--quiet", "-p", "fusewire-examples", "--bins"]),
-        )?;
-        for name in ["hello", "pairs", "ring", "mailbox", "window_ring", "window_halo"] {
-            steps::run(name, &mut Command::new(target().join("debug").join(name)))?;
-        }
-        let mut infiniband = Command::new(target().join("debug/infiniband"));
-        steps::run("infiniband", infiniband.args(["--emulated", "--ranks", "4"]))?;
-        Ok(())
-    });
     account.step("demo on CPU threads", || {
         let schedules = "all_to_all,all_gather,reduce_scatter,all_reduce,broadcast";
         let arguments = ["--schedule", schedules, "--device", "host", "--size", "64K,1M"];

@@ -1,7 +1,9 @@
 //! The same operations on CPU threads, by `core::sync::atomic` and `std`.
 
+mod atomics;
 mod bulk;
 mod math;
+pub mod teams;
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
 pub use crate::element::soft::{
@@ -9,6 +11,7 @@ pub use crate::element::soft::{
     e5m2_from_f32, e5m2_to_f32, f16_from_f32, f16_to_f32,
 };
 use crate::tile::transpose;
+pub use atomics::*;
 pub use bulk::SharedStages;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub use math::*;
@@ -219,28 +222,6 @@ pub unsafe fn read_process(id: u64, from: u64, to: *mut u8, bytes: usize) -> boo
         done += read as usize;
     }
     true
-}
-
-/// Adds to an `f32` in memory, relaxed.
-///
-/// # Safety
-/// `at` is aligned, valid for reads and writes, accessed concurrently by atomic operations only.
-pub unsafe fn add_f32(at: *mut f32, value: f32) {
-    // SAFETY: the caller's contract; the layouts of `f32` and `AtomicU32` agree.
-    let word = unsafe { AtomicU32::from_ptr(at.cast()) };
-    let _ = word
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f32::from_bits(b) + value).to_bits()));
-}
-
-/// Adds to an `f64` in memory, relaxed.
-///
-/// # Safety
-/// As for [`add_f32`].
-pub unsafe fn add_f64(at: *mut f64, value: f64) {
-    // SAFETY: the caller's contract; the layouts of `f64` and `AtomicU64` agree.
-    let word = unsafe { AtomicU64::from_ptr(at.cast()) };
-    let _ = word
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |b| Some((f64::from_bits(b) + value).to_bits()));
 }
 
 /// Adds to a word that may be a peer's, after every access before it.

@@ -3,8 +3,11 @@
 mod bulk;
 mod convert;
 mod math;
+pub mod meeting;
 mod memory;
 pub mod rows;
+pub mod teams;
+
 pub use rows::arm_rows;
 
 use crate::tile::transpose;
@@ -105,6 +108,8 @@ unsafe extern "C" {
     fn warp_ballot(lanes: i32, value: bool) -> i32;
     #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
     fn warp_exchange(lanes: i32, value: i32, distance: i32, clamp: i32) -> i32;
+    #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+    fn warp_up(lanes: i32, value: i32, distance: i32, clamp: i32) -> i32;
 }
 
 /// All threads of the block wait for each other; memory accesses before it are performed before those after it, for this block.
@@ -156,6 +161,13 @@ pub fn across_lines(word: u32) -> u32 {
 pub fn exchange(word: u32, distance: u32) -> u32 {
     // SAFETY: called by all lanes of the warp that are left.
     unsafe { warp_exchange(-1, word as i32, distance as i32, 31) as u32 }
+}
+
+/// The `word` of the lane `distance` below this one; its own where there is none. The warp converges.
+#[inline(always)]
+pub fn from_below(word: u32, distance: u32) -> u32 {
+    // SAFETY: as for `exchange`.
+    unsafe { warp_up(-1, word as i32, distance as i32, 0) as u32 }
 }
 
 /// Makes every access before it visible to the whole system before any access after it (`fence.acq_rel.sys`).

@@ -17,8 +17,7 @@ pub(crate) fn leads<const N: usize>() -> bool {
 #[cfg(target_arch = "nvptx64")]
 mod gpu {
     use super::*;
-    use crate::arch::rows;
-    use crate::arch::{self, Scratch};
+    use crate::arch::{self, Scratch, meeting, rows};
     use crate::pack::unroll;
     use crate::row::{OCTET, WARP, each_slot, lanes, octet_in, shares_warps, slots};
 
@@ -44,7 +43,7 @@ mod gpu {
         /// By all threads of the team.
         #[inline(always)]
         pub fn new() -> Self {
-            Meeting { count: if shares_warps(N) { rows::meetings() + 1 } else { 0 } }
+            Meeting { count: if shares_warps(N) { meeting::next(rows::counts()) } else { 0 } }
         }
 
         /// The team's memory for scales.
@@ -62,17 +61,11 @@ mod gpu {
         /// All of them wait for each other, or for a panic in the block: then what is loaded may be anything.
         #[inline(always)]
         pub fn meet(&self) {
-            arch::sync_warp();
             if !shares_warps(N) {
+                arch::sync_warp();
                 return;
             }
-            let lane = arch::lane_index() % WARP;
-            if lane == 0 {
-                rows::come(self.count);
-            }
-            let (warp, shares) = (rows::first_warp::<N>() + lane, lane < lanes(N) / WARP);
-            let waits = || shares && (rows::met(warp).wrapping_sub(self.count) as i32) < 0;
-            while arch::sync_warp_any(waits() && !arch::block_panicked()) {}
+            meeting::meet(rows::counts(), rows::first_warp::<N>(), lanes(N) / WARP, self.count);
         }
 
         /// Behind what was loaded.

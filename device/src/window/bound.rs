@@ -143,6 +143,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     /// Ends the kernel if a thread of the group has found a fault. Called by all threads of the group.
     #[inline(always)]
     pub(super) fn settle<G: Group>(&self, group: &G, call: Call, fault: Fault) -> Flow {
+        self.kernel.suits::<G>();
         if !group.any(fault.kind != 0) {
             return Ok(());
         }
@@ -159,6 +160,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
     #[inline(always)]
     pub(super) fn ready<G: Group>(&self, group: &G) -> Flow {
         let (ops, watch) = self.kernel.parts();
+        self.kernel.suits::<G>();
         group.sync();
         watch.check_panic(ops).map_err(|_| self.kernel.stop())
     }

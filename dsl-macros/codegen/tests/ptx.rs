@@ -277,6 +277,39 @@ fn warps_that_share_a_row_meet() {
     }
 }
 
+/// Teams wait where they share memory: each word is stored before a barrier and loaded behind it, counts of meetings and what is lent begin as
+/// zeros between two.
+#[test]
+fn teams_wait_where_they_share_memory() {
+    let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+    let operations = |name: &str| {
+        let model = kernel(name);
+        let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+        let report = ptxas.check(&text, "sm_90".parse().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.kernels.iter().all(|k| k.spill_stores == 0), "{report:?}");
+        let body = body(&text, &format!("{name}__custom__nvl"));
+        assert!(!body.contains("ld.local"), "{name}: local memory");
+        let kinds = [
+            ("bar.warp.sync", "warp"),
+            ("bar", "bar"),
+            ("st.volatile.shared.b64", "set"),
+            ("ld.volatile.shared.b64", "get"),
+            ("st.volatile.shared.b32", "store"),
+            ("ld.volatile.shared.b32", "load"),
+            ("st.release.cta.shared", "come"),
+            ("ld.acquire.cta.shared", "seen"),
+        ];
+        let mut found: Vec<&str> = Vec::new();
+        for statement in body.split([';', '\n', '{']) {
+            let kind = kinds.iter().find(|(what, _)| statement.trim_start().starts_with(what));
+            found.extend(kind.map(|(_, kind)| *kind));
+        }
+        found.join(" ")
+    };
+    let all = ["folded_by_block", "scanned_by_block", "said_by_one", "folded_by_warps", "through_shared"];
+    insta::assert_snapshot!(all.map(|name| format!("{name}: {}", operations(name))).join("\n"));
+}
+
 /// Which memory operations a copy is made of: a change of protocol or code generation shows here.
 #[test]
 fn memory_operations_of_a_copy() {

@@ -8,5 +8,6 @@ pub mod hooks;
 pub mod rows;
 pub mod schedules;
 pub mod structs;
+pub mod teams;
 pub mod windows;
 pub mod wires;

@@ -20,6 +20,7 @@ mod shared;
 mod structs;
 mod support;
 mod symmetric;
+mod teams;
 mod together;
 mod tuning;
 mod window_faults;

@@ -152,6 +152,69 @@ pub unsafe fn add_f64(at: *mut f64, value: f64) {
     };
 }
 
+// Relaxed, for this GPU. The pointer stays generic: elements may lie in shared memory.
+macro_rules! fetches {
+    ($($name:ident, $t:ty, $reg:ident, $how:literal;)*) => {$(
+        /// Changes an element in memory, and returns what it was.
+        ///
+        /// # Safety
+        /// `at` is aligned, valid for reads and writes, accessed concurrently by atomic operations only.
+        #[inline(always)]
+        pub unsafe fn $name(at: *mut $t, value: $t) -> $t {
+            let old: $t;
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(concat!("atom.relaxed.gpu.", $how, " {0}, [{1}], {2};"), out($reg) old, in(reg64) at, in($reg) value,
+                    options(nostack));
+            }
+            old
+        }
+    )*};
+}
+fetches! {
+    fetch_add_u32, u32, reg32, "add.u32";
+    fetch_add_u64, u64, reg64, "add.u64";
+    fetch_add_i32, i32, reg32, "add.u32";
+    fetch_add_i64, i64, reg64, "add.u64";
+    fetch_add_f32, f32, reg32, "add.f32";
+    fetch_add_f64, f64, reg64, "add.f64";
+    fetch_max_u32, u32, reg32, "max.u32";
+    fetch_max_u64, u64, reg64, "max.u64";
+    fetch_max_i32, i32, reg32, "max.s32";
+    fetch_max_i64, i64, reg64, "max.s64";
+    fetch_min_u32, u32, reg32, "min.u32";
+    fetch_min_u64, u64, reg64, "min.u64";
+    fetch_min_i32, i32, reg32, "min.s32";
+    fetch_min_i64, i64, reg64, "min.s64";
+}
+
+/// Loads two bytes, relaxed.
+///
+/// # Safety
+/// `at` is aligned, valid for reads, written concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn load_u16(at: *const u16) -> u16 {
+    let v: u16;
+    // SAFETY: the caller's contract.
+    unsafe { asm!("ld.relaxed.gpu.b16 {0}, [{1}];", out(reg16) v, in(reg64) at, options(nostack)) };
+    v
+}
+
+/// Stores `new` if two bytes hold `old`, relaxed; returns what they held.
+///
+/// # Safety
+/// `at` is aligned, valid for reads and writes, accessed concurrently by atomic operations only.
+#[inline(always)]
+pub unsafe fn compare_exchange_u16(at: *mut u16, old: u16, new: u16) -> u16 {
+    let v: u16;
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!("atom.relaxed.gpu.cas.b16 {0}, [{1}], {2}, {3};", out(reg16) v, in(reg64) at, in(reg16) old, in(reg16) new,
+            options(nostack));
+    }
+    v
+}
+
 /// Adds to a word that may be a peer's, after every access before it, and does not wait for the old value
 /// (`red.release.sys`).
 ///

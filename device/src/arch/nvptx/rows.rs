@@ -36,30 +36,10 @@ pub fn arm_rows() {
     }
 }
 
-/// How often this warp has met those that share its rows.
+/// Where they count.
 #[inline(always)]
-pub fn meetings() -> u32 {
-    met(lane_index() / WARP)
-}
-
-/// How often warp `warp` has. What it stored before is there to be loaded.
-#[inline(always)]
-pub fn met(warp: u32) -> u32 {
-    let count: u32;
-    // SAFETY: a word of this block's, which one thread stores.
-    unsafe {
-        asm!("ld.acquire.cta.shared.u32 {0}, [{1}];", out(reg32) count, in(reg32) start() + COUNTS + 4 * warp,
-            options(nostack));
-    }
-    count
-}
-
-/// Says that this warp has come to meeting `count`. One lane, behind a sync of the warp.
-#[inline(always)]
-pub fn come(count: u32) {
-    let at = start() + COUNTS + lane_index() / WARP * 4;
-    // SAFETY: a word of this warp's.
-    unsafe { asm!("st.release.cta.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) count, options(nostack)) };
+pub fn counts() -> u32 {
+    start() + COUNTS
 }
 
 impl Scratch {

@@ -44,18 +44,19 @@ pub fn element(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
     );
 }
 
-/// Sums need an atomic addition.
+/// What any thread changes needs atomic operations.
 fn sum(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
     let name = text(ty);
     let generic = module
         .and_then(|m| m.args.as_ref())
         .is_some_and(|a| a.generics.type_params().any(|t| t.ident == name));
     let known = ELEMENTS.iter().any(|e| e.0 == name);
-    if generic || known && !["u32", "u64", "f32", "f64"].contains(&name.as_str()) {
+    let atomic = ["u32", "u64", "i32", "i64", "f32", "f64", "F16", "Bf16"];
+    if generic || known && !atomic.contains(&name.as_str()) {
         errors.at(
             ty,
             format!(
-                "there is no atomic addition for `{name}`: `Accumulate` is of `u32`, `u64`, `f32` or `f64`"
+                "there are no atomic operations for `{name}`: `Accumulate` is of `u32`, `u64`, `i32`, `i64`, `f32`, `f64`, `F16` or `Bf16`"
             ),
         );
     }

@@ -270,3 +270,54 @@ mod prints {
         value
     }
 }
+
+/// What a block's threads fold together.
+#[comm_kernel(transports(Nvl))]
+pub fn folded_by_block<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f32>) -> Flow {
+    let sum = kernel.team().sum(input.len(), |i| input[i]);
+    // SAFETY: one block.
+    kernel.team().each(1, |i| unsafe { output.write(i, sum) });
+    Ok(())
+}
+
+/// What stands before each element.
+#[comm_kernel(transports(Nvl))]
+pub fn scanned_by_block<O: Ops>(kernel: &Kernel<O>, input: &[u32], output: Out<u32>) -> Flow {
+    // SAFETY: one block, and each element is one call's.
+    kernel.team().scan(input.len(), 0, |i| input[i], |a, b| a + b, |i, before| unsafe {
+        output.write(i, before)
+    });
+    Ok(())
+}
+
+/// What one thread says.
+#[comm_kernel(transports(Nvl))]
+pub fn said_by_one<O: Ops>(kernel: &Kernel<O>, drawn: Accumulate<u32>, output: Out<u32>) -> Flow {
+    let first = kernel.team().once(|| drawn.fetch_add(0, 512));
+    // SAFETY: one block, and each element is one call's.
+    kernel.team().each(512, |i| unsafe { output.write(i, first + i as u32) });
+    Ok(())
+}
+
+/// What two warps do.
+#[comm_kernel(transports(Nvl))]
+pub fn folded_by_warps<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f32>) -> Flow {
+    kernel.teams::<2>(output.len(), |team, row| {
+        let sum = team.sum(input.len(), |i| input[i]);
+        // SAFETY: one block, and each row is one team's.
+        team.each(1, |_| unsafe { output.write(row, sum) });
+        Ok(())
+    })
+}
+
+/// What goes through shared memory.
+#[comm_kernel(transports(Nvl))]
+pub fn through_shared<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f32>) -> Flow {
+    kernel.shared::<f32, 512, _>(|memory| {
+        let team = kernel.team();
+        team.each(512, |i| memory.set(511 - i, input[i]));
+        // SAFETY: one block, and each element is one call's.
+        team.each(512, |i| unsafe { output.write(i, memory.get(i)) });
+    });
+    Ok(())
+}
