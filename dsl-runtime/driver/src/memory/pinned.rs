@@ -65,7 +65,7 @@ impl PinnedMemory {
         Ok(Self { block, bytes })
     }
 
-    /// The context it was made in.
+    /// The context it was made in, with all multiprocessors: what is kept for later keeps no part in use.
     pub fn context(&self) -> &Context {
         &self.block.context
     }
@@ -130,7 +130,8 @@ impl Block {
     /// The smallest spare one that holds `bytes` and not twice as many.
     fn spare(context: &Context, bytes: usize) -> Option<Self> {
         let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |block: &Self| block.context == *context && (bytes..2 * bytes).contains(&block.bytes);
+        let whole = context.whole();
+        let fits = |block: &Self| block.context == whole && (bytes..2 * bytes).contains(&block.bytes);
         let best =
             spare.iter().enumerate().filter(|(_, block)| fits(block)).min_by_key(|(_, block)| block.bytes);
         let at = best.map(|(at, _)| at)?;
@@ -150,6 +151,6 @@ impl Block {
         // SAFETY: `address` is a valid out-pointer and `host` is mapped memory; zero is the only flag.
         let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, host.as_ptr().cast(), 0) };
         check(result, "cuMemHostGetDevicePointer", || "mapping pinned host memory".to_owned())?;
-        Ok(Self { host, device: DevicePtr::new(address), bytes, context: context.clone() })
+        Ok(Self { host, device: DevicePtr::new(address), bytes, context: context.whole() })
     }
 }

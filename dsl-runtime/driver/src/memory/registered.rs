@@ -104,7 +104,7 @@ impl RegisteredMemory {
         let result = unsafe { sys::cuMemHostRegister_v2(host.as_ptr().cast(), bytes, flags) };
         check(result, "cuMemHostRegister", || format!("{doing} {bytes} bytes of host memory"))?;
         let mut registration =
-            Registration { host, device: DevicePtr::NULL, bytes, context: context.clone() };
+            Registration { host, device: DevicePtr::NULL, bytes, context: context.whole() };
         let mut address = 0;
         // SAFETY: `address` is a valid out-pointer and `host` was just registered as mapped; zero is the only flag.
         let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, host.as_ptr().cast(), 0) };

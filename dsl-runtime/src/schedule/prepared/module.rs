@@ -127,7 +127,8 @@ pub(super) fn load(context: &cuda::Context, entries: &[&'static Entry]) -> Resul
             None => {
                 let part = cuda::ptx::part(own.text, &symbols);
                 let text = cuda::ptx::raised(&part, context.device().compute_capability().0);
-                let module = cuda::Module::load_ptx(context, &text, &cuda::JitOptions::default())?;
+                // Kept for ever, which a part that it is loaded by must not be.
+                let module = cuda::Module::load_ptx(&context.whole(), &text, &cuda::JitOptions::default())?;
                 cache.insert(key, module.clone());
                 module
             }
