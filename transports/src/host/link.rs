@@ -3,6 +3,7 @@
 mod end;
 
 use super::abort::Aborts;
+use super::record::DeviceRecord;
 use super::warning::{self, Waits};
 use super::{Board, Cut, Error, Fault, Launched, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped, MappedParts};
@@ -74,7 +75,7 @@ pub unsafe trait Region: Send + Sync {
     }
     /// Waits a moment for what kernels told the peers when they ended, where that takes its own way.
     fn pass_on(&self) {}
-    /// Zeroes control words, lines and state of this rank's region, and the kernels' record if it is not on the board.
+    /// Zeroes control words, lines and state of this rank's region, and the kernels' record if the region has it.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -82,11 +83,11 @@ pub unsafe trait Region: Send + Sync {
     /// # Safety
     /// No kernel runs on the region, on this rank or, towards it, on a peer.
     unsafe fn clear(&self) -> Result<()>;
-    /// The record that kernels fill, if it is not on the board.
+    /// The record that kernels fill, if the region has it and it is complete.
     fn record(&self) -> Option<AbortRecord> {
         None
     }
-    /// Address of that record as kernels see it; `None` if the board's is to be used.
+    /// Address of that record as kernels see it. `None` where the link is to see to it: on the board, or in host memory that a GPU reaches.
     fn record_address(&self) -> Option<u64> {
         None
     }
@@ -128,6 +129,8 @@ pub struct Link {
 
     /// What ranks do not let go of before all are done with it.
     region: ManuallyDrop<Box<dyn Region>>,
+    /// What kernels on a GPU leave of a fault, where the region has no place for it.
+    record: ManuallyDrop<Option<DeviceRecord>>,
     teardown: Mutex<Option<Teardown>>,
     closed: AtomicBool,
     /// Every rank has closed it, or is gone.
@@ -170,6 +173,10 @@ impl Link {
         board: Board,
         region: Box<dyn Region>,
     ) -> Result<Arc<Self>> {
+        let record = match &machine {
+            Machine::Cuda(context) if region.record_address().is_none() => Some(DeviceRecord::new(context)?),
+            _ => None,
+        };
         let teardown = world.name_teardown()?;
         let link = Arc::new(Link {
             name,
@@ -179,6 +186,7 @@ impl Link {
             machine,
             board,
             region: ManuallyDrop::new(region),
+            record: ManuallyDrop::new(record),
             aborts: Aborts::new(teardown.topic()),
             waits: Waits::default(),
             teardown: Mutex::new(Some(teardown)),
@@ -271,7 +279,8 @@ impl Link {
 
     /// Control words for a launch.
     pub fn control(&self, deadline: Option<Duration>) -> Control {
-        let record = self.region.record_address().unwrap_or_else(|| self.board.own_record());
+        let own = || self.record.as_ref().map_or_else(|| self.board.own_record(), DeviceRecord::address);
+        let record = self.region.record_address().unwrap_or_else(own);
         let deadline = deadline.unwrap_or(self.options.deadline);
         Control {
             abort: self.region.own_address() + self.layout.abort(),
@@ -384,7 +393,7 @@ impl Link {
         let Some((rank, why)) = read_abort_code(self.region.abort_word()?) else { return Ok(()) };
         let (rank, me) = (rank as usize, self.world.rank());
         self.region.pass_on();
-        if let Some(record) = self.region.record() {
+        if let Some(record) = self.region.record().or_else(|| self.record.as_ref()?.read()) {
             self.board.post(&record);
         }
         match why {

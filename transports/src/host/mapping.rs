@@ -93,7 +93,8 @@ impl Mapping {
             .map_err(|source| Error::System { what: "duplicating a file descriptor".into(), source })
     }
 
-    /// Zeroes the first `bytes` bytes, for everybody who has them mapped: gives their pages back, so that what was never used costs nothing.
+    /// Zeroes the first `bytes` bytes, for everybody who has them mapped: gives their pages back, so that what was never used costs nothing. Not for
+    /// memory that a device has pinned: it goes on with the pages that were there.
     ///
     /// # Errors
     /// If the system refuses.

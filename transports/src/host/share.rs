@@ -50,7 +50,7 @@ struct Card {
 ///
 /// # Errors
 /// [`Error::Misuse`] on all ranks if kernels of ranks that share a GPU cannot run at the same time; what the driver says.
-pub(crate) fn share(world: &World, context: &Context) -> Result<Context> {
+pub fn share(world: &World, context: &Context) -> Result<Context> {
     match machine(world, Some(context))? {
         Machine::Cuda(context) => Ok(context),
         Machine::Host => unreachable!("a context is of a GPU"),

@@ -4,14 +4,12 @@ use super::NvlOps;
 use crate::host::symmetric::map_all;
 use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Symmetric, Transport, share};
 use crate::peers::{PeersConfig, native_atomics};
-use fusewire_device::wait::{AbortRecord, FILLED};
-use fusewire_driver::memory::{DeviceMemory, DeviceRegion, PinnedMemory, SharedMemory};
+use fusewire_driver::memory::{DeviceMemory, DeviceRegion, SharedMemory};
 use fusewire_driver::{Context, Driver};
 use fusewire_world::World;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// GPUs that reach each other's memory, over NVLink or PCIe peer access. Ranks are threads or processes of one host.
 ///
@@ -86,9 +84,8 @@ impl Nvl {
         let pages = pages.into_iter().map(|p| p.into_iter().next()).collect();
         let board = Board::new(world.rank(), page, pages)?;
         let device_table = table(&context, &regions)?.0;
-        let record = PinnedMemory::new(&context, size_of::<AbortRecord>())?;
         let control_bytes = layout.control_bytes() as usize;
-        let region = CudaRegion { regions, table: device_table, record, rank: world.rank(), control_bytes };
+        let region = CudaRegion { regions, table: device_table, rank: world.rank(), control_bytes };
         let link = Link::new("Nvl", world, options, layout, Machine::Cuda(context), board, Box::new(region))?;
         if let Some(pair) = parted {
             link.has_no_ll128(pair);
@@ -170,7 +167,6 @@ unsafe impl Transport for Nvl {
 struct CudaRegion {
     regions: Vec<SharedMemory>,
     table: DeviceMemory,
-    record: PinnedMemory,
     rank: usize,
     control_bytes: usize,
 }
@@ -193,22 +189,7 @@ unsafe impl Region for CudaRegion {
 
     unsafe fn clear(&self) -> Result<()> {
         self.regions[self.rank].fill_at(0, self.control_bytes, 0)?;
-        let record = self.record.host_ptr().cast::<AbortRecord>();
-        // SAFETY: this rank's live pinned record; `renew` holds all ranks between two barriers with no kernel running.
-        unsafe { record.write_volatile(AbortRecord::EMPTY) };
         Ok(())
-    }
-
-    fn record(&self) -> Option<AbortRecord> {
-        let record = self.record.host_ptr().cast::<AbortRecord>();
-        // SAFETY: live pinned memory, aligned to a page; the state word is accessed by atomics alone.
-        let state = unsafe { AtomicU32::from_ptr(&raw mut (*record).state) };
-        // SAFETY: complete, and not written again before the next `renew`.
-        (state.load(Ordering::Acquire) == FILLED).then(|| unsafe { record.read_volatile() })
-    }
-
-    fn record_address(&self) -> Option<u64> {
-        Some(self.record.device_ptr().as_u64())
     }
 
     fn own_address(&self) -> u64 {

@@ -49,7 +49,12 @@ impl Link {
         self.region.quiesce()?;
         self.world.barrier()?;
         // SAFETY: between two barriers, with nothing under way on any rank.
-        self.renew_aborts(|| unsafe { self.region.clear() })?;
+        self.renew_aborts(|| unsafe {
+            if let Some(record) = &*self.record {
+                record.clear();
+            }
+            self.region.clear()
+        })?;
         self.board.clear();
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = None;
         for joined in self.joined.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -84,8 +89,11 @@ impl Drop for Link {
         // where that is not known in time, or was not when it was closed, the memory stays.
         let free = self.region.outlives_rank() || teardown.is_some_and(|name| self.world.teardown(name));
         if free || self.ended.load(Ordering::Acquire) {
-            // SAFETY: the link is dropped once, and does not use the region any more.
-            unsafe { ManuallyDrop::drop(&mut self.region) };
+            // SAFETY: the link is dropped once, and does not use region or record any more.
+            unsafe {
+                ManuallyDrop::drop(&mut self.region);
+                ManuallyDrop::drop(&mut self.record);
+            }
         }
     }
 }

@@ -9,9 +9,7 @@ pub use options::IbgdaOptions;
 use super::{IbgdaOps, IbgdaPeer, LocalBuffer, RemoteBuffer, region_bytes};
 use crate::host::{Board, Error, Link, Machine, Region, Result, Transport, Words, machine};
 use fusewire_device::mapped::Layout;
-use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_driver::Context;
-use fusewire_driver::memory::PinnedMemory;
 use fusewire_nic::emulated::Behaviour;
 use fusewire_nic::{Address, Emulated, Nic, Remote, Share};
 use fusewire_world::World;
@@ -20,7 +18,7 @@ use queues::Queues;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long `renew` waits for what is in flight, beyond the adapter's own retries.
@@ -159,10 +157,6 @@ impl Ibgda {
         let regions: Vec<RemoteBuffer> =
             cards.iter().map(|c| RemoteBuffer::new(c.region.addr, c.region.rkey)).collect();
         let (table, peers, peers_at) = own.queues.tables(&machine, &regions)?;
-        let record = match context {
-            Some(context) => Some(PinnedMemory::new(context, size_of::<AbortRecord>())?),
-            None => None,
-        };
         let ops = IbgdaOps {
             layout,
             own: LocalBuffer::new(own.memory.region.addr, own.memory.region.lkey),
@@ -176,7 +170,7 @@ impl Ibgda {
                 nic.lost(rank);
             }
         });
-        let region = IbgdaRegion { queues: own.queues, table, record, memory: own.memory, layout };
+        let region = IbgdaRegion { queues: own.queues, table, memory: own.memory, layout };
         let board = Board::new(me, page, pages)?;
         let link = Link::new(name, world, options.transport, layout, machine, board, Box::new(region))?;
         world.barrier()?;
@@ -333,7 +327,6 @@ impl Memory {
 struct IbgdaRegion {
     queues: Queues,
     table: Words,
-    record: Option<PinnedMemory>,
     memory: Registered,
     layout: Layout,
 }
@@ -367,23 +360,7 @@ unsafe impl Region for IbgdaRegion {
     unsafe fn clear(&self) -> Result<()> {
         // SAFETY: this rank's live region; `renew` holds all ranks between two barriers with no kernel running and nothing in flight.
         unsafe { self.memory.memory.host().write_bytes(0, self.layout.control_bytes() as usize) };
-        if let Some(record) = &self.record {
-            // SAFETY: this rank's live pinned record; as above.
-            unsafe { record.host_ptr().cast::<AbortRecord>().write_volatile(AbortRecord::EMPTY) };
-        }
         self.queues.reset()
-    }
-
-    fn record(&self) -> Option<AbortRecord> {
-        let record = self.record.as_ref()?.host_ptr().cast::<AbortRecord>();
-        // SAFETY: live pinned memory, aligned to a page; the state word is accessed by atomics alone.
-        let state = unsafe { AtomicU32::from_ptr(&raw mut (*record).state) };
-        // SAFETY: complete, and not written again before the next `renew`.
-        (state.load(Ordering::Acquire) == FILLED).then(|| unsafe { record.read_volatile() })
-    }
-
-    fn record_address(&self) -> Option<u64> {
-        Some(self.record.as_ref()?.device_ptr().as_u64())
     }
 
     fn own_address(&self) -> u64 {
