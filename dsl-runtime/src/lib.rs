@@ -101,7 +101,7 @@ pub mod device {
 pub mod transport {
     pub use fusewire_device::mapped::Layout;
     pub use fusewire_transports::host::{
-        Board, Error, Link, Machine, Mapping, Region, Result, Symmetric, agree, map_all,
+        Board, Error, Link, Machine, Mapping, Region, Result, Symmetric, agree, map_all, share,
     };
 }
 

@@ -18,5 +18,5 @@ pub use {host::Tube, scales::Scales};
 #[cfg(not(target_arch = "nvptx64"))]
 fusewire::device_crate! {
     uses base;
-    transport Tube = TubeOps: threads;
+    transport Tube = TubeOps: threads, gpus;
 }
