@@ -8,6 +8,8 @@
 mod arch;
 #[path = "../src/atomic.rs"]
 mod atomic;
+#[path = "../src/protocol/simple/call.rs"]
+mod call;
 #[path = "../src/protocol/simple/channel.rs"]
 mod channel;
 #[path = "../src/group.rs"]

@@ -41,6 +41,23 @@ pub fn run(what: &str, command: &mut Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{what} ended with {status}")) }
 }
 
+/// That every Rust file can be read in one sitting.
+pub fn readable() -> Outcome {
+    const MOST: usize = 500;
+    let files = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output();
+    let files = files.map_err(|e| format!("git ls-files: {e}"))?.stdout;
+    for file in String::from_utf8_lossy(&files).lines() {
+        let text = std::fs::read_to_string(root().join(file)).map_err(|e| format!("{file}: {e}"))?;
+        let lines = text.lines().count();
+        if lines > MOST {
+            return Err(format!(
+                "{file} has {lines} lines; a file has at most {MOST}: give a part of it a file of its own"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// A program that `cargo test` of the workspace builds.
 pub struct Program {
     /// The folder of its package.

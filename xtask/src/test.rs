@@ -54,7 +54,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
             let all = ["fmt", "--manifest-path", manifest, "--all", "--check"];
             steps::run("rustfmt", cargo().args(all))?;
         }
-        Ok(())
+        steps::readable()
     });
     account.step("clippy", || {
         steps::run(

@@ -1,5 +1,9 @@
 //! The analytic default: protocol, multiprocessors, channels, and what travels together, where neither the caller nor a table says.
 
+mod limits;
+
+pub(super) use limits::*;
+
 use super::Protocol;
 use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
@@ -291,11 +295,11 @@ impl Work {
         let direct = self.symmetric && has(Protocol::Direct) && !self.on_host && lanes;
         let bulk = direct && self.whole && has(Protocol::Bulk);
         let most = match (self.hooks, direct) {
-            (Hooks::Transpose, _) if self.tiles == 0 => LINES_MOST_GATHERED,
-            (Hooks::Transpose, true) | (Hooks::Copy, true) => LINES_MOST,
-            (Hooks::Transpose, false) => LINES_MOST_TILED,
-            (_, true) => LINES_MOST_WORK,
-            (_, false) => LINES_MOST_STAGED,
+            (Hooks::Transpose, _) if self.tiles == 0 => LL128_MOST_GATHERED,
+            (Hooks::Transpose, true) | (Hooks::Copy, true) => LL128_MOST,
+            (Hooks::Transpose, false) => LL128_MOST_TILED,
+            (_, true) => LL128_MOST_WORK,
+            (_, false) => LL128_MOST_STAGED,
         };
         if !self.on_host && has(Protocol::Ll128) && fits && sent <= most {
             Protocol::Ll128
@@ -456,53 +460,6 @@ impl Work {
         }
     }
 }
-
-/// Bytes that a rank sends in all up to which LL128 is faster than stores into the peers' outputs.
-const LINES_MOST: usize = 1 << 20;
-
-/// The same of hooks with work of their own, which hold more blocks by LL128.
-const LINES_MOST_WORK: usize = 3 << 20;
-
-/// The same where what arrives is staged otherwise: LL128 is faster as long as few blocks' buffers hold the call.
-const LINES_MOST_STAGED: usize = 12 << 20;
-
-/// The same of transposes, by tiles.
-const LINES_MOST_TILED: usize = 2 << 20;
-
-/// Bytes that a rank sends in all up to which LL128 is faster, of transposes that they produce without tiles.
-const LINES_MOST_GATHERED: usize = 48 << 10;
-
-/// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
-pub(super) const TILES_LEAST: usize = 40 << 10;
-
-/// Bytes that a rank sends from which on two steps are faster where they send as many: measured on two GPUs.
-const TWICE_LEAST: usize = 7 << 20;
-
-/// Bytes that two steps save from which on they are faster than one: what a GPU's links carry in 6 us, where a flight through staging takes three. By that
-/// model; not yet measured on more than two GPUs.
-const SAVED: usize = 2 << 20;
-
-/// The same of CPU threads: a guess, which nothing has measured.
-const HOST_SAVED: usize = 256 << 10;
-
-/// Packs that a rank sends by LL128 while *go* is under way: 330 KiB, a microsecond of a GPU's links.
-const FIRST: u64 = 21120;
-
-/// Threads of the blocks that send them: with eight blocks, eight rows for each warp but the first.
-const FIRST_THREADS: u32 = 384;
-
-/// Blocks of bulk copies that fill a GPU's links.
-const BULK_BLOCKS: u32 = 8;
-
-/// Blocks of a rank alone, as far as a GPU holds them, and packs of each at least, but of rows: two for each thread.
-const ALONE_BLOCKS: u32 = 1024;
-pub(super) const ALONE_PACKS: u32 = 1024;
-
-/// Packs of a block of a rank alone where there are more blocks than a GPU holds: so many that the start of one is nothing beside them.
-const NEAR_PACKS: usize = 4096;
-
-/// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
-const COPY_LEAST: usize = 96 << 20;
 
 #[cfg(test)]
 mod tests;

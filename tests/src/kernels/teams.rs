@@ -5,7 +5,7 @@ use fusewire::prelude::*;
 /// Kinds of teams: a block, then 1, 2, 3, 8 and 16 warps.
 pub const KINDS: usize = 6;
 
-/// Words that [`folded_by_teams`] leaves for an item and a kind.
+/// Words that [`folded_by_teams()`] leaves for an item and a kind.
 pub const FACTS: usize = 10;
 
 /// Folds the first `lens[item]` values for each item by each kind of team, and leaves what came out. What was before value `i` in a scan goes to

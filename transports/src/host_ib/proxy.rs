@@ -1,16 +1,18 @@
 //! The proxy: a thread that takes commands from the ring, posts requests, and reports what became of them.
 
+mod thread;
+
+pub use thread::Proxy;
+
 use super::HostIbOps;
 use super::memory::Memory;
 use super::ring::{Command, GET, PUT, PUT_BOUNCED, SIGNAL, SLOT, Slot, WRITE};
 use crate::host::Result;
 use crate::rdma::{Completion, Pair, Registration, Remote, Request, Status, Work, local};
-use fusewire_device::arch::relax;
 use fusewire_device::wait::{AbortRecord, FILLED, abort_code, kind, operation};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Commands taken in one turn, before completions are looked at.
@@ -478,45 +480,4 @@ impl Engine {
         (self.poisoned, self.broken) = (false, false);
         Ok(())
     }
-}
-
-/// The running thread.
-#[derive(Debug)]
-pub struct Proxy {
-    engine: Arc<Mutex<Engine>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Proxy {
-    pub fn start(engine: Engine) -> std::io::Result<Self> {
-        let (engine, stop) = (Arc::new(Mutex::new(engine)), Arc::new(AtomicBool::new(false)));
-        let (own, ends) = (Arc::clone(&engine), Arc::clone(&stop));
-        let thread = std::thread::Builder::new().name("rdma proxy".into()).spawn(move || {
-            let mut idle = 0;
-            while !ends.load(Ordering::Acquire) {
-                let busy = lock(&own).turn();
-                idle = if busy { 0 } else { idle + 1 };
-                relax(idle);
-            }
-        })?;
-        Ok(Proxy { engine, stop, thread: Some(thread) })
-    }
-
-    pub fn engine(&self) -> MutexGuard<'_, Engine> {
-        lock(&self.engine)
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
-    engine.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,6 @@
 //! Through rings of staging in the receiver's memory, with credits: any size, any transport.
 
+mod call;
 pub mod channel;
 mod fold;
 mod once;

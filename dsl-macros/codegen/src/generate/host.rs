@@ -1,11 +1,14 @@
 //! The host twin: the user's item, the shared glue, typed launch arguments and one function for each schedule.
 
+mod functions;
+
 use super::fingerprint::fingerprint;
 use super::launch::{from_values, has_buffers, launch};
 use super::{glue, path, schedule_type};
 use crate::device::Image;
 use crate::model::{Entry, Item, Kind, Model};
 use crate::tables::Transport;
+use functions::functions;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -453,51 +456,4 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &To
             }
         }
     }
-}
-
-fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
-    let krate = &model.options.krate;
-    // Also those that were not named: asking for one then says how to name it.
-    let schedules = match &model.item {
-        Item::Hooks(_) => model.offered().collect(),
-        Item::Schedule(_) => Vec::new(),
-    };
-    let (decl, hooks) = match param {
-        Some(t) => (quote!(#t,), quote!(Hooks<#t>)),
-        None => (quote!(), quote!(Hooks)),
-    };
-    let mut out = TokenStream::new();
-    for s in schedules {
-        let (name, launcher, doc) = (format_ident!("{}", s.name), format_ident!("{}", s.launcher), s.doc);
-        let marker = schedule_type(&s, model, &quote!(#krate));
-        let launcher = match s.krate {
-            None => quote!(#krate::schedule::#launcher<X, #hooks>),
-            Some(_) => quote!(#krate::schedule::#launcher<#marker, X, #hooks>),
-        };
-        let hidden = (!model.options.schedules.contains(&s)).then(|| quote!(#[doc(hidden)]));
-        out.extend(quote! {
-            #[doc = #doc]
-            #hidden
-            pub fn #name<#decl X>(transport: &X) -> #krate::Result<#launcher>
-            where
-                X: #krate::Transport,
-                #hooks: #krate::kernel::Supports<#marker, X>,
-            {
-                <#launcher>::new(transport)
-            }
-        });
-    }
-    if let Item::Schedule(_) = &model.item {
-        out.extend(quote! {
-            /// Prepares the schedule on a transport. Collective: all ranks call it, in the same order.
-            pub fn on<X>(transport: &X) -> #krate::Result<#krate::schedule::CustomLauncher<X, Hooks>>
-            where
-                X: #krate::Transport,
-                Hooks: #krate::kernel::Supports<#krate::schedule::Custom, X>,
-            {
-                #krate::schedule::CustomLauncher::new(transport)
-            }
-        });
-    }
-    out
 }

@@ -93,7 +93,8 @@ impl Regions {
             for region in regions.iter() {
                 let host = NonNull::new(region.address() as *mut u8).expect("a mapping has an address");
                 // SAFETY: mapped, whole, for as long as the owner keeps the mappings.
-                registered.push(unsafe { RegisteredMemory::owned(context, host, bytes, Arc::clone(&regions))? });
+                registered
+                    .push(unsafe { RegisteredMemory::owned(context, host, bytes, Arc::clone(&regions))? });
             }
             bases = registered.iter().map(|memory| memory.device_ptr().as_u64()).collect();
             let copy = Mapping::create(8 * bases.len())?;

@@ -1,0 +1,48 @@
+//! From where on what is faster.
+
+/// Bytes that a rank sends in all up to which LL128 is faster than stores into the peers' outputs.
+pub(in crate::schedule) const LL128_MOST: usize = 1 << 20;
+
+/// The same of hooks with work of their own, which hold more blocks by LL128.
+pub(in crate::schedule) const LL128_MOST_WORK: usize = 3 << 20;
+
+/// The same where what arrives is staged otherwise: LL128 is faster as long as few blocks' buffers hold the call.
+pub(in crate::schedule) const LL128_MOST_STAGED: usize = 12 << 20;
+
+/// The same of transposes, by tiles.
+pub(in crate::schedule) const LL128_MOST_TILED: usize = 2 << 20;
+
+/// Bytes that a rank sends in all up to which LL128 is faster, of transposes that they produce without tiles.
+pub(in crate::schedule) const LL128_MOST_GATHERED: usize = 48 << 10;
+
+/// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
+pub(in crate::schedule) const TILES_LEAST: usize = 40 << 10;
+
+/// Bytes that a rank sends from which on two steps are faster where they send as many: measured on two GPUs.
+pub(in crate::schedule) const TWICE_LEAST: usize = 7 << 20;
+
+/// Bytes that two steps save from which on they are faster than one: what a GPU's links carry in 6 us, where a flight through staging takes three. By that
+/// model; not yet measured on more than two GPUs.
+pub(in crate::schedule) const SAVED: usize = 2 << 20;
+
+/// The same of CPU threads: a guess, which nothing has measured.
+pub(in crate::schedule) const HOST_SAVED: usize = 256 << 10;
+
+/// Packs that a rank sends by LL128 while *go* is under way: 330 KiB, a microsecond of a GPU's links.
+pub(in crate::schedule) const FIRST: u64 = 21120;
+
+/// Threads of the blocks that send them: with eight blocks, eight rows for each warp but the first.
+pub(in crate::schedule) const FIRST_THREADS: u32 = 384;
+
+/// Blocks of bulk copies that fill a GPU's links.
+pub(in crate::schedule) const BULK_BLOCKS: u32 = 8;
+
+/// Blocks of a rank alone, as far as a GPU holds them, and packs of each at least, but of rows: two for each thread.
+pub(in crate::schedule) const ALONE_BLOCKS: u32 = 1024;
+pub(in crate::schedule) const ALONE_PACKS: u32 = 1024;
+
+/// Packs of a block of a rank alone where there are more blocks than a GPU holds: so many that the start of one is nothing beside them.
+pub(in crate::schedule) const NEAR_PACKS: usize = 4096;
+
+/// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
+pub(in crate::schedule) const COPY_LEAST: usize = 96 << 20;
