@@ -356,6 +356,26 @@ impl<O: Ops> Kernel<O> {
         Block.sync();
         Ok(())
     }
+    /// Waits until the block of this index has come to its barrier `id` on every rank, by the user signal of that number. What those blocks put towards
+    /// this rank before is here then. One block uses one `id`.
+    ///
+    /// # Panics
+    /// Within a tile's hook, or within [`Kernel::teams`].
+    #[inline(always)]
+    #[track_caller]
+    pub fn barrier(&self, id: usize) -> Flow {
+        let mut distance = 1;
+        while distance < self.world() {
+            self.signal(self.next(distance), id)?;
+            distance += 1;
+        }
+        distance = 1;
+        while distance < self.world() {
+            self.wait(self.previous(distance), id)?;
+            distance += 1;
+        }
+        Ok(())
+    }
 }
 
 /// Runs a user's schedule on this block.

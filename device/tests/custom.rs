@@ -71,6 +71,26 @@ fn tiles_signals_and_puts() {
 }
 
 #[test]
+fn a_barrier_waits_for_every_rank() {
+    let world = World::new(4, 1, 1024);
+    let came = std::sync::atomic::AtomicUsize::new(0);
+    let flows = schedule(&world, |kernel| {
+        for round in 1..=5 {
+            // Another one is late each time.
+            if (kernel.rank() + round) % 4 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            came.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            kernel.barrier(0)?;
+            assert_eq!(came.load(std::sync::atomic::Ordering::Relaxed), 4 * round);
+            kernel.barrier(1)?;
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?}");
+}
+
+#[test]
 fn raw_operations_out_of_range_end_the_kernel() {
     let far = usize::MAX - 1;
     type Body = Box<dyn Fn(&Kernel<Peers>) -> Flow + Sync>;

@@ -118,6 +118,7 @@ macro_rules! for_each_case {
                 tiles_in_a_row: 2..=8,
                 halo_by_put_and_signal: 2..=16,
                 all_gather_by_get: 1..=8,
+                rounds_and_barriers: 1..=8,
                 replayed: 2..=8,
             }
             multi_peer {

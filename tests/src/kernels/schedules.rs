@@ -52,6 +52,32 @@ pub fn bursts<O: Ops>(kernel: &Kernel<O>, own: &[u32], got: Out<'_, u32>, tiles:
     Ok(())
 }
 
+/// In each round puts one of `values` into the heap of every rank, and leaves there what all have put.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn rounds_between_barriers<O: Put>(kernel: &Kernel<O>, values: &[u32], seen: Out<'_, u32>) -> Flow {
+    let (rank, world, team) = (kernel.rank(), kernel.world(), kernel.team());
+    let mut round = 0;
+    while round < values.len() {
+        let own = &values[round..round + 1];
+        let mut distance = 1;
+        while distance < world {
+            // SAFETY: a rank's place in each heap, which was read before the second barrier.
+            unsafe { kernel.put(kernel.next(distance), rank, own)? };
+            distance += 1;
+        }
+        kernel.barrier(0)?;
+        // SAFETY: nobody puts before the second barrier.
+        let all = unsafe { kernel.heap_slice::<u32>(0, world) };
+        // SAFETY: each element is one call's.
+        team.each(world, |from| unsafe {
+            seen.write(round * world + from, if from == rank { own[0] } else { all[from] })
+        });
+        kernel.barrier(1)?;
+        round += 1;
+    }
+    Ok(())
+}
+
 /// Exchanges edges with both neighbours of the ring by raw puts, signals and waits. Block `b` works heap elements from
 /// `2 * b * edge.len()` on and signals from `4 * b` on.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]

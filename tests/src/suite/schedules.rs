@@ -2,7 +2,7 @@
 
 use super::support::POISON;
 use crate::check::same;
-use crate::kernels::schedules::{bursts, halo, pull_all_gather, ring_all_gather};
+use crate::kernels::schedules::{bursts, halo, pull_all_gather, ring_all_gather, rounds_between_barriers};
 use crate::{CustomOf, Outcome, Rank, Subject};
 use fusewire::Options;
 
@@ -93,6 +93,24 @@ pub fn all_gather_by_get<X: Subject>(rank: &Rank<X>) -> Outcome {
         )?;
         let got = all.read(&ground.stream)?;
         same(format_args!("{n} words of each rank, round {round}"), &got, |i| data.any(i / n, i % n));
+    }
+    Ok(())
+}
+
+/// What was put before a barrier is there behind it, and no rank is a round ahead.
+pub fn rounds_and_barriers<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<rounds_between_barriers::Hooks>::custom(&ground.transport)?;
+    let (size, rounds) = (rank.size(), rank.scale.pick(50, 500));
+    for call in 0..2 {
+        let data = rank.data(call);
+        let values = ground.device.buffer_from(&data.all::<u32>(rank.me(), rounds))?;
+        let mut seen = ground.device.buffer::<u32>(rounds * size)?;
+        seen.fill_bytes(&ground.stream, POISON)?;
+        let args = rounds_between_barriers::Launch { values: values.view(), seen: seen.view_mut() };
+        launcher.launch(&ground.stream, 1, args)?;
+        let got = seen.read(&ground.stream)?;
+        same(format_args!("call {call}"), &got, |i| data.any(i % size, i / size));
     }
     Ok(())
 }
