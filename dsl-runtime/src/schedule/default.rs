@@ -299,6 +299,7 @@ impl Work {
             (Hooks::Transpose, true) | (Hooks::Copy, true) => LL128_MOST,
             (Hooks::Transpose, false) => LL128_MOST_TILED,
             (_, true) => LL128_MOST_WORK,
+            (_, false) if self.pattern.folds => LL128_MOST_FOLDED,
             (_, false) => LL128_MOST_STAGED,
         };
         if !self.on_host && has(Protocol::Ll128) && fits && sent <= most {
