@@ -67,6 +67,7 @@ macro_rules! for_each_case {
                 shared_memory_and_heap: 1..=8,
                 changes_by_all_threads: 1..=2,
                 windows_by_teams: 1..=8,
+                panics: 1..=3,
             }
             together {
                 several_kernels_on_one_transport: 1..=8,

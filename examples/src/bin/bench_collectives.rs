@@ -6,8 +6,9 @@ use fusewire::Protocol;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{
-    AllGather, AllGatherLauncher, AllReduce, AllReduceLauncher, Broadcast, BroadcastLauncher, Plan, Reduce,
-    ReduceLauncher, ReduceScatter, ReduceScatterLauncher,
+    AllGather, AllGatherLauncher, AllReduce, AllReduceLauncher, Broadcast, BroadcastLauncher, Gather,
+    GatherLauncher, Plan, Reduce, ReduceLauncher, ReduceScatter, ReduceScatterLauncher, Scatter,
+    ScatterLauncher,
 };
 use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes, parse_protocol, protocol_name, timed};
 use fusewire_examples::reference::{self, parallel};
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Copies.
-#[comm_kernel(transports(Shm, Nvl), schedules(all_gather, broadcast))]
+#[comm_kernel(transports(Shm, Nvl), schedules(all_gather, broadcast, gather, scatter))]
 mod copy {
     pub struct Args<'a> {
         pub input: &'a [Bf16],
@@ -41,7 +42,7 @@ mod sum_in_place {
     }
 }
 
-/// Benchmark of `all_gather`, `broadcast`, `reduce`, `reduce_scatter` and `all_reduce` (bfloat16, default configuration).
+/// Benchmark of `all_gather`, `broadcast`, `gather`, `scatter`, `reduce`, `reduce_scatter` and `all_reduce` (bfloat16, default configuration).
 #[derive(Parser)]
 struct Options {
     /// `host` or `cuda`.
@@ -55,10 +56,10 @@ struct Options {
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
     /// Which, separated by commas.
-    #[arg(long, value_delimiter = ',', default_value = "all_gather,broadcast,reduce,reduce_scatter,all_reduce",
-          value_parser = ["all_gather", "broadcast", "reduce", "reduce_scatter", "all_reduce"])]
+    #[arg(long, value_delimiter = ',', default_value = "all_gather,broadcast,gather,scatter,reduce,reduce_scatter,all_reduce",
+          value_parser = ["all_gather", "broadcast", "gather", "scatter", "reduce", "reduce_scatter", "all_reduce"])]
     op: Vec<String>,
-    /// The root of `broadcast` and `reduce`.
+    /// The root of `broadcast`, `gather`, `scatter` and `reduce`.
     #[arg(long, default_value_t = 0)]
     root: usize,
     /// Outputs in `symmetric` memory, in `ordinary` memory, or of all-reduces `in_place`, separated by commas.
@@ -140,13 +141,15 @@ fn main() -> ExitCode {
 
 fn rank<X: Transport>(world: &World, transport: &X, options: &Options) -> fusewire::Result<()>
 where
-    copy::Hooks: Supports<AllGather, X> + Supports<Broadcast, X>,
+    copy::Hooks: Supports<AllGather, X> + Supports<Broadcast, X> + Supports<Gather, X> + Supports<Scatter, X>,
     sum::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
     sum_in_place::Hooks: Supports<AllReduce, X>,
 {
     let all = All {
         all_gather: copy::all_gather(transport)?,
         broadcast: copy::broadcast(transport)?,
+        gather: copy::gather(transport)?,
+        scatter: copy::scatter(transport)?,
         reduce: sum::reduce(transport)?,
         reduce_scatter: sum::reduce_scatter(transport)?,
         all_reduce: sum::all_reduce(transport)?,
@@ -252,6 +255,8 @@ fn print(row: &Row, json: bool) {
 struct All<X: Transport> {
     all_gather: AllGatherLauncher<X, copy::Hooks>,
     broadcast: BroadcastLauncher<X, copy::Hooks>,
+    gather: GatherLauncher<X, copy::Hooks>,
+    scatter: ScatterLauncher<X, copy::Hooks>,
     reduce: ReduceLauncher<X, sum::Hooks>,
     reduce_scatter: ReduceScatterLauncher<X, sum::Hooks>,
     all_reduce: AllReduceLauncher<X, sum::Hooks>,
@@ -289,7 +294,7 @@ struct Shape {
 
 impl<X: Transport> Bench<'_, X>
 where
-    copy::Hooks: Supports<AllGather, X> + Supports<Broadcast, X>,
+    copy::Hooks: Supports<AllGather, X> + Supports<Broadcast, X> + Supports<Gather, X> + Supports<Scatter, X>,
     sum::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
     sum_in_place::Hooks: Supports<AllReduce, X>,
 {
@@ -297,8 +302,8 @@ where
         let (all, ranks) = (bytes / size_of::<Bf16>(), self.world.size());
         let part = all / ranks;
         let shape = match op {
-            "all_gather" => Shape { input: part, output: part * ranks, chunk: part },
-            "reduce_scatter" => Shape { input: part * ranks, output: part, chunk: part },
+            "all_gather" | "gather" => Shape { input: part, output: part * ranks, chunk: part },
+            "reduce_scatter" | "scatter" => Shape { input: part * ranks, output: part, chunk: part },
             _ => Shape { input: all, output: all, chunk: all },
         };
         if shape.chunk == 0 {
@@ -312,7 +317,8 @@ where
     fn want(&self, op: &str, chunk: usize, i: usize) -> Bf16 {
         let (me, ranks) = (self.world.rank(), self.world.size());
         match op {
-            "all_gather" => contribution(i / chunk, i % chunk),
+            "all_gather" | "gather" => contribution(i / chunk, i % chunk),
+            "scatter" => contribution(self.root, me * chunk + i),
             "broadcast" => contribution(self.root, i),
             "reduce_scatter" => Bf16::from_f32(tree(0, ranks, me * chunk + i)),
             _ => Bf16::from_f32(tree(0, ranks, i)),
@@ -345,6 +351,8 @@ where
         match op {
             "all_gather" => go!(copy, all_gather, AllGather),
             "broadcast" => go!(copy, broadcast, Broadcast { root }),
+            "gather" => go!(copy, gather, Gather { root }),
+            "scatter" => go!(copy, scatter, Scatter { root }),
             "reduce" => go!(sum, reduce, Reduce { root }),
             "reduce_scatter" => go!(sum, reduce_scatter, ReduceScatter),
             _ if place == Output::InPlace => {
@@ -371,8 +379,8 @@ where
         let mut plan = None;
         self.launch(op, &stream, (&source, &mut result), options, Some(&mut plan))?;
         let plan = plan.unwrap_or_else(|| unreachable!("asked for"));
-        // Every rank but the root of a `reduce` gets something.
-        let gets = op.0 != "reduce" || me == self.root;
+        // Only the root of these gets something.
+        let gets = !matches!(op.0, "reduce" | "gather") || me == self.root;
         let want = if gets { parallel(output, |i| self.want(op.0, chunk, i)) } else { Vec::new() };
         let mut wrong = 0;
         let (per_graph, windows, replays) = match bytes {
@@ -431,7 +439,8 @@ where
             "all_reduce" if plan.protocol == Protocol::TwoShot => {
                 (2.0 * size * (n - 1.0) / n, 2.0 * (n - 1.0) / n)
             }
-            "all_gather" | "reduce_scatter" => (size * (n - 1.0) / n, (n - 1.0) / n),
+            "all_gather" | "reduce_scatter" | "scatter" => (size * (n - 1.0) / n, (n - 1.0) / n),
+            "gather" => (size / n, (n - 1.0) / n),
             "broadcast" => (size * (n - 1.0), 1.0),
             "reduce" => (size, 1.0),
             _ => (size * (n - 1.0), 2.0 * (n - 1.0) / n),
@@ -444,8 +453,12 @@ where
             bytes,
             count: chunk,
             element: "bfloat16",
-            redop: if matches!(op.0, "all_gather" | "broadcast") { "none" } else { "sum" },
-            root: if matches!(op.0, "broadcast" | "reduce") { self.root as i64 } else { -1 },
+            redop: if op.0.contains("reduce") { "sum" } else { "none" },
+            root: if matches!(op.0, "broadcast" | "gather" | "scatter" | "reduce") {
+                self.root as i64
+            } else {
+                -1
+            },
             output: place,
             protocol: protocol_name(plan.protocol).to_owned(),
             blocks: plan.blocks,

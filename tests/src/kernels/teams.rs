@@ -231,3 +231,41 @@ pub fn spread_by_teams<O: Ops>(
     kernel.team().each(world * n, |i| unsafe { seen.write(i, all[i]) });
     window.barrier(&Block, 0)
 }
+
+/// Panics at index `at`, in the closure that `how` says.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn bad_team<O: Ops>(kernel: &Kernel<O>, n: usize, at: usize, how: u32) -> Flow {
+    let team = kernel.team();
+    let one = |i: usize| {
+        assert!(i != at, "this index is bad");
+        1u32
+    };
+    match how {
+        0 => {
+            team.sum(n, one);
+        }
+        1 => {
+            team.scan(n, 0, one, |a, b| a + b, |_, _| ());
+        }
+        2 => team.each(n, |i| {
+            one(i);
+        }),
+        3 => {
+            team.once(|| one(at.min(n) % n));
+        }
+        4 => {
+            team.any(n, |i| one(i) == 0);
+        }
+        5 => kernel.shared::<u32, 64, _>(|memory| team.each(n, |i| memory.set(i % 64, one(i)))),
+        6 => kernel.teams::<1>(7, |team, item| {
+            team.count(n, |i| item != 2 || one(i) == 1);
+            Ok(())
+        })?,
+        _ => kernel.teams::<2>(7, |team, item| {
+            team.max(n, |i| if item == 3 { one(i) } else { 0 });
+            Ok(())
+        })?,
+    }
+    // The others are here, and are told.
+    kernel.barrier(0)
+}

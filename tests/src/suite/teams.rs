@@ -1,12 +1,15 @@
 //! What the threads of a block work out together.
 
 use super::support::POISON;
-use crate::check::same;
-use crate::kernels::teams::{FACTS, KINDS, changed_by_all, folded_by_teams, spread_by_teams, turned_round};
+use crate::check::{same, says};
+use crate::kernels::teams::{
+    FACTS, KINDS, bad_team, changed_by_all, folded_by_teams, spread_by_teams, turned_round,
+};
 use crate::windows::windowed;
 use crate::{CustomOf, Outcome, Rank, Subject, reference};
 use fusewire::prelude::*;
-use fusewire::{LaunchOptions, WindowConfig};
+use fusewire::{Error, LaunchOptions, WindowConfig};
+use std::time::{Duration, Instant};
 
 /// Warps of a team of each kind.
 const WARPS: [usize; KINDS] = [16, 1, 2, 3, 8, 16];
@@ -215,6 +218,35 @@ pub fn windows_by_teams<X: Subject>(rank: &Rank<X>) -> Outcome {
         same(format_args!("{n} words of each rank by {threads} threads"), &seen.read(&stream)?, |i| {
             data.any(i / n, i % n)
         });
+    }
+    Ok(())
+}
+
+/// A closure that panics on one thread ends the kernel on all ranks, whoever waits for that thread.
+pub fn panics<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<bad_team::Hooks>::custom(&ground.transport)?;
+    let (me, culprit) = (rank.me(), rank.size() - 1);
+    for threads in rank.scale.pick(vec![32], vec![32, 96, 512]) {
+        for how in 0..8 {
+            let at = if me == culprit { [5, 700, 40, 0, 33, 64, 64, 999][how as usize] } else { usize::MAX };
+            let options = LaunchOptions::default().threads(threads);
+            launcher.launch_with(&ground.stream, 1, bad_team::Launch { n: 1000, at, how }, &options)?;
+            let start = Instant::now();
+            match ground.stream.synchronize() {
+                Ok(()) | Err(Error::Fault(_)) => rank.world.barrier()?,
+                Err(other) => return Err(other.into()),
+            }
+            let said = loop {
+                match ground.transport.check() {
+                    Err(error) => break error,
+                    Ok(()) => assert!(start.elapsed() < Duration::from_secs(6), "nobody is told of {how}"),
+                }
+            };
+            says(said, &["this index is bad", "kernels/teams.rs", &format!("rank {culprit}")]);
+            rank.world.barrier()?;
+            ground.transport.renew().map_err(Error::from)?;
+        }
     }
     Ok(())
 }
