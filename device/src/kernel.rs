@@ -59,6 +59,8 @@ pub struct Kernel<O> {
     state: Own<State>,
     /// Bytes of shared memory that are lent.
     lent: Own<u32>,
+    /// How often the block's teams have passed words from warp to warp: two halves of memory take turns, whichever of them it is.
+    turn: Own<u32>,
     /// Two threads would work one channel end, and a team's closures are called on one of many: a name for what the compiler then says.
     thread: PhantomData<*mut KernelsAndTeamsStandOutsideClosures>,
 }
@@ -150,6 +152,11 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     pub(crate) fn lent(&self) -> &Own<u32> {
         &self.lent
+    }
+
+    #[inline(always)]
+    pub(crate) fn turn(&self) -> &Own<u32> {
+        &self.turn
     }
 
     #[inline(always)]
@@ -393,8 +400,8 @@ pub unsafe fn custom<O: Ops>(
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
     watch.enter(&Block)?;
-    let (state, lent) = (Own::new(State::Ready), Own::new(0));
-    body(&Kernel { ops, watch, grid, shape, state, lent, thread: PhantomData })?;
+    let (state, lent, turn) = (Own::new(State::Ready), Own::new(0), Own::new(0));
+    body(&Kernel { ops, watch, grid, shape, state, lent, turn, thread: PhantomData })?;
     // A panic after the last operation is told too.
     Block.sync();
     watch.check_panic(&ops)

@@ -4,40 +4,19 @@
 mod world;
 
 use fusewire_device::kernel::{Kernel, Tile, custom};
-use fusewire_device::launch::{Grid, Shape};
+use fusewire_device::launch::Grid;
 use fusewire_device::ops::{Line, Ops};
 use fusewire_device::wait::{Flow, kind, operation};
-use world::{Peers, World};
+use world::{NO_ELEMENTS, Peers, World};
 
 const DEADLINE_MS: u64 = 30_000;
-
-/// Of a call without elements, on one channel.
-const SHAPE: Shape = Shape {
-    elements: 0,
-    rows: 1,
-    cols: 0,
-    chunk: 256,
-    kernel: 42,
-    share: 0,
-    own_share: 0,
-    first: 0,
-    outputs: 0,
-    output_offset: 0,
-    input: 0,
-    tiles: 0,
-    channels: 1,
-    self_copy: 0,
-    phase: 0,
-    allocation: 0,
-    cut: 0,
-};
 
 /// Runs a schedule of one's own on every rank with one block.
 fn schedule(world: &World, body: impl Fn(&Kernel<Peers>) -> Flow + Sync) -> Vec<Vec<Flow>> {
     world.run(1, |rank, grid| {
         let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
         // SAFETY: the world's words; every block runs it.
-        unsafe { custom(grid, ops, control, SHAPE, &body) }
+        unsafe { custom(grid, ops, control, NO_ELEMENTS, &body) }
     })
 }
 
@@ -138,7 +117,7 @@ fn a_hook_cannot_send_on_the_channel_it_is_sent_on() {
         })
     };
     // SAFETY: the world's words; the one block runs it.
-    let _ = unsafe { custom(grid, world.ops(0), world.control(0, 100), SHAPE, nested) };
+    let _ = unsafe { custom(grid, world.ops(0), world.control(0, 100), NO_ELEMENTS, nested) };
 }
 
 #[test]
@@ -171,7 +150,7 @@ fn whoever_was_stopped_publishes_nothing() {
     };
     let grid = Grid { block: 0, blocks: 1 };
     // SAFETY: the world's words; the one block runs it.
-    assert!(unsafe { custom(grid, world.ops(0), world.control(0, 30), SHAPE, stopped) }.is_err());
+    assert!(unsafe { custom(grid, world.ops(0), world.control(0, 30), NO_ELEMENTS, stopped) }.is_err());
     // SAFETY: live lines, nobody runs.
     let lines = [Line::User(1), Line::Ready(0)].map(|line| unsafe { world.ops(1).line(0, line).read() });
     assert_eq!(lines, [0, 0]);

@@ -5,37 +5,17 @@
 mod world;
 
 use fusewire_device::kernel::{Kernel, Tile, custom};
-use fusewire_device::launch::{Grid, Shape};
+use fusewire_device::launch::Grid;
 use fusewire_device::wait::Flow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use world::{Peers, World};
-
-const SHAPE: Shape = Shape {
-    elements: 0,
-    rows: 1,
-    cols: 0,
-    chunk: 256,
-    kernel: 42,
-    share: 0,
-    own_share: 0,
-    first: 0,
-    outputs: 0,
-    output_offset: 0,
-    input: 0,
-    tiles: 0,
-    channels: 1,
-    self_copy: 0,
-    phase: 0,
-    allocation: 0,
-    cut: 0,
-};
+use world::{NO_ELEMENTS, Peers, World};
 
 /// Runs a schedule on one rank of one block.
 fn schedule(body: impl FnOnce(&Kernel<Peers>) -> Flow) -> Flow {
     let world = World::new(1, 1, 1024);
     let grid = Grid { block: 0, blocks: 1 };
     // SAFETY: the world's words; the one block runs it.
-    unsafe { custom(grid, world.ops(0), world.control(0, 1000), SHAPE, body) }
+    unsafe { custom(grid, world.ops(0), world.control(0, 1000), NO_ELEMENTS, body) }
 }
 
 /// What it panics with.

@@ -84,7 +84,7 @@ where
 }
 
 macro_rules! words {
-    ($($t:ty, $word:ty, $add:path, $max:path, $min:path $(, $red:path)?;)*) => {$(
+    ($($t:ty, $word:ty, $add:expr, $max:expr, $min:expr $(, $red:expr)?;)*) => {$(
         // SAFETY: each is one access of the element's word.
         unsafe impl Atomic for $t {
             #[inline(always)]
@@ -154,8 +154,8 @@ mod made {
 }
 
 words! {
-    u32, u32, arch::fetch_add_u32, arch::fetch_max_u32, arch::fetch_min_u32;
-    u64, u64, arch::fetch_add_u64, arch::fetch_max_u64, arch::fetch_min_u64;
+    u32, u32, <u32 as Modify<Device, Relaxed>>::fetch_add, <u32 as Modify<Device, Relaxed>>::fetch_max, arch::fetch_min_u32;
+    u64, u64, <u64 as Modify<Device, Relaxed>>::fetch_add, <u64 as Modify<Device, Relaxed>>::fetch_max, arch::fetch_min_u64;
     i32, u32, arch::fetch_add_i32, arch::fetch_max_i32, arch::fetch_min_i32;
     i64, u64, arch::fetch_add_i64, arch::fetch_max_i64, arch::fetch_min_i64;
     f32, u32, arch::fetch_add_f32, made::max_f32, made::min_f32, arch::add_f32;

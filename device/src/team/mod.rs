@@ -94,13 +94,13 @@ impl<const W: u32> Wide for Warps<W> {
 pub struct Team<'k, G> {
     group: G,
     state: &'k Own<State>,
-    /// How often words have gone from warp to warp: two halves of memory take turns.
-    turn: Own<u32>,
+    /// How often words have gone from warp to warp in the memory that this team has: two halves of it take turns.
+    turn: &'k Own<u32>,
     thread: PhantomData<*mut KernelsAndTeamsStandOutsideClosures>,
 }
 
 impl<O: Ops> Kernel<O> {
-    /// The threads of the block as a team.
+    /// The threads of the block as a team. Its closures see what the block stored before.
     ///
     /// # Panics
     /// Within a tile's hook, or within [`Kernel::teams`].
@@ -108,9 +108,9 @@ impl<O: Ops> Kernel<O> {
     #[track_caller]
     pub fn team(&self) -> Team<'_, Block> {
         self.whole();
-        // Words of an earlier team may still be looked at.
+        // What was stored before is seen by the team's closures.
         Block.sync();
-        Team { group: Block, state: self.state(), turn: Own::new(0), thread: PhantomData }
+        Team { group: Block, state: self.state(), turn: self.turn(), thread: PhantomData }
     }
 
     /// Cuts the block into teams of `W` warps, 1 to 16, which share the items `0..n`: `work` is called for each of them, by the threads of one team.
@@ -138,7 +138,8 @@ impl<O: Ops> Kernel<O> {
         if number < teams {
             // SAFETY: armed; warps behind the last whole team have numbers from `teams` on.
             let group = unsafe { Warps::new() };
-            let team = Team { group, state: self.state(), turn: Own::new(0), thread: PhantomData };
+            let turn = Own::new(0);
+            let team = Team { group, state: self.state(), turn: &turn, thread: PhantomData };
             while item < n && flow.is_ok() {
                 flow = work(&team, item);
                 item += teams;

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test uses a part
 
 use fusewire_device::{
-    launch::Grid,
+    launch::{Grid, Shape},
     mapped::{Layout, Mapped, MappedParts},
     mapped_ops,
     ops::{ChannelState, Line, Ops},
@@ -12,6 +12,27 @@ use fusewire_device::{
 use std::{
     alloc,
     sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Of a schedule of one's own, on one channel.
+pub const NO_ELEMENTS: Shape = Shape {
+    elements: 0,
+    rows: 1,
+    cols: 0,
+    chunk: 256,
+    kernel: 42,
+    share: 0,
+    own_share: 0,
+    first: 0,
+    outputs: 0,
+    output_offset: 0,
+    input: 0,
+    tiles: 0,
+    channels: 1,
+    self_copy: 0,
+    phase: 0,
+    allocation: 0,
+    cut: 0,
 };
 
 /// The device half of this world.

@@ -310,6 +310,20 @@ fn teams_wait_where_they_share_memory() {
     insta::assert_snapshot!(all.map(|name| format!("{name}: {}", operations(name))).join("\n"));
 }
 
+/// Teams of one block use its memory in turn, whichever was made first: words of the one may still be looked at when the other stores its own.
+#[test]
+fn teams_of_one_block_take_turns() {
+    let model = kernel("folded_by_two");
+    let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+    let body = body(&text, "folded_by_two__custom__nvl");
+    let start =
+        body.lines().find_map(|line| line.split_once("mov.u32 ")?.1.strip_suffix(", fusewire_teams;"));
+    let start = start.expect("teams have memory");
+    // The first team's words are in the first half.
+    let second = format!(", {start}, 128;");
+    assert!(body.lines().any(|line| line.ends_with(&second)), "one half of the memory alone");
+}
+
 /// Which memory operations a copy is made of: a change of protocol or code generation shows here.
 #[test]
 fn memory_operations_of_a_copy() {

@@ -16,12 +16,8 @@ macro_rules! fetches {
     )*};
 }
 fetches! {
-    fetch_add_u32, u32, AtomicU32, fetch_add;
-    fetch_add_u64, u64, AtomicU64, fetch_add;
     fetch_add_i32, i32, AtomicI32, fetch_add;
     fetch_add_i64, i64, AtomicI64, fetch_add;
-    fetch_max_u32, u32, AtomicU32, fetch_max;
-    fetch_max_u64, u64, AtomicU64, fetch_max;
     fetch_max_i32, i32, AtomicI32, fetch_max;
     fetch_max_i64, i64, AtomicI64, fetch_max;
     fetch_min_u32, u32, AtomicU32, fetch_min;

@@ -172,14 +172,10 @@ macro_rules! fetches {
     )*};
 }
 fetches! {
-    fetch_add_u32, u32, reg32, "add.u32";
-    fetch_add_u64, u64, reg64, "add.u64";
     fetch_add_i32, i32, reg32, "add.u32";
     fetch_add_i64, i64, reg64, "add.u64";
     fetch_add_f32, f32, reg32, "add.f32";
     fetch_add_f64, f64, reg64, "add.f64";
-    fetch_max_u32, u32, reg32, "max.u32";
-    fetch_max_u64, u64, reg64, "max.u64";
     fetch_max_i32, i32, reg32, "max.s32";
     fetch_max_i64, i64, reg64, "max.s64";
     fetch_min_u32, u32, reg32, "min.u32";

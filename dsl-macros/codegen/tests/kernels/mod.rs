@@ -280,6 +280,17 @@ pub fn folded_by_block<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f3
     Ok(())
 }
 
+/// Two teams of one block, in turn.
+#[comm_kernel(transports(Nvl))]
+pub fn folded_by_two<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f32>) -> Flow {
+    let (one, other) = (kernel.team(), kernel.team());
+    let sum = one.sum(input.len(), |i| input[i]);
+    let most = other.max(input.len(), |i| input[i]);
+    // SAFETY: one block.
+    one.each(1, |i| unsafe { output.write(i, sum / most) });
+    Ok(())
+}
+
 /// What stands before each element.
 #[comm_kernel(transports(Nvl))]
 pub fn scanned_by_block<O: Ops>(kernel: &Kernel<O>, input: &[u32], output: Out<u32>) -> Flow {
