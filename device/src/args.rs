@@ -16,6 +16,7 @@ mod plain;
 
 pub use accumulate::Accumulate;
 pub use atomic::Atomic;
+pub(crate) use atomic::operations;
 pub use crosses::{Crosses, code_of, made_of};
 pub use in_out::InOut;
 pub use plain::{Parts, Plain, RawOption};

@@ -1,6 +1,6 @@
 //! Outputs that any thread changes.
 
-use super::{Atomic, Lent, RawSlice};
+use super::{Atomic, Lent, RawSlice, operations};
 use core::marker::PhantomData;
 
 /// An output that any thread may change at any index, atomically (relaxed, this GPU or process). Sums of floats depend on the
@@ -40,40 +40,39 @@ impl<'a, T: Atomic> Accumulate<'a, T> {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-}
+    /// Where all elements begin, and how many there are.
+    ///
+    /// # Panics
+    /// If `index` is not below that.
+    #[inline(always)]
+    #[track_caller]
+    fn elements(&self, index: usize) -> (*mut T, usize) {
+        assert!(index < self.len, "index past the end of the output");
+        (self.start, self.len)
+    }
 
-macro_rules! operations {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident: $of:ty),*) $(-> $result:ty)?;)*) => {
-        impl<T: Atomic> Accumulate<'_, T> {
-            $(
-                $(#[$doc])*
-                ///
-                /// # Panics
-                /// If `index` is not below `len()`.
-                #[inline(always)]
-                #[track_caller]
-                pub fn $name(&self, index: usize $(, $argument: $of)*) $(-> $result)? {
-                    assert!(index < self.len, "index past the end of the output");
-                    // SAFETY: in bounds by the assertion; this type gives no access that is not atomic.
-                    unsafe { T::$name(self.start, self.len, index $(, $argument)*) }
-                }
-            )*
-        }
-    };
-}
-operations! {
     /// Adds `value` to element `index`; integers wrap.
-    add(value: T);
+    ///
+    /// # Panics
+    /// If `index` is not below `len()`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn add(&self, index: usize, value: T) {
+        let (start, len) = self.elements(index);
+        // SAFETY: in bounds by `elements`; this type gives no access that is not atomic.
+        unsafe { T::add(start, len, index, value) }
+    }
+
     /// Element `index`: what it is just now.
-    load() -> T;
-    /// Adds `value` to element `index`, and returns what it was.
-    fetch_add(value: T) -> T;
-    /// Sets element `index` to the greater of it and `value` (NaN if either is), and returns what it was.
-    fetch_max(value: T) -> T;
-    /// Sets element `index` to the lesser of it and `value` (NaN if either is), and returns what it was.
-    fetch_min(value: T) -> T;
-    /// Replaces element `index` by `f` of it, and returns what it was. `f` may be called several times.
-    fetch_update(f: impl Fn(T) -> T) -> T;
-    /// Sets element `index` to `new` if its bits are those of `old`, and returns what it was.
-    compare_exchange(old: T, new: T) -> T;
+    ///
+    /// # Panics
+    /// If `index` is not below `len()`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self, index: usize) -> T {
+        let (start, len) = self.elements(index);
+        // SAFETY: as above.
+        unsafe { T::load(start, len, index) }
+    }
 }
+operations!(Accumulate);

@@ -221,3 +221,40 @@ macro_rules! halves {
     )*};
 }
 halves! { F16 Bf16 }
+
+/// The operations that return what an element was, of a type whose `elements` gives where all begin and how many there are, and panics for an index that
+/// is not below.
+macro_rules! operations {
+    ($of:ident) => {
+        operations! { $of:
+            /// Adds `value` to element `index`, and returns what it was.
+            fetch_add(value: T);
+            /// Sets element `index` to the greater of it and `value` (NaN if either is), and returns what it was.
+            fetch_max(value: T);
+            /// Sets element `index` to the lesser of it and `value` (NaN if either is), and returns what it was.
+            fetch_min(value: T);
+            /// Replaces element `index` by `f` of it, and returns what it was. `f` may be called several times.
+            fetch_update(f: impl Fn(T) -> T);
+            /// Sets element `index` to `new` if its bits are those of `old`, and returns what it was.
+            compare_exchange(old: T, new: T);
+        }
+    };
+    ($of:ident: $($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {
+        impl<T: Atomic> $of<'_, T> {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Panics
+                /// If `index` is not below `len()`.
+                #[inline(always)]
+                #[track_caller]
+                pub fn $name(&self, index: usize $(, $argument: $type)*) -> T {
+                    let (start, len) = self.elements(index);
+                    // SAFETY: in bounds by `elements`; every access of these elements is atomic.
+                    unsafe { T::$name(start, len, index $(, $argument)*) }
+                }
+            )*
+        }
+    };
+}
+pub(crate) use operations;

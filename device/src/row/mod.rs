@@ -42,6 +42,8 @@ pub use ctx::{AtRow, ConsumeRow, ProduceRow, RowAt};
 pub use groups::{Groups, Narrow, Scale, Scaled, Ue8m0};
 pub use octet::OCTET;
 pub(crate) use team::leads as leads_row;
+#[cfg(target_arch = "nvptx64")]
+pub(crate) use team::moved;
 pub use wire::{RowWire, fold};
 
 use crate::element::{Element, Float};

@@ -4,6 +4,8 @@ use super::PerSlot;
 use crate::element::Element;
 
 #[cfg(target_arch = "nvptx64")]
+pub(crate) use gpu::moved;
+#[cfg(target_arch = "nvptx64")]
 pub(super) use gpu::{Meeting, lane, of_first, reduce, reduce_groups};
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use host::{Meeting, lane, of_first, reduce, reduce_groups};
@@ -137,17 +139,23 @@ mod gpu {
         each_slot!(S, |K| values[K] = butterfly(values[K], (G / OCTET) as u32, f));
     }
 
+    /// What `words` makes of a value's words.
+    #[inline(always)]
+    pub fn moved<T: Element>(value: T, words: impl Fn(u32) -> u32) -> T {
+        let bits = value.to_bits64();
+        let mut moved = u64::from(words(bits as u32));
+        if T::SIZE > 4 {
+            moved |= u64::from(words((bits >> 32) as u32)) << 32;
+        }
+        T::from_bits64(moved)
+    }
+
     /// Folds the values of `width` neighbours, a power of two; each gets the result.
     #[inline(always)]
     fn butterfly<T: Element>(value: T, width: u32, f: &impl Fn(T, T) -> T) -> T {
         let (mut value, mut distance) = (value, 1);
         while distance < width {
-            let bits = value.to_bits64();
-            let mut other = u64::from(arch::exchange(bits as u32, distance));
-            if T::SIZE > 4 {
-                other |= u64::from(arch::exchange((bits >> 32) as u32, distance)) << 32;
-            }
-            let other = T::from_bits64(other);
+            let other = moved(value, |word| arch::exchange(word, distance));
             // The lower one stands left in both.
             let left = arch::lane_index() & distance == 0;
             let (a, b) = if left { (value, other) } else { (other, value) };

@@ -2,7 +2,7 @@
 
 use super::{SHARED_BYTES, small};
 use crate::arch::teams;
-use crate::args::Atomic;
+use crate::args::{Atomic, operations};
 use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::kernel::Kernel;
@@ -116,63 +116,12 @@ impl<T: Element> Shared<'_, T> {
 }
 
 impl<T: Atomic> Shared<'_, T> {
-    /// Replaces element `index` by `f` of it, atomically, and returns what it was. `f` may be called several times.
-    ///
-    /// # Panics
-    /// If `index` is not below `len()`.
+    /// As for outputs that any thread changes.
     #[inline(always)]
     #[track_caller]
-    pub fn fetch_update(&self, index: usize, f: impl Fn(T) -> T) -> T {
+    fn elements(&self, index: usize) -> (*mut T, usize) {
         self.inside(index);
-        // SAFETY: inside; every access is atomic.
-        unsafe { T::fetch_update(self.memory.pointer().cast(), self.len, index, f) }
-    }
-
-    /// Adds to element `index`, atomically, and returns what it was.
-    ///
-    /// # Panics
-    /// If `index` is not below `len()`.
-    #[inline(always)]
-    #[track_caller]
-    pub fn fetch_add(&self, index: usize, value: T) -> T {
-        self.inside(index);
-        // SAFETY: as above.
-        unsafe { T::fetch_add(self.memory.pointer().cast(), self.len, index, value) }
-    }
-
-    /// Sets element `index` to the greater of it and `value`, atomically, and returns what it was.
-    ///
-    /// # Panics
-    /// If `index` is not below `len()`.
-    #[inline(always)]
-    #[track_caller]
-    pub fn fetch_max(&self, index: usize, value: T) -> T {
-        self.inside(index);
-        // SAFETY: as above.
-        unsafe { T::fetch_max(self.memory.pointer().cast(), self.len, index, value) }
-    }
-
-    /// Sets element `index` to the lesser of it and `value`, atomically, and returns what it was.
-    ///
-    /// # Panics
-    /// If `index` is not below `len()`.
-    #[inline(always)]
-    #[track_caller]
-    pub fn fetch_min(&self, index: usize, value: T) -> T {
-        self.inside(index);
-        // SAFETY: as above.
-        unsafe { T::fetch_min(self.memory.pointer().cast(), self.len, index, value) }
-    }
-
-    /// Sets element `index` to `new` if its bits are those of `old`, atomically, and returns what it was.
-    ///
-    /// # Panics
-    /// If `index` is not below `len()`.
-    #[inline(always)]
-    #[track_caller]
-    pub fn compare_exchange(&self, index: usize, old: T, new: T) -> T {
-        self.inside(index);
-        // SAFETY: as above.
-        unsafe { T::compare_exchange(self.memory.pointer().cast(), self.len, index, old, new) }
+        (self.memory.pointer().cast(), self.len)
     }
 }
+operations!(Shared);

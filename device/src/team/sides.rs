@@ -10,7 +10,7 @@ mod gpu {
     use super::super::Wide;
     use crate::arch::{self, teams::Words};
     use crate::element::Element;
-    use crate::row::WARP;
+    use crate::row::{WARP, moved};
 
     /// Number of this thread's team of `warps` warps, and how many whole ones there are.
     #[inline(always)]
@@ -97,17 +97,6 @@ mod gpu {
             distance *= 2;
         }
         value
-    }
-
-    /// What `words` makes of a value's words.
-    #[inline(always)]
-    fn moved<T: Element>(value: T, words: impl Fn(u32) -> u32) -> T {
-        let bits = value.to_bits64();
-        let mut moved = u64::from(words(bits as u32));
-        if T::SIZE > 4 {
-            moved |= u64::from(words((bits >> 32) as u32)) << 32;
-        }
-        T::from_bits64(moved)
     }
 
     #[inline(always)]
