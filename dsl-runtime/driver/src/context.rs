@@ -278,12 +278,19 @@ pub(crate) fn release(context: Option<&Context>, call: impl FnOnce() -> sys::CUr
     if context.is_some_and(|context| context.bind().is_err()) {
         return;
     }
+    let _ = relaxed(call);
+}
+
+/// Runs `call` with the calling thread's capture mode relaxed (`cuThreadExchangeStreamCaptureMode`): other captures forbid what might wait, and
+/// are invalidated by it. `call` does nothing to a stream that is captured. The driver is loaded.
+pub fn relaxed<R>(call: impl FnOnce() -> R) -> R {
     let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: `mode` is valid for reading and writing; the driver puts the former mode into it.
     let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
-    let _ = call();
+    let result = call();
     if exchanged as u32 == 0 {
         // SAFETY: as above; this restores the former mode.
         let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
     }
+    result
 }

@@ -56,6 +56,11 @@ impl Event {
         &self.inner.context
     }
 
+    /// Whether there are clones of it.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
+    }
+
     /// Puts the mark behind everything that is in the stream's queue now (`cuEventRecord`).
     ///
     /// # Errors

@@ -44,7 +44,7 @@ mod pointer;
 mod stream;
 mod symbols;
 
-pub use context::{Context, PriorityRange};
+pub use context::{Context, PriorityRange, relaxed};
 pub use device::{Device, DeviceAttribute, PeerAttribute};
 pub use driver::{Driver, Version};
 pub use error::{Code, Error, Result};
