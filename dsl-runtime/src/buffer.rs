@@ -1,8 +1,9 @@
 //! Buffers: memory of a device, and views of it that launches take.
 
-use crate::foreign::{Owner, drop_later};
+use crate::foreign::Owner;
 use crate::kernel::Place;
 use crate::machine::{bytes_of, bytes_of_mut};
+use crate::parked::{drop_later, make_room, with_room};
 use crate::stream::Kind;
 use crate::uses::{Access, Claims, Uses};
 use crate::{Device, Error, Result, Stream, Transport};
@@ -35,7 +36,10 @@ enum Store {
     /// That peers can map, one by one.
     Shared(Arc<Sharable>),
     /// Somebody else's: its address, and what is dropped when it is not used any more.
-    Foreign(u64, Option<Owner>),
+    Foreign {
+        address: u64,
+        _owner: Option<Owner>,
+    },
 }
 
 /// Where the bytes of a store are.
@@ -66,7 +70,8 @@ impl Memory {
                 Store::Host(start, layout)
             }
             Machine::Cuda(context) => {
-                let memory = cuda::memory::DeviceMemory::new(context, bytes)?;
+                let make = || Ok(cuda::memory::DeviceMemory::new(context, bytes)?);
+                let memory = with_room(Error::is_out_of_memory, make)?;
                 memory.fill(0)?;
                 Store::Cuda(memory)
             }
@@ -76,13 +81,15 @@ impl Memory {
 
     /// Zeroed memory that peers can map.
     pub(crate) fn shared(device: &Device, bytes: usize) -> Result<Self> {
-        let store = Store::Shared(Arc::new(Sharable::create(&device.0, bytes)?));
+        let make = || Ok(Sharable::create(&device.0, bytes)?);
+        let store = Store::Shared(Arc::new(with_room(Error::is_out_of_memory, make)?));
         Ok(Memory { store, device: device.clone(), uses: Uses::default() })
     }
 
     /// Somebody else's memory.
     pub(crate) fn foreign(device: &Device, address: u64, owner: Option<Owner>) -> Self {
-        Memory { store: Store::Foreign(address, owner), device: device.clone(), uses: Uses::default() }
+        let store = Store::Foreign { address, _owner: owner };
+        Memory { store, device: device.clone(), uses: Uses::default() }
     }
 
     /// The memory, if peers can map it.
@@ -146,9 +153,9 @@ impl Memory {
             (Store::Symmetric(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.own())),
             (Store::Shared(memory), Machine::Host) => At::Host(memory.address() as *mut u8),
             (Store::Shared(memory), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(memory.address())),
-            (Store::Foreign(0, _), _) => At::Nowhere,
-            (Store::Foreign(address, _), Machine::Host) => At::Host(*address as *mut u8),
-            (Store::Foreign(address, _), Machine::Cuda(_)) => At::Cuda(DevicePtr::new(*address)),
+            (Store::Foreign { address: 0, .. }, _) => At::Nowhere,
+            (Store::Foreign { address, .. }, Machine::Host) => At::Host(*address as *mut u8),
+            (Store::Foreign { address, .. }, Machine::Cuda(_)) => At::Cuda(DevicePtr::new(*address)),
         }
     }
 
@@ -178,25 +185,23 @@ impl Drop for Memory {
             Store::Empty => {}
             // SAFETY: allocated with this layout; every queued operation holds the memory, so none is left.
             Store::Host(start, layout) => unsafe { dealloc(start.as_ptr(), layout) },
-            // As above; and the last of them may be dropping it here, on the stream's own thread, which is not to wait for itself.
+            // As above.
             _ if matches!(self.device.0, Machine::Host) => {}
-            Store::Foreign(_, ref mut owner) => {
-                if let Some(owner) = owner.take() {
-                    drop_later(self.uses.users(), owner);
-                }
-            }
-            Store::Cuda(_) | Store::Symmetric(_) | Store::Shared(_) => {
-                // Launches do not hold the memory: wait for them. If that is refused they may be running, so the memory stays.
-                if self.wait_idle().is_err_and(|error| error.is_misuse()) {
-                    std::mem::forget(std::mem::replace(&mut self.store, Store::Empty));
+            // Launches do not hold the memory.
+            _ => {
+                let users = self.uses.users();
+                if !users.is_empty() {
+                    let store = std::mem::replace(&mut self.store, Store::Empty);
+                    let unused = Memory { store, device: self.device.clone(), uses: Uses::default() };
+                    drop_later(users, Box::new(unused));
                 }
             }
         }
     }
 }
 
-/// Elements in the memory of a device. On a GPU, dropping one waits for the launches that use it; if one of their streams is capturing, which
-/// nobody can wait for, its memory is not given back.
+/// Elements in the memory of a device. Dropping one waits for nothing: its memory is given back when what is queued with it has run, by whoever
+/// allocates, drops or synchronizes something then. An allocation that finds no room waits for such memory, as long as kernels wait for peers.
 pub struct Buffer<T> {
     memory: Arc<Memory>,
     len: usize,
@@ -238,6 +243,7 @@ impl<T: Element> Buffer<T> {
             .checked_mul(T::SIZE)
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
         let device = Device::of(transport);
+        make_room(&device, bytes);
         let store = Store::Symmetric(transport.link().symmetric(bytes)?);
         Ok(Self::over(Memory { store, device, uses: Uses::default() }, len))
     }

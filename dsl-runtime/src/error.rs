@@ -60,6 +60,11 @@ impl Error {
         matches!(self, Error::Misuse { .. } | Error::Device(fusewire_driver::Error::Misuse { .. }))
     }
 
+    /// Whether a GPU has no room for an allocation.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Error::Device(fusewire_driver::Error::OutOfMemory { .. }))
+    }
+
     /// The fault, if a kernel was aborted.
     pub fn fault(&self) -> Option<&Fault> {
         match self {

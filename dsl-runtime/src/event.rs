@@ -29,14 +29,14 @@ impl Event {
         }))
     }
 
-    /// An event for other streams to wait for, which tells no time. `before` may be one that this is in place of: who waits for that
-    /// already is not held up by this.
+    /// An event for other streams to wait for, which tells no time. `before` may be one that this is in place of: streams that wait for that
+    /// already are not held up by this. One that the host still asks about stays as it is.
     pub(crate) fn mark(queue: &Queue, before: Option<Event>) -> Result<Event> {
         Ok(Event(match &queue.kind {
             Kind::Host(worker) => Point::Host(passed(worker)),
             Kind::Cuda(stream) => {
                 let event = match before {
-                    Some(Event(Point::Cuda(event))) => event,
+                    Some(Event(Point::Cuda(event))) if !event.is_shared() => event,
                     _ => cuda::Event::new(stream.context())?,
                 };
                 event.record(stream)?;
@@ -107,9 +107,6 @@ fn passed(worker: &Worker) -> Arc<OnceLock<Instant>> {
     }
     let when = Arc::new(OnceLock::new());
     // Also if the thread ends before: nobody waits for it then.
-    let passed = Passed(Arc::clone(&when));
-    worker.push(Arc::new(move |_| {
-        let _ = &passed;
-    }));
+    worker.drop_behind(Passed(Arc::clone(&when)));
     when
 }

@@ -22,6 +22,7 @@ pub mod dlpack;
 use crate::buffer::Memory;
 use crate::capture::Captured;
 use crate::order::Used;
+use crate::parked::settle;
 use crate::stream::{Handle, Kind, Queue, lock};
 use crate::uses::{Access, Claims};
 use crate::{Buffer, Device, Error, Result, Stream};
@@ -30,7 +31,7 @@ use fusewire_driver::{self as cuda, DevicePtr, foreign};
 use fusewire_transports::host::{Link, Machine};
 use std::any::Any;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Something that is to be dropped when memory or a stream is not used any more.
@@ -40,8 +41,6 @@ pub(crate) type Owner = Box<dyn Any + Send + Sync>;
 pub(crate) struct Foreign {
     /// The capture that was noticed; 0 if there is none.
     capture: AtomicU64,
-    /// No handle is left, and the stream may be gone: events tell how far it has got.
-    retired: AtomicBool,
     /// What graphs of others run on, of which nobody here waits for a replay.
     recorded: Mutex<Vec<Weak<Link>>>,
     _owner: Owner,
@@ -58,14 +57,6 @@ static STREAMS: Mutex<Vec<([usize; 2], Weak<Handle>)>> = Mutex::new(Vec::new());
 static CAPTURED: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
-/// What stays until a stream has got behind a use of memory, or until several have.
-static LATER: Mutex<Vec<Later>> = Mutex::new(Vec::new());
-
-struct Later {
-    uses: Vec<(Arc<Queue>, u64)>,
-    _owner: Option<Owner>,
-}
-
 fn key(context: &cuda::Context, raw: *mut c_void) -> [usize; 2] {
     [context.as_raw().addr(), raw.addr()]
 }
@@ -78,16 +69,6 @@ pub(crate) fn register(context: &cuda::Context, raw: *mut c_void, handle: &Arc<H
 fn enter(streams: &mut Vec<([usize; 2], Weak<Handle>)>, key: [usize; 2], handle: &Arc<Handle>) {
     streams.retain(|(_, handle)| handle.strong_count() > 0);
     streams.push((key, Arc::downgrade(handle)));
-}
-
-/// Drops what no stream and no graph uses any more.
-pub(crate) fn settle() {
-    // Without the lock: what is dropped may come here again.
-    let mut waiting = std::mem::take(&mut *lock(&LATER));
-    let passed = |later: &mut Later| later.uses.iter().all(|(queue, number)| queue.has_passed(*number));
-    let over: Vec<_> = waiting.extract_if(.., passed).collect();
-    lock(&LATER).append(&mut waiting);
-    drop((over, foreign::let_go()));
 }
 
 /// Notices which captures of others have ended: until then, what they use is refused to other streams.
@@ -144,20 +125,9 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether no handle of somebody else's stream is left.
+    /// Whether no handle of somebody else's stream is left, so that it may be gone: events tell how far it has got.
     pub(crate) fn is_retired(&self) -> bool {
-        self.foreign.as_ref().is_some_and(|foreign| foreign.retired.load(Ordering::Acquire))
-    }
-
-    /// Whether the stream has got behind this use of memory; `false` while that cannot be told.
-    fn has_passed(self: &Arc<Self>, number: u64) -> bool {
-        if self.is_past(number) {
-            return true;
-        }
-        if self.notice().is_err() || self.is_capturing() {
-            return false;
-        }
-        self.reached(number).unwrap_or(true)
+        self.foreign.is_some() && self.retired.load(Ordering::Acquire)
     }
 
     /// The links of graphs that others replay.
@@ -182,24 +152,6 @@ impl Queue {
         kept.push(Box::new(std::mem::take(&mut captured.held)));
         kept.push(Box::new(std::mem::take(&mut captured.modules)));
     }
-
-    /// The last handle is going: nobody waits, and from here on the stream may be destroyed.
-    pub(crate) fn retire(self: &Arc<Self>) {
-        let Some(foreign) = &self.foreign else { return };
-        let last = self.last_use();
-        // While somebody captures it no event can be recorded: then later.
-        let passed = self.has_passed(last);
-        foreign.retired.store(true, Ordering::Release);
-        if !passed {
-            lock(&LATER).push(Later { uses: vec![(Arc::clone(self), last)], _owner: None });
-        }
-    }
-}
-
-/// Drops an owner of memory behind its uses.
-pub(crate) fn drop_later(uses: Vec<(Arc<Queue>, u64)>, owner: Owner) {
-    lock(&LATER).push(Later { uses, _owner: Some(owner) });
-    settle();
 }
 
 /// Memory of somebody else on `device`, with `len` elements of `size` bytes at `address`.
@@ -278,12 +230,8 @@ impl Stream {
         }
         // SAFETY: the caller's contract.
         let stream = unsafe { cuda::Stream::borrowed(&context, raw.cast())? };
-        let foreign = Foreign {
-            capture: AtomicU64::new(0),
-            retired: AtomicBool::new(false),
-            recorded: Mutex::default(),
-            _owner: Box::new(owner),
-        };
+        let foreign =
+            Foreign { capture: AtomicU64::new(0), recorded: Mutex::default(), _owner: Box::new(owner) };
         let device = Device(Machine::Cuda(context));
         let stream = Stream::over(&device, Kind::Cuda(stream), Some(foreign));
         enter(&mut streams, key, &stream.0);
@@ -361,6 +309,7 @@ impl<T: Element> Buffer<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
     #[test]

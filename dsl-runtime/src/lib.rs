@@ -58,6 +58,7 @@ mod graph;
 pub mod kernel;
 mod machine;
 mod order;
+mod parked;
 mod pending;
 mod residency;
 pub mod schedule;

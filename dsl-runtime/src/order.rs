@@ -92,14 +92,23 @@ impl Queue {
         event.map_or(Ok(()), |event| Ok(event.wait()?))
     }
 
-    /// Whether the device has got behind the use of memory with this number, by an event that is recorded if there is none.
+    /// Whether the device has got behind the use of memory with this number.
     pub(crate) fn reached(&self, number: u64) -> Result<bool> {
+        // Nothing is recorded on a stream that is past it: it may be gone.
+        if self.is_past(number) {
+            return Ok(true);
+        }
+        self.event_behind(number)?.map_or(Ok(true), |event| event.has_happened())
+    }
+
+    /// An event behind the use of memory with this number, which is recorded if there is none. It stays there.
+    pub(crate) fn event_behind(&self, number: u64) -> Result<Option<Event>> {
         let mut mark = self.marks.lock();
         if mark.as_ref().is_none_or(|mark| mark.number < number) {
             drop(mark);
             mark = self.mark("stream")?;
         }
-        mark.as_ref().map_or(Ok(true), |mark| mark.event.has_happened())
+        Ok(mark.as_ref().map(|mark| mark.event.clone()))
     }
 
     fn refuse_capture(&self, what: &str) -> Result<()> {

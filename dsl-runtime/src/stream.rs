@@ -4,6 +4,7 @@ use crate::capture::{Captured, Recording};
 use crate::foreign::{self, Foreign};
 use crate::machine::{Op, Waited, Worker};
 use crate::order::Marks;
+use crate::parked::{settle, with_room};
 use crate::pending::Pending;
 use crate::schedule::copy::Aside;
 use crate::uses::Capture;
@@ -16,7 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
-/// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for what is queued, but not in a panic.
+/// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for nothing: what is queued runs, and keeps what it
+/// uses. Whoever reads results later waits for it, and is told of its faults. What is queued when the process ends is lost.
 #[derive(Clone)]
 pub struct Stream(pub(crate) Arc<Handle>);
 
@@ -43,6 +45,8 @@ pub(crate) struct Queue {
     past: AtomicU64,
     /// Somebody stopped waiting for it: nobody waits for it any more but who says so.
     given_up: AtomicBool,
+    /// No handle is left.
+    pub(crate) retired: AtomicBool,
     /// Graphs that may still run, each with a number of a use that comes behind it. To destroy one that runs keeps other graphs of the GPU
     /// from beginning until it has ended.
     graphs: Mutex<Vec<(u64, Arc<cuda::GraphExec>)>>,
@@ -75,7 +79,7 @@ impl Stream {
                     .map_err(|source| Error::System { what: "starting a stream's thread".into(), source })?,
             ),
             Machine::Cuda(context) => {
-                queues_are_left(context)?;
+                with_room(Error::is_misuse, || queues_are_left(context))?;
                 Kind::Cuda(cuda::Stream::new(context)?)
             }
         };
@@ -100,6 +104,7 @@ impl Stream {
             used: AtomicU64::new(0),
             past: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             graphs: Mutex::default(),
             pending: Pending::default(),
         };
@@ -120,7 +125,6 @@ impl Stream {
         self.queue().notice()?;
         self.not_capturing("synchronize")?;
         self.0.wait()?;
-        foreign::settle();
         self.check_links()
     }
 
@@ -187,7 +191,9 @@ impl Stream {
     }
 
     fn check_links(&self) -> Result<()> {
-        self.verdict().0
+        let verdict = self.verdict().0;
+        settle();
+        verdict
     }
 
     /// The first fault of what was waited for, and the links that were asked: the last end of a link waits for peers.
@@ -256,7 +262,8 @@ impl Stream {
 impl Queue {
     /// Waits without looking for faults; not for a stream that somebody has given up.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        Ok(fusewire_transports::host::Queue::wait_idle(self)?)
+        self.not_given_up()?;
+        Ok(self.wait()?)
     }
 
     /// Waits, also for a stream that somebody has given up.
@@ -407,7 +414,9 @@ impl Queue {
 impl fusewire_transports::host::Queue for Queue {
     fn wait_idle(&self) -> fusewire_transports::host::Result<()> {
         self.not_given_up()?;
-        self.wait()
+        self.wait()?;
+        settle();
+        Ok(())
     }
 }
 
@@ -446,16 +455,11 @@ impl Deref for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // A panic is news that peers wait for: what runs is left to itself, with what it uses.
-        if std::thread::panicking() || self.0.is_given_up() {
-            return std::mem::forget(Arc::clone(&self.0));
+        match std::thread::panicking() {
+            // A panic is news that peers wait for: what runs is left to itself, with what it uses.
+            true => std::mem::forget(Arc::clone(&self.0)),
+            false => self.0.retire(),
         }
-        if self.0.foreign.is_some() {
-            return self.0.retire();
-        }
-        let _ = self.wait_idle();
-        // Results may outlive the stream: whoever uses them is told of a fault. No link goes under the lock: its last end waits for peers.
-        let _done: Vec<_> = lock(&self.links).extract_if(.., |due| !due.link.is_aborted()).collect();
     }
 }
 

@@ -35,8 +35,8 @@ struct State {
     /// Whose work wrote it last, and the number of that use on its stream. Kept: a fault of that work is a matter of all who read the
     /// results.
     wrote: Option<(Arc<Queue>, u64)>,
-    /// Who has read it since, and the number of the last such use; 0 if it was the host that read. One whose stream is gone was waited
-    /// for then. All of them run behind the one that wrote.
+    /// Who has read it since, and the number of the last such use; 0 if it was the host that read. One that is gone has run to its end.
+    /// All of them run behind the one that wrote.
     read: Vec<(Weak<Queue>, u64)>,
     /// Uses that captures recorded, of which nothing runs, and whether they write. Gone with the capture.
     recorded: Vec<(Weak<Capture>, bool)>,

@@ -1,4 +1,4 @@
-//! What streams wait for: others that use the same buffers, and queued work when their last handle goes.
+//! What streams wait for: others that use the same buffers; and what is left when their last handle goes.
 
 use fusewire::prelude::*;
 use fusewire::world::{Options as WorldOptions, World};
@@ -27,9 +27,36 @@ fn what_is_queued_is_done_and_nothing_is_kept() {
         let (stream, launcher) = (device.stream()?, copy::all_to_all(&transport)?);
         launcher.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
         drop((stream, launcher, transport));
-        assert!(link.upgrade().is_none(), "something keeps the transport");
         let got = output.read(&device.stream()?)?;
+        assert!(link.upgrade().is_none(), "something keeps the transport");
         assert!(got.iter().enumerate().all(|(i, from)| *from as usize == i / CHUNK));
+        Ok(())
+    });
+    ranks.unwrap().into_iter().for_each(Result::unwrap);
+}
+
+#[test]
+fn what_goes_waits_for_nobody_and_its_fault_is_told() {
+    const DEADLINE: Duration = Duration::from_secs(2);
+    let ranks = World::threads(2, |world| -> fusewire::Result<()> {
+        let options = Options { deadline: DEADLINE, ..Options::from(1 << 16) };
+        let transport = Shm::rendezvous(&world, options)?;
+        let (device, launcher) = (Device::of(&transport), copy::all_to_all(&transport)?);
+        // Rank 1 never launches.
+        if world.rank() == 0 {
+            let (stream, reader) = (device.stream()?, device.stream()?);
+            let (input, mut output) = (device.buffer::<u32>(2 * CHUNK)?, device.buffer::<u32>(2 * CHUNK)?);
+            let graph = stream.capture(|| {
+                launcher.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() })
+            })?;
+            graph.launch(&stream)?;
+            let start = Instant::now();
+            drop((graph, stream, input, launcher));
+            assert!(start.elapsed() < DEADLINE / 2, "it took {:?}", start.elapsed());
+            assert!(matches!(output.read(&reader), Err(fusewire::Error::Fault(_))));
+            assert!(start.elapsed() > DEADLINE / 2, "the read has not waited");
+        }
+        world.barrier()?;
         Ok(())
     });
     ranks.unwrap().into_iter().for_each(Result::unwrap);

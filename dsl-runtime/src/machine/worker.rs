@@ -13,6 +13,7 @@ pub(crate) type Op = Arc<dyn Fn(&mut Crew) + Send + Sync>;
 enum Job {
     Run(Op),
     Tell(Sender<()>),
+    Drop(Box<dyn Send>),
 }
 
 thread_local! {
@@ -60,6 +61,7 @@ impl Worker {
                         count.fetch_add(1, Ordering::Release);
                     }
                     Job::Tell(waiting) => drop(waiting.send(())),
+                    Job::Drop(what) => drop(what),
                 }
             }
         })?;
@@ -74,6 +76,11 @@ impl Worker {
     pub(crate) fn push(&self, op: Op) {
         self.pushed.fetch_add(1, Ordering::Relaxed);
         self.send(Job::Run(op));
+    }
+
+    /// Drops `what` when everything pushed so far has run. It is no operation: whoever learns of it finds the thread idle.
+    pub(crate) fn drop_behind(&self, what: impl Send + 'static) {
+        self.send(Job::Drop(Box::new(what)));
     }
 
     /// Whether everything pushed so far has run.

@@ -40,11 +40,13 @@ pub use handle::HostLinks;
 
 use crate::buffer::Memory;
 use crate::machine::on_stream;
+use crate::parked::{drop_apart, drop_later};
 use crate::{Buffer, Device, Error, PeersError, Result, Stream};
 use build::Exchanged;
 use fusewire_device::element::Element;
 use fusewire_device::window::{LocalMemory, WindowLayout};
 use fusewire_transports::MultiPeerTransport;
+use fusewire_transports::host::Machine;
 use fusewire_transports::peers::{PeersRef, Registration, Table, Topology};
 use fusewire_world::Teardown;
 use std::fmt;
@@ -95,8 +97,8 @@ impl WindowConfig {
     }
 }
 
-/// The host half of a window: owns its memory. Dropping it waits for this rank's kernels that use it, and where peers are reached by adapters
-/// until every rank has dropped it or is gone.
+/// The host half of a window: owns its memory. Dropping it waits for nothing; where peers are reached by adapters it waits for this rank's
+/// kernels that use it, and until every rank has dropped it or is gone.
 ///
 /// A launch takes `&HostWindow` where a kernel has a [`DeviceWindow`](fusewire_device::window::DeviceWindow). Graphs keep what they use.
 pub struct HostWindow {
@@ -117,12 +119,14 @@ impl Deref for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         let memory = Arc::clone(&self.0);
-        if !on_stream() {
-            return memory.tear_down();
+        match (memory.peers.topology().has_rdma(), memory.peers.machine()) {
+            // The operation that held it last is not to wait for its own stream, nor the stream for peers.
+            (true, _) if on_stream() => drop_apart(TearsDown(memory)),
+            (true, _) => drop(TearsDown(memory)),
+            // Operations hold what they use.
+            (false, Machine::Host) => {}
+            (false, Machine::Cuda(_)) => drop_later(memory.inbox.uses().users(), Box::new(memory)),
         }
-        // The operation that held it last is not to wait for its own stream, nor the stream for peers.
-        let apart = std::thread::Builder::new().name("window teardown".into());
-        let _ = apart.spawn(move || memory.tear_down());
     }
 }
 
@@ -362,21 +366,22 @@ impl Sources {
     }
 }
 
-impl WindowMemory {
-    /// First this rank's kernels end, then, where adapters reach the memory, every rank's: nobody deregisters before. Memory that peers have
-    /// mapped stays theirs.
-    fn tear_down(self: Arc<Self>) {
-        // If that is refused, they may be running: the memory stays, as that of buffers does.
-        if self.inbox.wait_idle().is_err_and(|error| error.is_misuse()) {
-            std::mem::forget(Arc::clone(&self));
+/// The end of a window whose memory adapters reach: first this rank's kernels end, then every rank's. Nobody deregisters before.
+struct TearsDown(Arc<WindowMemory>);
+
+impl Drop for TearsDown {
+    fn drop(&mut self) {
+        let memory = &self.0;
+        // If that is refused, they may be running: the memory stays.
+        if memory.inbox.wait_idle().is_err_and(|error| error.is_misuse()) {
+            std::mem::forget(Arc::clone(memory));
         }
-        let quiet = self.peers.quiesce();
-        let name = self.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let done =
-            !self.peers.topology().has_rdma() || name.is_none_or(|name| self.peers.world().teardown(name));
+        let quiet = memory.peers.quiesce();
+        let name = memory.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let done = name.is_none_or(|name| memory.peers.world().teardown(name));
         if !done || quiet.is_err() {
             // Peers may still write, or an adapter read.
-            std::mem::forget(Arc::clone(&self));
+            std::mem::forget(Arc::clone(memory));
         }
     }
 }

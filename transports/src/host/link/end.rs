@@ -44,6 +44,11 @@ impl Link {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// Whether dropping it, or what goes with it, waits for peers.
+    pub fn waits_to_end(self: &Arc<Self>) -> bool {
+        self.with_joined().iter().any(|link| !link.region.outlives_rank() && !link.has_ended())
+    }
+
     /// With nothing queued, and nobody launching.
     fn renew_idle(&self) -> Result<()> {
         self.region.quiesce()?;
