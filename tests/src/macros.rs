@@ -78,6 +78,7 @@ macro_rules! for_each_case {
             }
             shared {
                 everything_comes_and_goes_beside_a_kernel_that_waits: 1..=8,
+                what_goes_while_it_runs_waits_for_nobody: 2..=8,
                 streams_of_the_whole_gpu_are_refused: 1..=8,
             }
             options {

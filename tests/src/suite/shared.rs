@@ -42,6 +42,38 @@ pub fn everything_comes_and_goes_beside_a_kernel_that_waits<X: Subject>(rank: &R
     works(rank, &ground)
 }
 
+/// What a kernel uses goes while it waits for peers, which launch only then: its stream, its input, the launcher, a graph.
+pub fn what_goes_while_it_runs_waits_for_nobody<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let (me, chunk) = (rank.me(), 900);
+    for (round, replayed) in [false, true, false, true].into_iter().enumerate() {
+        let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+        let (stream, reader) = (ground.device.stream()?, ground.device.stream()?);
+        let data = rank.data(round);
+        let input = ground.device.buffer_from(&data.all::<u32>(me, rank.size() * chunk))?;
+        let mut output = ground.device.buffer::<u32>(rank.size() * chunk)?;
+        let run = move |output: &mut fusewire::Buffer<u32>| {
+            // They go when this returns. Whoever waits for the kernel then waits until its deadline.
+            let (stream, launcher, input) = (stream, launcher, input);
+            let mut launch =
+                || launcher.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() });
+            if replayed { stream.capture(launch)?.launch(&stream) } else { launch() }
+        };
+        let mut run = Some(run);
+        if let Some(run) = run.take_if(|_| me == round % rank.size()) {
+            run(&mut output)?;
+        }
+        rank.world.barrier()?;
+        if let Some(run) = run {
+            run(&mut output)?;
+        }
+        same(format_args!("round {round}"), &output.read(&reader)?, |i| {
+            reference::all_to_all(me, chunk, i, |from, at| data.any(from, at))
+        });
+    }
+    works(rank, &ground)
+}
+
 /// Streams, events, buffers of all kinds, copies, and an empty graph.
 fn churn<X: Subject>(rank: &Rank<X>, device: &Device, round: usize) -> Outcome {
     let stream = device.stream()?;

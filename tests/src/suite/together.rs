@@ -8,6 +8,7 @@ use crate::kernels::hooks::{chain, scale_add};
 use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
 use fusewire::{LaunchOptions, Options, Protocol};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub fn several_kernels_on_one_transport<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
@@ -158,10 +159,17 @@ pub fn transports_come_and_go<X: Subject>(rank: &Rank<X>) -> Outcome {
         let mut output = ground.device.buffer::<u8>(n)?;
         output.fill_bytes(&ground.stream, POISON)?;
         launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
-        // When all of it is dropped, nothing is left.
+        // When all of it is dropped and has run, nothing is left. Over adapters the last end waits for peers, on a thread of its own.
         let link = Arc::downgrade(ground.transport.link());
+        let reader = ground.device.stream()?;
         drop((launcher, ground));
-        assert!(link.upgrade().is_none(), "something keeps the transport of round {round}");
+        output.read(&reader)?;
+        reader.synchronize()?;
+        let start = Instant::now();
+        while link.strong_count() > 0 {
+            assert!(start.elapsed() < crate::run::MEETING, "something keeps the transport of round {round}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     works(rank, &rank.small()?)
 }
