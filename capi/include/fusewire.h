@@ -311,7 +311,7 @@ void *fusewire_stream_raw(const fusewire_stream *stream);
 fusewire_status fusewire_stream_synchronize(const fusewire_stream *stream,
                                             uint64_t limit_ms);
 
-// Lets go of it; waits for what is queued on a stream that `fusewire_stream_new` made.
+// Lets go of it and waits for nothing. What is queued runs; what is queued when the process ends is lost.
 void fusewire_stream_free(fusewire_stream *stream);
 
 // Makes a transport by its name: "Shm" (CPU threads of one host) or "Nvl" (GPUs of one host). `options` may be null. Collective.
