@@ -127,7 +127,11 @@ impl Queue {
 
     /// Whether no handle of somebody else's stream is left, so that it may be gone: events tell how far it has got.
     pub(crate) fn is_retired(&self) -> bool {
-        self.foreign.is_some() && self.retired.load(Ordering::Acquire)
+        self.foreign.is_some() && self.has_no_handle()
+    }
+
+    pub(crate) fn has_no_handle(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     /// The links of graphs that others replay.

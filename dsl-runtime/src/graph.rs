@@ -6,7 +6,7 @@ use crate::kernel::Held;
 use crate::machine::Op;
 use crate::order::Used;
 use crate::residency::{Demand, Ledger};
-use crate::stream::{Kind, Queue};
+use crate::stream::Kind;
 use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
@@ -84,7 +84,7 @@ impl Graph {
         own.for_each(|used| used.link.note("", ["a replay of a graph", ""], None, Cut::default()));
         let grid = self.demand.whole();
         let ledger = self.ledger.as_ref().filter(|_| grid.blocks > 0);
-        let _admitted = ledger.map(|l| l.admit(stream.queue(), grid, false, Queue::is_idle)).transpose()?;
+        let _admitted = ledger.map(|l| l.admit(stream.queue(), grid, false)).transpose()?;
         match (&stream.0.kind, &self.exec) {
             (Kind::Cuda(s), Some(exec)) => {
                 stream.queue().keep(exec);

@@ -6,7 +6,7 @@ use crate::machine::{Crew, Running};
 use crate::residency::{self, Footprint};
 use crate::schedule::plan::Plan;
 use crate::schedule::{LaunchOptions, Protocol};
-use crate::stream::{Kind, Queue};
+use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::launch::{Grid, Params, Shape};
 use fusewire_device::ops::Ops;
@@ -182,7 +182,7 @@ impl<X: Transport> Prepared<X> {
                 } else {
                     // What was queued last may be the wait for another stream.
                     let may_follow = !stream.queue().take_behind() && may_follow;
-                    let launch = ledger.admit(stream.queue(), grid, may_follow, Queue::is_idle)?;
+                    let launch = ledger.admit(stream.queue(), grid, may_follow)?;
                     follows = admitted.insert(launch).follows;
                 }
                 let config = cuda::LaunchConfig::new(plan.blocks, plan.threads);
