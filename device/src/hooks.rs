@@ -140,6 +140,20 @@ pub(crate) fn together<W: Element>(values: [W; 16]) -> Pack<W> {
     pack
 }
 
+/// A pack of what a hook makes of each element of another: `ctx.valid` of them, and behind those zeros.
+#[inline(always)]
+pub(crate) fn pass_each<W: Element>(
+    ctx: &Consume,
+    pack: Pack<W>,
+    hook: impl Fn(&Consume, W) -> W,
+) -> Pack<W> {
+    let mut values = [W::default(); 16];
+    unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
+        values[K] = hook(&Consume(ctx.at(ctx.pos + K, 1, false)), pack.get(K));
+    });
+    together(values)
+}
+
 /// Hands the elements of a pack to a hook that takes one a call: `ctx.valid` of them, whatever the type.
 #[inline(always)]
 pub fn consume_each<W: Element>(ctx: &Consume, value: Pack<W>, hook: impl Fn(&Consume, W)) {

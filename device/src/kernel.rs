@@ -1,6 +1,7 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
 mod heap;
+mod lines;
 mod state;
 
 use crate::atomic::{self, Device, Relaxed};
@@ -16,6 +17,7 @@ use crate::protocol::simple::channel::{Call, HEADER};
 use crate::tile;
 use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
 use core::marker::PhantomData;
+pub use lines::Lines;
 pub(crate) use state::{KernelsAndTeamsStandOutsideClosures, Own, State};
 
 /// A tile has fewer packs of its wire type: 64 GiB.
@@ -174,6 +176,23 @@ impl<O: Ops> Kernel<O> {
         Err(self.watch.out_of_range(&self.ops, about, limit, value))
     }
 
+    /// A block's tiles travel on the channel of its index.
+    #[inline(always)]
+    #[track_caller]
+    fn check_channel(&self, peer: usize, op: u32) -> Flow {
+        let channel = self.grid.block;
+        self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, op)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn check_tile<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
+        let channel = self.grid.block;
+        self.check(peer as u64, u64::from(self.ops.world()), peer, channel, op)?;
+        self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, op)?;
+        self.check(tile.start as u64, last_start(tile), peer, channel, op)
+    }
+
     /// A hook that sent or received would put its bytes between those of the tile that called it.
     #[inline(always)]
     #[track_caller]
@@ -216,11 +235,8 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     pub fn send_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> W) -> Flow {
-        let channel = self.grid.block;
-        self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::SEND)?;
-        self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::SEND)?;
-        self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, operation::SEND)?;
-        self.check(tile.start as u64, last_start(tile), peer, channel, operation::SEND)?;
+        self.check_tile::<W>(peer, tile, operation::SEND)?;
+        self.check_channel(peer, operation::SEND)?;
         self.enter();
         self.leave(self.send_packs(peer, tile, &hook))
     }
@@ -254,11 +270,8 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn recv_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, W)) -> Flow {
-        let channel = self.grid.block;
-        self.check(peer as u64, u64::from(self.ops.world()), peer, channel, operation::RECEIVE)?;
-        self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, operation::RECEIVE)?;
-        self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, operation::RECEIVE)?;
-        self.check(tile.start as u64, last_start(tile), peer, channel, operation::RECEIVE)?;
+        self.check_tile::<W>(peer, tile, operation::RECEIVE)?;
+        self.check_channel(peer, operation::RECEIVE)?;
         self.enter();
         self.leave(self.receive_packs(peer, tile, &hook))
     }
@@ -268,6 +281,32 @@ impl<O: Ops> Kernel<O> {
         let place = self.tile_place(peer, tile);
         // SAFETY: this block alone works the channel of its index; all its threads are here.
         unsafe { self.stream::<W>(&place).receive::<tile::Two, W, Block, _>(&Block, &tile::Each(hook)) }
+    }
+
+    /// Receives a tile from the peer `from`, and sends what `hook` makes of each element on to the peer `to`, as it arrives: it is not written and read again in
+    /// between. `hook` may store it here as well. A `recv_tile` and a `send_tile` of the same tile in one, so what waits for either waits for this.
+    ///
+    /// # Safety
+    /// As for [`Kernel::recv_tile`].
+    ///
+    /// # Panics
+    /// If `hook` sends or receives.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn forward_tile<W: Element>(
+        &self,
+        from: usize,
+        to: usize,
+        tile: Tile,
+        hook: impl Fn(&Consume, W) -> W,
+    ) -> Flow {
+        self.check_tile::<W>(from, tile, operation::RECEIVE)?;
+        self.check_tile::<W>(to, tile, operation::SEND)?;
+        self.check_channel(from, operation::RECEIVE)?;
+        self.enter();
+        let place = self.tile_place(from, tile);
+        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        self.leave(unsafe { self.stream::<W>(&place).forward::<W, Block, _>(&Block, to as u32, &hook) })
     }
 
     /// Operations and control words, for what is built on a kernel.
@@ -385,10 +424,37 @@ impl<O: Ops> Kernel<O> {
     }
 }
 
-/// Runs a user's schedule on this block.
+impl<O: Ops> Kernel<O> {
+    /// Begins a user's schedule on this block. Not a function that takes the schedule as a closure: a long one would become a function of the device, with its kernel
+    /// in memory.
+    ///
+    /// # Safety
+    /// `control` names live words; called by all threads of every block of the grid.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn begin(grid: Grid, ops: O, control: Control, shape: Shape) -> Result<Self, Stopped> {
+        // SAFETY: the caller's contract.
+        let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
+        watch.enter(&Block)?;
+        let (state, lent, turn) = (Own::new(State::Ready), Own::new(0), Own::new(0));
+        Ok(Kernel { ops, watch, grid, shape, state, lent, turn, thread: PhantomData })
+    }
+
+    /// Ends it as `flow` says.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn end(&self, flow: Flow) -> Flow {
+        flow?;
+        // A panic after the last operation is told too.
+        Block.sync();
+        self.watch.check_panic(&self.ops)
+    }
+}
+
+/// Runs a schedule on this block.
 ///
 /// # Safety
-/// `control` names live words; called by all threads of every block of the grid.
+/// As for [`Kernel::begin`].
 #[inline(always)]
 pub unsafe fn custom<O: Ops>(
     grid: Grid,
@@ -398,11 +464,6 @@ pub unsafe fn custom<O: Ops>(
     body: impl FnOnce(&Kernel<O>) -> Flow,
 ) -> Flow {
     // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
-    watch.enter(&Block)?;
-    let (state, lent, turn) = (Own::new(State::Ready), Own::new(0), Own::new(0));
-    body(&Kernel { ops, watch, grid, shape, state, lent, turn, thread: PhantomData })?;
-    // A panic after the last operation is told too.
-    Block.sync();
-    watch.check_panic(&ops)
+    let kernel = unsafe { Kernel::begin(grid, ops, control, shape)? };
+    kernel.end(body(&kernel))
 }

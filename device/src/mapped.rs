@@ -235,6 +235,10 @@ macro_rules! mapped_ops {
             fn raise_abort(&self, peer: u32, code: u64) {
                 self.0.raise_abort(peer, code);
             }
+            #[inline(always)]
+            fn direct<T: $crate::ops::WithDirect>(&self, then: T) -> Option<T::Out> {
+                Some(then.with(self))
+            }
             #[cfg(not(target_arch = "nvptx64"))]
             fn reads_processes(&self) -> bool {
                 self.0.parts().processes != 0

@@ -107,6 +107,13 @@ pub unsafe trait Ops: Copy + Send + Sync + 'static {
     /// Raises the abort word of `peer`, if it is not raised yet. Best effort.
     fn raise_abort(&self, peer: u32, code: u64);
 
+    /// Calls `then` with these operations as those that are [`Direct`], if they are.
+    #[inline(always)]
+    fn direct<T: WithDirect>(&self, then: T) -> Option<T::Out> {
+        let _ = then;
+        None
+    }
+
     /// Whether every rank can read the memory of every other rank's process: the same answer on all ranks.
     #[cfg(not(target_arch = "nvptx64"))]
     fn reads_processes(&self) -> bool {
@@ -152,6 +159,14 @@ pub trait Get: Ops {
     /// # Safety
     /// `to` is valid for `bytes`; `from + bytes` is within the heap; nobody writes that part of the peer's heap meanwhile.
     unsafe fn get<G: Group>(&self, group: &G, peer: u32, from: u64, to: *mut u8, bytes: u64);
+}
+
+/// What is done where a transport is [`Direct`]: for code that is compiled for others as well ([`Ops::direct`]).
+pub trait WithDirect {
+    /// What comes of it.
+    type Out;
+    /// Does it.
+    fn with<O: Direct>(self, ops: &O) -> Self::Out;
 }
 
 /// Storing to peers' memory line by line, so that a flag travels with its data.

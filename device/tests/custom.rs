@@ -9,7 +9,7 @@ use fusewire_device::ops::{Line, Ops};
 use fusewire_device::wait::{Flow, kind, operation};
 use world::{NO_ELEMENTS, Peers, World};
 
-const DEADLINE_MS: u64 = 30_000;
+const DEADLINE_MS: u64 = 20_000;
 
 /// Runs a schedule of one's own on every rank with one block.
 fn schedule(world: &World, body: impl Fn(&Kernel<Peers>) -> Flow + Sync) -> Vec<Vec<Flow>> {
@@ -49,6 +49,179 @@ fn tiles_signals_and_puts() {
     assert!(flows.iter().flatten().all(|flow| flow.is_ok()));
 }
 
+/// Short ones and such as are cut, in turn on one channel; two may be sent before one is received.
+#[test]
+fn tiles_by_lines() {
+    let world = World::new(3, 2, 1024);
+    let flows = world.run(2, |rank, grid| {
+        let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
+        let body = |kernel: &Kernel<Peers>| {
+            let (lines, me, from) = (kernel.lines(), kernel.rank(), kernel.previous(1));
+            let most = lines.most::<u16>();
+            for (round, len) in [1, 37, 0, 500, most, 8, 240].into_iter().enumerate() {
+                let value = |rank: usize, tile: usize, k: usize| (9001 * rank + 77 * tile + k) as u16;
+                let tiles = [0, 1].map(|k| Tile { start: 3 + k, len: if k == 0 { len } else { 9 } });
+                let send = |k: usize| {
+                    lines.send_tile(kernel.next(1), tiles[k], |ctx| value(me, 2 * round + k, ctx.index()))
+                };
+                send(0)?;
+                send(1)?;
+                for (k, tile) in tiles.into_iter().enumerate() {
+                    let taken = std::cell::Cell::new(0);
+                    let take = |ctx: &fusewire_device::ctx::Consume, got: u16| {
+                        assert_eq!(
+                            got,
+                            value(from, 2 * round + k, ctx.index()),
+                            "{len}, {round}, {}",
+                            ctx.index()
+                        );
+                        taken.set(taken.get() + 1);
+                    };
+                    // SAFETY: nothing is written.
+                    unsafe { lines.recv_tile(from, tile, take)? };
+                    assert_eq!(taken.get(), tile.len);
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: the world's words; every block runs it.
+        unsafe { custom(grid, ops, control, NO_ELEMENTS, body) }
+    });
+    assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{flows:?}");
+}
+
+#[test]
+fn a_third_tile_by_lines_waits_for_the_first_to_be_received() {
+    let world = World::new(2, 1, 1024);
+    let tile = Tile { start: 0, len: 300 };
+    let flows = schedule(&world, |kernel| {
+        for number in 0..5usize {
+            if kernel.rank() == 0 {
+                kernel.lines().send_tile(1, tile, |ctx| (1000 * number + ctx.index()) as u32)?;
+                continue;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let take = |ctx: &fusewire_device::ctx::Consume, got: u32| {
+                assert_eq!(got as usize, 1000 * number + ctx.index());
+            };
+            // SAFETY: nothing is written.
+            unsafe { kernel.lines().recv_tile(0, tile, take)? };
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{:?}", world.record(1));
+}
+
+/// Round by round from rank 0 to the last, each adding something, in tiles that staging holds and such as it does not.
+#[test]
+fn tiles_are_forwarded() {
+    let world = World::new(4, 1, 2048);
+    let flows = schedule(&world, |kernel| {
+        let (me, last, lines) = (kernel.rank(), kernel.world() - 1, kernel.lines());
+        let value = |round: usize, index: usize, ranks: usize| (1000 * round + index + 7 * ranks) as u16;
+        for round in 0..12usize {
+            let by_lines = round % 2 == 1;
+            let tile = Tile { start: 2, len: [1, 900, 0, 64, 5000, 8][round % 6] };
+            let taken = std::cell::Cell::new(0);
+            let check = |ctx: &fusewire_device::ctx::Consume, got: u16| {
+                assert_eq!(got, value(round, ctx.index(), me - 1), "{round}, {}", ctx.index());
+                taken.set(taken.get() + 1);
+            };
+            let pass = |ctx: &fusewire_device::ctx::Consume, got: u16| {
+                check(ctx, got);
+                got + 7
+            };
+            let first = |ctx: &fusewire_device::ctx::Produce| value(round, ctx.index(), 0);
+            // SAFETY: nothing is written.
+            unsafe {
+                match me {
+                    0 if by_lines => lines.send_tile(1, tile, first)?,
+                    0 => kernel.send_tile(1, tile, first)?,
+                    me if me == last && by_lines => lines.recv_tile(me - 1, tile, check)?,
+                    me if me == last => kernel.recv_tile(me - 1, tile, check)?,
+                    me if by_lines => lines.forward_tile(me - 1, me + 1, tile, pass)?,
+                    me => kernel.forward_tile(me - 1, me + 1, tile, pass)?,
+                }
+            }
+            assert_eq!(taken.get(), if me == 0 { 0 } else { tile.len });
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{flows:?}");
+}
+
+/// Whoever is slow: the one before, and the one behind.
+#[test]
+fn what_is_forwarded_waits_for_bytes_and_for_room() {
+    for slow in [0, 2] {
+        for by_lines in [false, true] {
+            let world = World::new(3, 1, 2048);
+            let flows = schedule(&world, |kernel| {
+                let (me, lines) = (kernel.rank(), kernel.lines());
+                let tile = Tile { start: 0, len: if by_lines { 300 } else { 700 } };
+                for round in 0..6usize {
+                    if me == slow {
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                    }
+                    let value = |index: usize| (1000 * round + index) as u32;
+                    let check = |ctx: &fusewire_device::ctx::Consume, got: u32| {
+                        assert_eq!(got, value(ctx.index()), "{round}, {slow} is slow");
+                    };
+                    let pass = |_: &fusewire_device::ctx::Consume, got: u32| got;
+                    let first = |ctx: &fusewire_device::ctx::Produce| value(ctx.index());
+                    // SAFETY: nothing is written.
+                    unsafe {
+                        match (me, by_lines) {
+                            (0, false) => kernel.send_tile(1, tile, first)?,
+                            (0, true) => lines.send_tile(1, tile, first)?,
+                            (1, false) => kernel.forward_tile(0, 2, tile, pass)?,
+                            (1, true) => lines.forward_tile(0, 2, tile, pass)?,
+                            (_, false) => kernel.recv_tile(1, tile, check)?,
+                            (_, true) => lines.recv_tile(1, tile, check)?,
+                        }
+                    }
+                }
+                Ok(())
+            });
+            assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{flows:?}");
+        }
+    }
+}
+
+/// By staging on both sides, where there are more blocks than line channels.
+#[test]
+fn tiles_by_lines_need_no_line_channels() {
+    let world = World::new(2, 6, 1024);
+    assert!(world.layout.ll128_channels < 6);
+    let flows = world.run(6, |rank, grid| {
+        let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
+        // SAFETY: the world's words; every block runs it; nothing is written.
+        unsafe {
+            custom(grid, ops, control, NO_ELEMENTS, |kernel: &Kernel<Peers>| {
+                let (lines, tile) = (kernel.lines(), Tile { start: 0, len: 50 });
+                assert_eq!(lines.most::<u32>() < kernel.most_staged::<u32>(), kernel.block() > 3);
+                lines.send_tile(kernel.next(1), tile, |ctx| ctx.index() as u32)?;
+                lines.recv_tile(kernel.previous(1), tile, |ctx, got: u32| assert_eq!(got, ctx.index() as u32))
+            })
+        }
+    });
+    assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{flows:?}");
+}
+
+#[test]
+fn tiles_by_lines_that_differ_are_told() {
+    let world = World::new(2, 1, 1024);
+    let flows = schedule(&world, |kernel| {
+        let (lines, tile) = (kernel.lines(), Tile { start: 0, len: 50 + kernel.rank() });
+        lines.send_tile(kernel.next(1), tile, |ctx| ctx.index() as u32)?;
+        // SAFETY: nothing is written.
+        unsafe { lines.recv_tile(kernel.previous(1), tile, |_, _: u32| {}) }
+    });
+    assert!(flows.iter().flatten().any(|flow| flow.is_err()));
+    let records = [0, 1].map(|rank| world.record(rank));
+    assert!(records.iter().any(|record| record.kind == kind::MISMATCH), "{records:?}");
+}
+
 #[test]
 fn a_barrier_waits_for_every_rank() {
     let world = World::new(4, 1, 1024);
@@ -75,10 +248,23 @@ fn raw_operations_out_of_range_end_the_kernel() {
     type Body = Box<dyn Fn(&Kernel<Peers>) -> Flow + Sync>;
     // SAFETY: nothing is written.
     let receive = |k: &Kernel<Peers>, len| unsafe { k.recv_tile(0, Tile { start: 8, len }, |_, _: f64| {}) };
-    let cases: [(u32, Body); 8] = [
+    const ONE: Tile = Tile { start: 0, len: 1 };
+    // SAFETY: as above.
+    let forward =
+        |k: &Kernel<Peers>, from, to| unsafe { k.lines().forward_tile(from, to, ONE, |_, v: u8| v) };
+    let cases: [(u32, Body); 11] = [
         (operation::SEND, Box::new(|k| k.send_tile(9, Tile { start: 0, len: 1 }, |_| 1u8))),
         (operation::SEND, Box::new(|k| k.send_tile(0, Tile { start: 0, len: (1 << 36) - 15 }, |_| 1u8))),
         (operation::RECEIVE, Box::new(move |k| receive(k, far))),
+        (
+            operation::SEND,
+            Box::new(|k| {
+                let tile = Tile { start: 0, len: k.lines().most::<u8>() + 1 };
+                k.lines().send_tile(0, tile, |_| 1u8)
+            }),
+        ),
+        (operation::SEND, Box::new(move |k| forward(k, 0, 9))),
+        (operation::RECEIVE, Box::new(move |k| forward(k, 9, 0))),
         (operation::SIGNAL, Box::new(|k| k.signal(0, 2))),
         (operation::WAIT, Box::new(|k| k.wait(7, 0))),
         // SAFETY: out of range, so nothing is accessed.

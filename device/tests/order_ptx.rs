@@ -102,18 +102,39 @@ unsafe impl Unpack for I {
     }
 }
 
+#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_lines(p: Params<Peers, Custom, Raw>) {
+    let grid = Grid::here();
+    // Staging has rules of its own.
+    unsafe { core::hint::assert_unchecked(grid.block < ops::Direct::ll128_channels(&p.ops)) };
+    let Ok(kernel) = (unsafe { Kernel::begin(grid, p.ops, p.control, p.shape) }) else { return };
+    #[inline(always)]
+    unsafe fn run(kernel: &Kernel<Peers>, input: &[f32], output: Out<'_, f32>) -> Flow {
+        let (lines, tile) = (kernel.lines(), kernel.share(input.len()));
+        lines.send_tile(kernel.next(1), tile, |ctx| input[ctx.index()])?;
+        unsafe { lines.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))? };
+        let pass = |ctx: &Consume, v: f32| { output.at(ctx).add(v); v };
+        unsafe { lines.forward_tile(kernel.previous(1), kernel.next(1), tile, pass) }
+    }
+    let lent = args::Lent::while_borrowed(&p);
+    let _ = kernel.end(unsafe { run(&kernel, p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent)) });
+}
+
 #[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Custom, Raw>) {
     let grid = Grid::here();
-    let _ = unsafe { custom(grid, p.ops, p.control, p.shape, |kernel| {
-        let lent = args::Lent::while_borrowed(&p);
-        let (input, output) = (p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent));
+    let Ok(kernel) = (unsafe { Kernel::begin(grid, p.ops, p.control, p.shape) }) else { return };
+    #[inline(always)]
+    unsafe fn run(kernel: &Kernel<Peers>, input: &[f32], output: Out<'_, f32>) -> Flow {
         let tile = kernel.share(input.len());
         kernel.send_tile(kernel.next(1), tile, |ctx| input[ctx.index()])?;
-        kernel.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))?;
-        kernel.put(kernel.next(1), 0, input)?;
+        unsafe { kernel.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))? };
+        let pass = |ctx: &Consume, v: f32| { output.at(ctx).add(v); v };
+        unsafe { kernel.forward_tile(kernel.previous(1), kernel.next(1), tile, pass)? };
+        unsafe { kernel.put(kernel.next(1), 0, input)? };
         kernel.signal(kernel.next(1), 0)?;
         kernel.wait(kernel.previous(1), 0)
-    }) };
+    }
+    let lent = args::Lent::while_borrowed(&p);
+    let _ = kernel.end(unsafe { run(&kernel, p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent)) });
 }
 ";
 
@@ -135,7 +156,8 @@ const PROTOCOLS: &[(&str, Protocol)] = &[
 /// Every schedule by every protocol: its entry, and the rule.
 fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
     let folding = FOLDING.iter().map(|s| (*s, "Simple", Protocol::Simple));
-    let folding = folding.chain([("AllReduce", "TwoShot", Protocol::Simple)]);
+    let folding = folding
+        .chain([("AllReduce", "TwoShot", Protocol::Simple), ("AllReduce", "Ll128TwoShot", Protocol::Ll128)]);
     let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Ll128)));
     SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule))).chain(folding)
 }
@@ -173,7 +195,9 @@ fn memory_operations_keep_their_order() {
     for arch in &ARCHS[..2] {
         let ptx = raised(&compile("order", &source, *arch));
         let all = entries().map(|(schedule, protocol, rule)| (format!("k_{schedule}_{protocol}"), rule));
-        for (name, protocol) in all.chain([("custom_ring".to_owned(), Protocol::Simple)]) {
+        let own =
+            [("custom_ring".to_owned(), Protocol::Simple), ("custom_lines".to_owned(), Protocol::Ll128)];
+        for (name, protocol) in all.chain(own) {
             // What a user's hook keeps is loaded when it is given back.
             let fences = body(&ptx, &name).iter().filter(|line| line.contains("fence.acq_rel.sys")).count();
             assert!(name != "custom_ring" || fences > 0, "{arch} {name}: no fence before room is given back");

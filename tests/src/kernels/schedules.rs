@@ -52,6 +52,69 @@ pub fn bursts<O: Ops>(kernel: &Kernel<O>, own: &[u32], got: Out<'_, u32>, tiles:
     Ok(())
 }
 
+/// As `bursts` by lines, of which two are on their way at a time.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn pairs_by_lines<O: Ops>(
+    kernel: &Kernel<O>,
+    own: &[u32],
+    got: Out<'_, u32>,
+    tiles: usize,
+    most: usize,
+) -> Flow {
+    let lines = kernel.lines();
+    let tile = |number: usize| Tile { start: (kernel.block() * tiles + number) * most, len: most };
+    let mut number = 0;
+    while number < tiles {
+        lines.send_tile(kernel.next(1), tile(number), |ctx| own[ctx.index()])?;
+        lines.send_tile(kernel.next(1), tile(number + 1), |ctx| own[ctx.index()])?;
+        let set = |ctx: &Consume, value: u32| got.at(ctx).set(value);
+        // SAFETY: tiles are disjoint.
+        unsafe { lines.recv_tile(kernel.previous(1), tile(number), set)? };
+        // SAFETY: as above.
+        unsafe { lines.recv_tile(kernel.previous(1), tile(number + 1), set)? };
+        number += 2;
+    }
+    Ok(())
+}
+
+/// Rank 0's elements go from rank to rank, each of which keeps them and passes them on with one added.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn relayed<O: Ops>(
+    kernel: &Kernel<O>,
+    own: &[u32],
+    got: Out<'_, u32>,
+    most: usize,
+    by_lines: u32,
+) -> Flow {
+    let (me, last, lines, share) =
+        (kernel.rank(), kernel.world() - 1, kernel.lines(), kernel.share(own.len()));
+    let (next, previous) = (kernel.next(1), kernel.previous(1));
+    let most = if by_lines > 0 { most.min(lines.most::<u32>()) } else { most };
+    let mut at = 0;
+    while at < share.len {
+        let tile = Tile { start: share.start + at, len: most.min(share.len - at) };
+        let first = |ctx: &Produce| own[ctx.index()];
+        let keep = |ctx: &Consume, value: u32| got.at(ctx).set(value);
+        let pass = |ctx: &Consume, value: u32| {
+            got.at(ctx).set(value);
+            value.wrapping_add(1)
+        };
+        // SAFETY: tiles are disjoint.
+        unsafe {
+            match (me, by_lines > 0) {
+                (0, false) => kernel.send_tile(next, tile, first)?,
+                (0, true) => lines.send_tile(next, tile, first)?,
+                (_, false) if me == last => kernel.recv_tile(previous, tile, keep)?,
+                (_, true) if me == last => lines.recv_tile(previous, tile, keep)?,
+                (_, false) => kernel.forward_tile(previous, next, tile, pass)?,
+                (_, true) => lines.forward_tile(previous, next, tile, pass)?,
+            }
+        }
+        at += tile.len;
+    }
+    Ok(())
+}
+
 /// In each round puts one of `values` into the heap of every rank, and leaves there what all have put.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn rounds_between_barriers<O: Put>(kernel: &Kernel<O>, values: &[u32], seen: Out<'_, u32>) -> Flow {

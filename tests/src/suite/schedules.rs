@@ -2,8 +2,11 @@
 
 use super::support::POISON;
 use crate::check::same;
-use crate::kernels::schedules::{bursts, halo, pull_all_gather, ring_all_gather, rounds_between_barriers};
-use crate::{CustomOf, Outcome, Rank, Subject};
+use crate::kernels::copying::copy;
+use crate::kernels::schedules::{
+    bursts, halo, pairs_by_lines, pull_all_gather, relayed, ring_all_gather, rounds_between_barriers,
+};
+use crate::{CustomOf, Outcome, Rank, SendRecvOf, Subject};
 use fusewire::Options;
 
 pub fn ring_all_gather_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
@@ -48,6 +51,83 @@ pub fn tiles_in_a_row<X: Subject>(rank: &Rank<X>) -> Outcome {
                     format!("{tiles} tiles of {most} elements by each of {blocks} blocks, call {call}");
                 same(what, &got.read(&ground.stream)?, |i| data.any(previous, i));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Between calls that use the same channels, of as many blocks as there are line channels, and of more.
+pub fn tiles_by_lines<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(256 << 10).channels(6).ll128_channels(4))?;
+    let launcher = CustomOf::<pairs_by_lines::Hooks>::custom(&ground.transport)?;
+    let sends = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    let (next, previous) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
+    // In staging two of them fit.
+    let longest = ground.window() / 2 / 4 - 32;
+    for (k, most) in [1, 5, 40, 700, longest].into_iter().enumerate() {
+        for blocks in [1, 3, 6] {
+            let (data, tiles) = (rank.data(10 * k + blocks), 4);
+            let n = blocks * tiles * most;
+            let own = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+            let mut got = ground.device.buffer::<u32>(n)?;
+            let launch = |got: &mut fusewire::Buffer<u32>| {
+                let args = pairs_by_lines::Launch { own: own.view(), got: got.view_mut(), tiles, most };
+                launcher.launch(stream, blocks as u32, args)
+            };
+            let right = |got: &fusewire::Buffer<u32>, how: &str| {
+                let what = format!("{tiles} tiles of {most} by each of {blocks} blocks, {how}");
+                same(what, &got.read(stream)?, |i| data.any(previous, i));
+                Ok::<_, fusewire::Error>(())
+            };
+            got.fill_bytes(stream, POISON)?;
+            launch(&mut got)?;
+            right(&got, "eager")?;
+            let graph = stream.capture(|| launch(&mut got))?;
+            for _ in 0..rank.scale.pick(3, 20) {
+                got.fill_bytes(stream, POISON)?;
+                graph.launch(stream)?;
+            }
+            right(&got, "replayed")?;
+            got.fill_bytes(stream, POISON)?;
+            let args = copy::Launch { input: own.view(), output: got.view_mut() };
+            sends.sendrecv(stream, next, previous, args)?;
+            right(&got, "by `sendrecv`")?;
+        }
+    }
+    Ok(())
+}
+
+/// Through every rank to the last, in tiles that staging holds and such as it does not, eager and replayed.
+pub fn forwarded<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = CustomOf::<relayed::Hooks>::custom(&ground.transport)?;
+    let (me, stream) = (rank.me(), &ground.stream);
+    for (k, n) in [1, 300, rank.scale.pick(9001, 200_003)].into_iter().enumerate() {
+        for (most, by_lines, blocks) in [(n, 0, 1), (700, 0, 3), (n, 1, 2), (700, 1, 4)] {
+            let data = rank.data(10 * k + blocks as usize);
+            let own = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+            let mut got = ground.device.buffer::<u32>(n)?;
+            let launch = |got: &mut fusewire::Buffer<u32>| {
+                let args = relayed::Launch { own: own.view(), got: got.view_mut(), most, by_lines };
+                launcher.launch(stream, blocks, args)
+            };
+            let right = |got: &fusewire::Buffer<u32>, how: &str| {
+                let what = format!("{n} elements, {most} a tile, lines {by_lines}, {blocks} blocks, {how}");
+                if me > 0 {
+                    same(what, &got.read(stream)?, |i| data.any::<u32>(0, i).wrapping_add(me as u32 - 1));
+                }
+                Ok::<_, fusewire::Error>(())
+            };
+            got.fill_bytes(stream, POISON)?;
+            launch(&mut got)?;
+            right(&got, "eager")?;
+            let graph = stream.capture(|| launch(&mut got))?;
+            for _ in 0..rank.scale.pick(2, 10) {
+                got.fill_bytes(stream, POISON)?;
+                graph.launch(stream)?;
+            }
+            right(&got, "replayed")?;
         }
     }
     Ok(())

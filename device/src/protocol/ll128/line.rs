@@ -83,10 +83,10 @@ pub(crate) trait Outlet<W: Element> {
     fn keep(&self, _ctx: Ctx, _pack: Pack<W>) {}
 }
 
-/// One peer.
-struct Single {
-    base: u64,
-    calls: u64,
+/// One peer: where its region is, and the calls before this one.
+pub(crate) struct Single {
+    pub base: u64,
+    pub calls: u64,
 }
 
 impl<W: Element> Outlet<W> for Single {
@@ -99,8 +99,13 @@ impl<W: Element> Outlet<W> for Single {
 /// Rows of a bundle.
 const BUNDLE: usize = 4;
 
+/// Whether hooks leave registers for bundles.
+const fn bundles<H: Hooks>() -> bool {
+    !H::TRANSPOSED && <tile::FourOrOne<H> as tile::Unroll>::PACKS == BUNDLE
+}
+
 impl<O: Direct> Line<'_, O> {
-    pub(super) fn peer(&self) -> u32 {
+    pub(crate) fn peer(&self) -> u32 {
         self.place.peer as u32
     }
 
@@ -110,13 +115,13 @@ impl<O: Direct> Line<'_, O> {
         ((number & 1) * BUFFER) as usize
     }
 
-    /// Rows that are taken in bundles: those of whole packs, where hooks work by pack and there are more rows than warps.
+    /// Rows that are taken in bundles, if any `may` be: those of whole packs, where there are more rows than warps.
     #[inline(always)]
-    fn bundled<H: Hooks>(&self) -> u32 {
-        if H::TRANSPOSED || <tile::FourOrOne<H> as tile::Unroll>::PACKS != BUNDLE {
+    fn bundled<W: Element>(&self, may: bool) -> u32 {
+        if !may {
             return 0;
         }
-        let whole = tile::whole_until(&self.place, Pack::<H::Wire>::LANES, self.load.first, self.load.packs);
+        let whole = tile::whole_until(&self.place, Pack::<W>::LANES, self.load.first, self.load.packs);
         if rows(self.load.packs) <= self.team.lanes / WARP { 0 } else { whole / row::PACKS }
     }
 
@@ -155,16 +160,32 @@ impl<O: Direct> Line<'_, O> {
     #[inline(always)]
     pub unsafe fn send_to<H: Hooks, T: Outlet<H::Wire>>(&self, args: &H::Args<'_>, to: &T) {
         let hooks = tile::Module::<H>(args);
-        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
-        if H::TRANSPOSED && self.load.tiles > 0 {
-            // SAFETY: the caller's contract.
-            return unsafe { self.send_tiles(to, &hooks) };
+        // SAFETY: the caller's contract.
+        unsafe {
+            match H::TRANSPOSED && self.load.tiles > 0 {
+                true => self.send_tiles(to, &hooks),
+                false => self.send_rows(to, &hooks, bundles::<H>()),
+            }
         }
-        let bundled = self.bundled::<H>();
+    }
+
+    /// Stores row by row what `source` gives, in `bundles` where hooks can work so.
+    ///
+    /// # Safety
+    /// As for [`Line::send_to`].
+    #[inline(always)]
+    pub unsafe fn send_rows<W: Element, S: Source<W>, T: Outlet<W>>(
+        &self,
+        to: &T,
+        source: &S,
+        bundles: bool,
+    ) {
+        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
+        let bundled = self.bundled::<W>(bundles);
         let mut row = warp * BUNDLE as u32;
         while row < bundled {
             // SAFETY: as for one row.
-            unsafe { self.send_bundle::<H::Wire>(to, row, bundled, &hooks) };
+            unsafe { self.send_bundle::<W>(to, row, bundled, source) };
             row += warps * BUNDLE as u32;
         }
         row = bundled + warp;
@@ -173,14 +194,14 @@ impl<O: Direct> Line<'_, O> {
                 let s = row * row::PACKS + slot;
                 let mut pack = Pack::ZERO;
                 if slot < row::PACKS && s < self.load.packs {
-                    let ctx = self.any::<H::Wire>(s);
-                    pack = if H::TRANSPOSED {
-                        transpose::gather(&ctx, &hooks)
+                    let ctx = self.any::<W>(s);
+                    pack = if S::TRANSPOSED {
+                        transpose::gather(&ctx, source)
                     } else {
-                        hooks.pack(&Produce(ctx))
+                        source.pack(&Produce(ctx))
                     };
                     if T::KEEPS {
-                        to.keep(self.any::<H::Wire>(s), pack);
+                        to.keep(self.any::<W>(s), pack);
                     }
                 }
                 // SAFETY: the caller's contract; each row is one warp's.
@@ -308,14 +329,12 @@ impl<O: Direct> Line<'_, O> {
     /// This block alone receives on the channel.
     #[inline(always)]
     pub unsafe fn receive<H: Hooks>(&self, args: &H::Args<'_>) -> bool {
-        let buffer = Self::buffer(self.calls + 1);
-        // SAFETY: the two buffers of the channel.
-        let input = unsafe { self.ops.lines_in(self.peer(), self.channel).add(buffer) };
         let hooks = tile::Module::<H>(args);
-        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
         if H::TRANSPOSED && self.load.tiles > 0 {
+            let input = self.input();
             // As many rows at a time as otherwise.
-            let many = <tile::FourOrOne<H> as tile::Unroll>::PACKS == BUNDLE && self.load.rows() > warps;
+            let many = <tile::FourOrOne<H> as tile::Unroll>::PACKS == BUNDLE
+                && self.load.rows() > self.team.lanes / WARP;
             // SAFETY: the channel's buffer.
             return unsafe {
                 match many {
@@ -324,11 +343,29 @@ impl<O: Direct> Line<'_, O> {
                 }
             };
         }
-        let bundled = self.bundled::<H>();
+        // SAFETY: the caller's contract.
+        unsafe { self.receive_rows(&hooks, bundles::<H>()) }
+    }
+
+    /// The buffer of this call.
+    #[inline(always)]
+    pub(super) fn input(&self) -> *const u8 {
+        // SAFETY: one of the channel's two.
+        unsafe { self.ops.lines_in(self.peer(), self.channel).add(Self::buffer(self.calls + 1)) }
+    }
+
+    /// Hands what arrives row by row to `sink`, in `bundles` where hooks can work so; whether all of it came.
+    ///
+    /// # Safety
+    /// As for [`Line::receive`].
+    #[inline(always)]
+    pub unsafe fn receive_rows<W: Element>(&self, sink: &impl Sink<W>, bundles: bool) -> bool {
+        let (warp, warps, input) = (self.team.lane / WARP, self.team.lanes / WARP, self.input());
+        let bundled = self.bundled::<W>(bundles);
         let mut row = warp * BUNDLE as u32;
         while row < bundled {
             // SAFETY: rows of the buffer.
-            if !unsafe { self.take_bundle::<H::Wire>(input, row, bundled, &hooks) } {
+            if !unsafe { self.take_bundle::<W>(input, row, bundled, sink) } {
                 return false;
             }
             row += warps * BUNDLE as u32;
@@ -340,7 +377,7 @@ impl<O: Direct> Line<'_, O> {
             row::each_lane(|slot| {
                 let (s, words) = (row * row::PACKS + slot, found.pack(slot));
                 if slot < row::PACKS && s < self.load.packs {
-                    hooks.take(&Consume(self.any::<H::Wire>(s)), Pack::from_words(words));
+                    sink.take(&Consume(self.any::<W>(s)), Pack::from_words(words));
                 }
             });
             row += warps;

@@ -3,6 +3,7 @@
 
 mod by_tiles;
 mod fold;
+mod forward;
 mod line;
 mod load;
 mod once;
@@ -23,8 +24,8 @@ use crate::ops::Direct;
 use crate::schedule::{Schedule, has_own};
 use crate::tile::{Team, WARP};
 use crate::wait::{Flow, Stopped, Watch};
-use line::Line;
-use load::Load;
+pub(crate) use line::{Line, Single};
+pub(crate) use load::Load;
 use once::Fan;
 use teams::Teams;
 
@@ -285,7 +286,7 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
 
 /// Syncs the block, and ends it if a lane found a fault or panicked.
 #[inline(always)]
-fn leave<O: Direct>(ops: &O, watch: &Watch, whole: bool) -> Flow {
+pub(crate) fn leave<O: Direct>(ops: &O, watch: &Watch, whole: bool) -> Flow {
     let stopped = Block.any(!whole);
     // First: the lanes that left may have done so because of a panic of this block, which the peers do not know of.
     watch.check_panic(ops)?;

@@ -3,6 +3,7 @@
 mod call;
 pub mod channel;
 mod fold;
+mod forward;
 mod once;
 mod relay;
 mod turns;

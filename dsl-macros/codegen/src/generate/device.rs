@@ -126,11 +126,12 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
                     let __raw = &__params.raw;
                     let __lent = #d::args::Lent::while_borrowed(__raw);
                     let _ = __lent;
-                    let _ = unsafe {
-                        #d::kernel::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
-                            #name::<#ops>(__kernel, #(#values,)*)
-                        })
+                    let __begun = unsafe {
+                        #d::kernel::Kernel::begin(__grid, __params.ops, __params.control, __params.shape)
                     };
+                    if let ::core::result::Result::Ok(__kernel) = __begun {
+                        let _ = __kernel.end(unsafe { #name::<#ops>(&__kernel, #(#values,)*) });
+                    }
                 }
             }
         }

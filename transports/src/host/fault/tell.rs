@@ -3,6 +3,7 @@
 use super::{Fault, Operation};
 use crate::host::ledger::{OWN_SCHEDULE, compared};
 use fusewire_device::kernel::MOST_PACKS;
+use fusewire_device::protocol::ll128::PACKS;
 use fusewire_device::protocol::simple::channel::HEADER;
 use std::fmt;
 
@@ -184,6 +185,16 @@ impl Operation {
                 "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; one has at most {} (64 GiB)",
                 limit - 1
             ),
+            // No world has so many ranks, and no transport so many channels that a tile could be meant.
+            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, given, limit }
+                if *limit == PACKS + 1 =>
+            {
+                write!(
+                    f,
+                    "`{what}` by lines on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; a line channel \
+                     holds {PACKS}: cut it into tiles of `Lines::most` elements, or send it through staging"
+                )
+            }
             // No world, channel or memory has so many.
             Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, given, limit }
                 if *limit > MOST_PACKS =>
@@ -254,6 +265,9 @@ mod tests {
         let below = |what| {
             told(Operation::OutOfRange { what, block: 4, peer: u32::MAX as usize, given: u64::MAX, limit: 4 })
         };
+        let (given, limit) = (PACKS + 5, PACKS + 1);
+        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
+        assert!(text.contains("by lines") && text.contains("`Lines::most` elements"), "{text}");
         for text in ["send_tile", "put", "get"].map(below) {
             assert!(text.contains("was given 18446744073709551615, which must be below 4"), "{text}");
         }

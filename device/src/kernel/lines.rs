@@ -1,0 +1,267 @@
+//! Short tiles by LL128.
+
+use super::{Kernel, Tile, packs_in};
+use crate::ctx::{Consume, Produce};
+use crate::element::Element;
+use crate::group::{Block, Group};
+use crate::hooks::pass_each;
+use crate::ops::{Direct, Ops, WithDirect};
+use crate::pack::Pack;
+use crate::protocol::ll128::{Line, Load, PACKS, Single, leave};
+use crate::tile::{self, Team};
+use crate::wait::{Flow, operation};
+use core::marker::PhantomData;
+
+/// Tiles that travel in 128-byte lines which carry their flags: see [`Kernel::lines`].
+pub struct Lines<'k, O>(&'k Kernel<O>);
+
+impl<O: Ops> Kernel<O> {
+    /// Tiles for which latency counts: [`Lines::send_tile`] and [`Lines::recv_tile`] are [`Kernel::send_tile`] and [`Kernel::recv_tile`] by
+    /// [LL128](crate::protocol::ll128). Each `send_tile` by lines has a `recv_tile` by lines.
+    ///
+    /// A channel holds two tiles, each of up to [`Lines::most`] elements. A third waits until the first has been received; a longer one ends the
+    /// kernel on all ranks, and one of no elements is none.
+    ///
+    /// Tiles go through staging, as [`Kernel::send_tile`]'s do, on transports whose kernels do not store to peers' memory, between GPUs without NVLink,
+    /// and in blocks whose index is beyond the transport's `ll128_channels`.
+    #[inline(always)]
+    pub fn lines(&self) -> Lines<'_, O> {
+        Lines(self)
+    }
+}
+
+impl<O: Ops> Lines<'_, O> {
+    /// Elements of the longest tile that travels at once.
+    #[inline(always)]
+    pub fn most<W: Element>(&self) -> usize {
+        match self.there_are() {
+            true => PACKS as usize * Pack::<W>::LANES,
+            // Two are on their way.
+            false => self.0.most_staged::<W>() / 2 / (8 * Pack::<W>::LANES) * (8 * Pack::<W>::LANES),
+        }
+    }
+
+    /// Whether this block has a line channel; the same on all ranks.
+    #[inline(always)]
+    fn there_are(&self) -> bool {
+        self.0.ops.direct(Channels).is_some_and(|channels| self.0.grid.block < channels)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn check<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
+        self.0.check_tile::<W>(peer, tile, op)?;
+        self.0.check(packs_in::<W>(tile), PACKS + 1, peer, self.0.grid.block, op)
+    }
+
+    /// As [`Kernel::send_tile`]; waits until the peer has received the tile before the last.
+    ///
+    /// # Panics
+    /// If `hook` sends or receives.
+    #[inline(always)]
+    #[track_caller]
+    pub fn send_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> W) -> Flow {
+        if !self.there_are() {
+            return self.0.send_tile(peer, tile, hook);
+        }
+        self.check::<W>(peer, tile, operation::SEND)?;
+        if tile.len == 0 {
+            return Ok(());
+        }
+        self.0.enter();
+        let end = End { kernel: self.0, peer, tile, wire: PhantomData::<W> };
+        self.0.leave(self.0.ops.direct(Sends { end, hook: &hook }).unwrap_or(Ok(())))
+    }
+
+    /// As [`Kernel::recv_tile`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Panics
+    /// If `hook` sends or receives.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn recv_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, W)) -> Flow {
+        if !self.there_are() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.0.recv_tile(peer, tile, hook) };
+        }
+        self.check::<W>(peer, tile, operation::RECEIVE)?;
+        if tile.len == 0 {
+            return Ok(());
+        }
+        self.0.enter();
+        let end = End { kernel: self.0, peer, tile, wire: PhantomData::<W> };
+        self.0.leave(self.0.ops.direct(Receives { end, hook: &hook }).unwrap_or(Ok(())))
+    }
+
+    /// As [`Kernel::forward_tile`]; waits until the next peer has received the tile before the last.
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Panics
+    /// If `hook` sends or receives.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn forward_tile<W: Element>(
+        &self,
+        from: usize,
+        to: usize,
+        tile: Tile,
+        hook: impl Fn(&Consume, W) -> W,
+    ) -> Flow {
+        if !self.there_are() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.0.forward_tile(from, to, tile, hook) };
+        }
+        self.check::<W>(from, tile, operation::RECEIVE)?;
+        self.check::<W>(to, tile, operation::SEND)?;
+        if tile.len == 0 {
+            return Ok(());
+        }
+        self.0.enter();
+        let end = End { kernel: self.0, peer: from, tile, wire: PhantomData::<W> };
+        self.0.leave(self.0.ops.direct(Forwards { end, onward: to, hook: &hook }).unwrap_or(Ok(())))
+    }
+}
+
+/// How many line channels there are.
+struct Channels;
+
+impl WithDirect for Channels {
+    type Out = u32;
+    #[inline(always)]
+    fn with<D: Direct>(self, ops: &D) -> u32 {
+        ops.ll128_channels()
+    }
+}
+
+struct Sends<'k, O, W, F> {
+    end: End<'k, O, W>,
+    hook: &'k F,
+}
+
+impl<O: Ops, W: Element, F: Fn(&Produce) -> W> WithDirect for Sends<'_, O, W, F> {
+    type Out = Flow;
+    #[inline(always)]
+    fn with<D: Direct>(self, ops: &D) -> Flow {
+        let (line, count) = self.end.line::<D, true>(ops, self.end.peer);
+        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        let free = unsafe { line.credit() };
+        if free {
+            // SAFETY: the peer is done with the tile before the last.
+            unsafe { line.send_rows(&to(&line), &tile::Each(self.hook), bundles::<W>()) };
+        }
+        leave(ops, line.watch, free)?;
+        // SAFETY: counts of this end; all threads have read them before they left.
+        unsafe { finish([(count, line.calls)]) };
+        Ok(())
+    }
+}
+
+struct Receives<'k, O, W, F> {
+    end: End<'k, O, W>,
+    hook: &'k F,
+}
+
+impl<O: Ops, W: Element, F: Fn(&Consume, W)> WithDirect for Receives<'_, O, W, F> {
+    type Out = Flow;
+    #[inline(always)]
+    fn with<D: Direct>(self, ops: &D) -> Flow {
+        let (line, count) = self.end.line::<D, false>(ops, self.end.peer);
+        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        let whole = unsafe { line.receive_rows(&tile::Each(self.hook), bundles::<W>()) };
+        leave(ops, line.watch, whole)?;
+        if Block.leads() {
+            // SAFETY: a channel with credits; all threads have what arrived.
+            unsafe { line.give_credit() };
+        }
+        // SAFETY: counts of this end; all threads have read them before they left.
+        unsafe { finish([(count, line.calls)]) };
+        Ok(())
+    }
+}
+
+struct Forwards<'k, O, W, F> {
+    end: End<'k, O, W>,
+    onward: usize,
+    hook: &'k F,
+}
+
+impl<O: Ops, W: Element, F: Fn(&Consume, W) -> W> WithDirect for Forwards<'_, O, W, F> {
+    type Out = Flow;
+    #[inline(always)]
+    fn with<D: Direct>(self, ops: &D) -> Flow {
+        let (line, received) = self.end.line::<D, false>(ops, self.end.peer);
+        let (onward, sent) = self.end.line::<D, true>(ops, self.onward);
+        let pass = |ctx: &Consume, pack: Pack<W>| pass_each(ctx, pack, self.hook);
+        // SAFETY: this block alone works the channel of its index; all its threads are here. The next peer is done with the tile before the last.
+        let whole = unsafe { onward.credit() && line.forward_rows(&onward, &to(&onward), pass) };
+        leave(ops, line.watch, whole)?;
+        if Block.leads() {
+            // SAFETY: a channel with credits; all threads have what arrived.
+            unsafe { line.give_credit() };
+        }
+        // SAFETY: counts of both ends; all threads have read them before they left.
+        unsafe { finish([(received, line.calls), (sent, onward.calls)]) };
+        Ok(())
+    }
+}
+
+/// This block's end of a tile, sent to or received from a peer.
+struct End<'k, O, W> {
+    kernel: &'k Kernel<O>,
+    peer: usize,
+    tile: Tile,
+    wire: PhantomData<W>,
+}
+
+impl<'k, O: Ops, W: Element> End<'k, O, W> {
+    /// This block's line channel, to send to `peer` or to receive from it, and where its calls are counted.
+    #[inline(always)]
+    fn line<'l, D: Direct, const SENDS: bool>(&self, ops: &'l D, peer: usize) -> (Line<'l, D>, *mut u64)
+    where
+        'k: 'l,
+    {
+        let kernel = self.kernel;
+        let (watch, channel) = (&kernel.watch, ops.ll128_channels() + kernel.grid.block);
+        let place = kernel.tile_place(peer, self.tile);
+        let (call, team) = (kernel.stream::<W>(&place).call, Team::all(&Block));
+        let load = Load::of_packs(0, packs_in::<W>(self.tile) as u32);
+        let state = ops.line_state(peer as u32, channel);
+        // SAFETY: live state of this end, which this block alone works; a sync stands behind every store to it.
+        let (count, calls) = unsafe {
+            let count = if SENDS { &raw mut (*state).sent } else { &raw mut (*state).received };
+            (count, count.read_volatile())
+        };
+        (Line { ops, watch, team, place, load, channel, calls, call }, count)
+    }
+}
+
+/// The peer of a line that sends.
+#[inline(always)]
+fn to<D: Direct>(line: &Line<'_, D>) -> Single {
+    Single { base: line.ops.peer_base(line.peer()), calls: line.calls }
+}
+
+/// Counts the calls that end here.
+///
+/// # Safety
+/// Live counts of this block's ends; a sync of the block stands behind its threads' reads.
+#[inline(always)]
+unsafe fn finish<const N: usize>(counts: [(*mut u64, u64); N]) {
+    if Block.leads() {
+        for (count, calls) in counts {
+            // SAFETY: the caller's contract.
+            unsafe { count.write_volatile(calls + 1) };
+        }
+    }
+    Block.sync();
+}
+
+/// Whether closures leave registers for bundles: not where a pack has many elements.
+const fn bundles<W: Element>() -> bool {
+    Pack::<W>::LANES <= 8
+}
