@@ -112,6 +112,8 @@ typedef enum {
   FUSEWIRE_COPY = 5,
   // All-reduces through staging twice: each rank folds a part, and passes it on.
   FUSEWIRE_TWO_SHOT = 6,
+  // The same in 128-byte lines.
+  FUSEWIRE_LL128_TWO_SHOT = 7,
 } fusewire_protocol;
 
 // A kernel that was prepared on a transport.

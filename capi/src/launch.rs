@@ -46,6 +46,8 @@ pub enum fusewire_protocol {
     FUSEWIRE_COPY = 5,
     /// All-reduces through staging twice: each rank folds a part, and passes it on.
     FUSEWIRE_TWO_SHOT = 6,
+    /// The same in 128-byte lines.
+    FUSEWIRE_LL128_TWO_SHOT = 7,
 }
 
 /// What a launch is told beside its arguments; equal on all ranks but for `to` and `from`. 0 is the default of each.
@@ -235,6 +237,7 @@ fn called(asked: &fusewire_call) -> fusewire::Result<Call> {
             fusewire_protocol::FUSEWIRE_BULK => Some(Protocol::Bulk),
             fusewire_protocol::FUSEWIRE_COPY => Some(Protocol::Copy),
             fusewire_protocol::FUSEWIRE_TWO_SHOT => Some(Protocol::TwoShot),
+            fusewire_protocol::FUSEWIRE_LL128_TWO_SHOT => Some(Protocol::Ll128TwoShot),
         },
         channels: some(asked.channels),
         threads: some(asked.threads),

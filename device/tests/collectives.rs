@@ -15,7 +15,9 @@ use fusewire_device::{
     hooks::{Hooks, consume_each},
     launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
-    protocol::{Bulk, Host, HostTwoShot, Ll128, Protocol as _, Simple, Store, TwoShot, exchange},
+    protocol::{
+        Bulk, Host, HostTwoShot, Ll128, Ll128TwoShot, Protocol as _, Simple, Store, TwoShot, exchange,
+    },
     schedule::{
         AllGather, AllReduce, Broadcast, Gather, Member, NOBODY, Reduce, ReduceScatter, Scatter, Schedule,
     },
@@ -33,6 +35,7 @@ enum Way {
     Host,
     TwoShot,
     HostTwoShot,
+    Ll128TwoShot,
 }
 
 #[derive(Clone, Copy)]
@@ -51,7 +54,7 @@ fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u3
     let ends = (u32::from(produces) + u32::from(receives)) * channels;
     let legs = if S::ONCE && !matches!(way, Way::Bulk { .. }) || sends || receives { channels } else { 0 };
     match way {
-        Way::Host | Way::HostTwoShot => channels,
+        Way::Host | Way::HostTwoShot | Way::Ll128TwoShot => channels,
         Way::TwoShot => 3 * channels,
         Way::Simple if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
         Way::Simple if S::ONCE => ends,
@@ -117,6 +120,7 @@ where
                 // For no other schedule.
                 Way::TwoShot => TwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
                 Way::HostTwoShot => HostTwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
+                Way::Ll128TwoShot => Ll128TwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
             }
         }
     });
@@ -344,6 +348,9 @@ fn every_contribution_is_folded_in_its_place() {
         for n in SIZES {
             folds(&world, Way::Ll128, geometry, n, |_| ReduceScatter, |rank| rank as usize);
             folds(&world, Way::Ll128, geometry, n, |_| AllReduce, |_| 0);
+            if ranks > 1 {
+                folds(&world, Way::Ll128TwoShot, geometry, n, |_| AllReduce, |_| 0);
+            }
             for way in [Way::Simple, Way::Host] {
                 folds(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
                 folds(&world, way, geometry, n, |_| AllReduce, |_| 0);

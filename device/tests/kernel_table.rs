@@ -63,7 +63,10 @@ fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str
     let folding = MODULES.iter().filter(|m| m.fold.is_some());
     let folding =
         folding.flat_map(|m| FOLDING.iter().flat_map(move |s| ["Simple", "Ll128"].map(|p| (m, *s, p))));
-    let twice = MODULES.iter().filter(|m| m.fold.is_some()).map(|m| (m, "AllReduce", "TwoShot"));
+    let twice = MODULES
+        .iter()
+        .filter(|m| m.fold.is_some())
+        .flat_map(|m| ["TwoShot", "Ll128TwoShot"].map(|protocol| (m, "AllReduce", protocol)));
     let all = MODULES
         .iter()
         .filter(|m| m.fold.is_none())

@@ -89,6 +89,7 @@ fn schedules_and_protocols_know_nothing_of_each_other() {
             "Host",
             "HostTwoShot",
             "Ll128",
+            "Ll128TwoShot",
             "Simple",
             "Store",
             "TwoShot",

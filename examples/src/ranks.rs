@@ -212,13 +212,14 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Protocols by their names.
-const PROTOCOLS: [(&str, Protocol); 6] = [
+const PROTOCOLS: [(&str, Protocol); 7] = [
     ("simple", Protocol::Simple),
     ("ll128", Protocol::Ll128),
     ("direct", Protocol::Direct),
     ("bulk", Protocol::Bulk),
     ("copy", Protocol::Copy),
     ("two_shot", Protocol::TwoShot),
+    ("ll128_two_shot", Protocol::Ll128TwoShot),
 ];
 
 /// A protocol by its name.

@@ -37,13 +37,14 @@ const NOTHING: fusewire_call = fusewire_call {
     deadline_ms: 0,
 };
 
-const PROTOCOLS: [(&str, fusewire_protocol); 6] = [
+const PROTOCOLS: [(&str, fusewire_protocol); 7] = [
     ("simple", fusewire_protocol::FUSEWIRE_SIMPLE),
     ("ll128", fusewire_protocol::FUSEWIRE_LL128),
     ("direct", fusewire_protocol::FUSEWIRE_DIRECT),
     ("bulk", fusewire_protocol::FUSEWIRE_BULK),
     ("copy", fusewire_protocol::FUSEWIRE_COPY),
     ("two_shot", fusewire_protocol::FUSEWIRE_TWO_SHOT),
+    ("ll128_two_shot", fusewire_protocol::FUSEWIRE_LL128_TWO_SHOT),
 ];
 
 #[pymethods]

@@ -6,6 +6,7 @@
 //! | [`TwoShot`] | `simple::relay` | the same, twice: a part of what is folded to each rank, and from there to all | those that produce, fold, and take |
 //! | [`Host`] and [`HostTwoShot`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
 //! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
+//! | [`Ll128TwoShot`] | `ll128::relay` | the same, twice, as by [`TwoShot`] | `channels` blocks |
 //! | [`Store`] | [`direct`] | straight into the peers' outputs, by stores of threads | `channels` blocks, then the self copy |
 //! | [`Bulk`] | [`direct::bulk`] | the same, by bulk copies | the same |
 //! | [`CopyEngine`] | [`direct::copy_engine`] | the same, by the copy engine | one block before its work and one behind it |
@@ -33,7 +34,7 @@ pub use direct::bulk::Bulk;
 pub use direct::copy_engine::CopyEngine;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::{Host, HostTwoShot};
-pub use ll128::Ll128;
+pub use ll128::{Ll128, Ll128TwoShot};
 pub use simple::{Simple, TwoShot};
 
 use crate::arch;

@@ -316,13 +316,17 @@ impl Model {
         if self.options.row.is_some() {
             return protocols;
         }
-        if schedule.is_some_and(|s| s.once && s.folds && s.mutual && s.krate.is_none()) {
+        let twice = schedule.is_some_and(|s| s.once && s.folds && s.mutual && s.krate.is_none());
+        if twice {
             protocols.push(Protocol::TwoShot);
         }
         if schedule.is_none_or(|s| s.folds && !s.mutual) || !transport.direct {
             return protocols;
         }
         protocols.push(Protocol::Ll128);
+        if twice {
+            protocols.push(Protocol::Ll128TwoShot);
+        }
         if schedule.is_some_and(|s| !s.mutual || s.folds) {
             return protocols;
         }

@@ -117,6 +117,8 @@ pub enum Protocol {
     TwoShot,
     /// LL128: in lines that carry their flags.
     Ll128,
+    /// The same, twice, as `TwoShot`.
+    Ll128TwoShot,
     /// Straight into the peers' outputs.
     Direct,
     /// By bulk copies through shared memory, straight into the peers' outputs.
@@ -132,6 +134,7 @@ impl Protocol {
             Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
             Protocol::Ll128 => "Ll128",
+            Protocol::Ll128TwoShot => "Ll128TwoShot",
             Protocol::Direct => "Direct",
             Protocol::Bulk => "Bulk",
             Protocol::Copy => "Copy",
@@ -144,6 +147,7 @@ impl Protocol {
             Protocol::Simple => "simple",
             Protocol::TwoShot => "two_shot",
             Protocol::Ll128 => "ll128",
+            Protocol::Ll128TwoShot => "ll128_two_shot",
             Protocol::Direct => "direct",
             Protocol::Bulk => "bulk",
             Protocol::Copy => "copy",
@@ -156,6 +160,7 @@ impl Protocol {
             Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
             Protocol::Ll128 => "Ll128",
+            Protocol::Ll128TwoShot => "Ll128TwoShot",
             Protocol::Direct => "Store",
             Protocol::Bulk => "Bulk",
             Protocol::Copy => "CopyEngine",

@@ -20,10 +20,10 @@ fn roots() -> Roots {
 }
 
 fn protocol(of: fusewire_codegen::Protocol) -> fusewire_flow::Protocol {
-    use fusewire_codegen::Protocol::{Bulk, Copy, Direct, Ll128, Simple, TwoShot};
+    use fusewire_codegen::Protocol::{Bulk, Copy, Direct, Ll128, Ll128TwoShot, Simple, TwoShot};
     match of {
         Simple | TwoShot => fusewire_flow::Protocol::Simple,
-        Ll128 => fusewire_flow::Protocol::Ll128,
+        Ll128 | Ll128TwoShot => fusewire_flow::Protocol::Ll128,
         Direct => fusewire_flow::Protocol::Direct,
         Bulk => fusewire_flow::Protocol::Bulk,
         Copy => fusewire_flow::Protocol::Copy,

@@ -40,7 +40,7 @@ fn sound(name: &str, arch: &str) {
             let body = body(&text, &symbol);
             let store = match entry.protocol {
                 Protocol::Simple | Protocol::TwoShot | Protocol::Direct => "st.global.v4",
-                Protocol::Ll128 | Protocol::Copy => "st.relaxed.sys.global.v4",
+                Protocol::Ll128 | Protocol::Ll128TwoShot | Protocol::Copy => "st.relaxed.sys.global.v4",
                 Protocol::Bulk => "cp.async.bulk.global.shared::cta",
             };
             if let Some((blocks, warps)) = barriers(&model, entry) {
@@ -108,7 +108,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     let blocks = match (entry.protocol, all_to_all) {
         (Protocol::Simple, true) => 6,
         (Protocol::Simple, false) => 4,
-        (Protocol::TwoShot, _) => unreachable!("folds"),
+        (Protocol::TwoShot | Protocol::Ll128TwoShot, _) => unreachable!("folds"),
         (Protocol::Ll128, true) => 3,
         (Protocol::Ll128, false) => 2,
         (Protocol::Direct, true) => 5,

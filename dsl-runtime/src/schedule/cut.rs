@@ -105,19 +105,23 @@ impl<X: Transport> Prepared<X> {
             limit: default_limit,
             on_host,
         };
-        let line_room = |channels: u32| channels as usize * line::PACKS as usize * 16;
-        let room = line_room(layout.ll128_channels);
+        // Packs of a channel by lines.
+        let line_most = |protocol| match protocol {
+            Protocol::Ll128TwoShot if H::RELAYS > 0 => line::most_packs(world, H::RELAYS as u64),
+            _ => line::PACKS,
+        };
+        let line_room = |protocol, channels: u32| channels as usize * line_most(protocol) as usize * 16;
         // With as many channels as the caller wants.
-        let default_room = match options.channels {
+        let default_room = |protocol| match options.channels {
             Some(channels) if channels > layout.ll128_channels => 0,
-            Some(channels) => line_room(channels),
-            None => line_room(layout.ll128_channels.min(work.most_ll128_channels())),
+            Some(channels) => line_room(protocol, channels),
+            None => line_room(protocol, layout.ll128_channels.min(work.most_ll128_channels(protocol))),
         };
         // In one step, one block may store what has arrived where another has not yet read what is to be sent.
         let in_place = H::IN_PLACE && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
-            Some(Protocol::TwoShot) if pattern.peers == 0 && self.has(Protocol::TwoShot) => Protocol::Simple,
+            Some(twice) if twice.passes_on() && pattern.peers == 0 && self.has(twice) => Protocol::Simple,
             Some(Protocol::Simple) if in_place => {
                 return Err(Error::misuse(format!(
                     "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: name `TwoShot` or `Ll128`, or leave the choice open",
@@ -127,10 +131,11 @@ impl<X: Transport> Prepared<X> {
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Simple,
-            None => work.protocol(|p| self.has(p), 16 * line_packs <= default_room),
+            None => work.protocol(|p| self.has(p), |p| 16 * line_packs <= default_room(p)),
         };
         let protocol = if in_place && protocol == Protocol::Simple { Protocol::TwoShot } else { protocol };
-        let (lines, twice) = (protocol == Protocol::Ll128, protocol == Protocol::TwoShot);
+        let (lines, twice) = (protocol.lines(), protocol == Protocol::TwoShot);
+        let (line_most, room) = (line_most(protocol), line_room(protocol, layout.ll128_channels));
         let unroll = self.unroll(protocol, options.unroll)?;
         if protocol.stores() && !symmetric {
             return Err(Error::misuse(format!(
@@ -150,7 +155,7 @@ impl<X: Transport> Prepared<X> {
         // The fewest channels that hold the chunk.
         let least = match tiles {
             _ if !lines => 1,
-            0 => packs.div_ceil(line::PACKS as usize).max(1) as u32,
+            0 => packs.div_ceil(line_most as usize).max(1) as u32,
             tiles => tiles.div_ceil(line::TILES),
         };
         let alone = pattern.peers == 0 && !on_host;
@@ -212,6 +217,7 @@ impl<X: Transport> Prepared<X> {
             None if lines => {
                 // A warp for every row of every peer, or for every four. Tiles want all there are, the own chunk's as well.
                 let share = share_packs(packs as u64, cut.channels) as u32;
+                let share = if protocol.passes_on() { share.div_ceil(world) } else { share };
                 let peers = pattern.peers.max(1);
                 let warps =
                     |rows| share.div_ceil(rows * line::ROW_PACKS).saturating_mul(peers).saturating_mul(32);

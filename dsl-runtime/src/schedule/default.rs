@@ -173,6 +173,7 @@ impl Pattern {
             Protocol::Copy => 1,
             // Without a peer too.
             Protocol::Direct if self.once => channels,
+            Protocol::Ll128TwoShot => channels,
             Protocol::Ll128 if self.keeps_within() && self.mutual => channels,
             _ if self.keeps_within() && protocol != Protocol::Bulk => self.ends * channels,
             _ if self.peers == 0 => self_copy,
@@ -244,6 +245,13 @@ impl Work {
         self.relays > 0 && (twice + saved <= sent || twice <= sent && sent >= least)
     }
 
+    /// The same by lines.
+    fn in_two_steps_by_lines(&self) -> bool {
+        let sent = self.wire_bytes * self.pattern.peers as usize;
+        let twice = sent / self.world.max(1) as usize * (1 + self.relays) as usize;
+        self.relays > 0 && !self.on_host && twice + LINES_SAVED <= sent && twice <= LINES_TWICE_MOST
+    }
+
     /// Whether a rank sends to several others.
     fn several(&self) -> bool {
         self.pattern.peers > 1
@@ -255,16 +263,27 @@ impl Work {
         if self.pattern.peers == 0 {
             return self.limit.clamp(1, ALONE_BLOCKS);
         }
-        // Blocks that fold have half as many threads: what is a row for each warp of others' is one for each of twice as many blocks.
         let most = match protocol {
-            Protocol::Ll128 if self.pattern.folds && self.total() < 256 << 10 => 32,
+            Protocol::Ll128 if self.pattern.folds => self.folding_blocks(),
             Protocol::TwoShot => 96,
+            Protocol::Ll128TwoShot => FOLDING_BLOCKS,
             // Few rows are in flight in a block, and two blocks on a multiprocessor.
             Protocol::Simple if self.pattern.folds && self.rows && !self.short() => 128,
             Protocol::Simple if (self.pattern.folds || self.pattern.rooted) && !self.short() => 96,
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
         most.min(self.limit)
+    }
+
+    /// Of folds by lines. They have eight warps a block, and a second row of a warp takes as long as the first: as many as have a row for each warp, if they
+    /// get that far. Of two ranks warps take four rows at a time.
+    fn folding_blocks(&self) -> u32 {
+        let each = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(8 * line::ROW_PACKS);
+        match self.total() >> 20 {
+            2.. => FOLDING_BLOCKS,
+            _ if !self.several() && each > 48 => 32,
+            _ => each.clamp(32, FOLDING_BLOCKS),
+        }
     }
 
     /// As many as have [`NEAR_PACKS`] each. In turn they keep to memory that is near, which is a twentieth faster than shares of a large chunk that
@@ -281,10 +300,18 @@ impl Work {
     /// How bytes travel where the caller does not say. From measurements on 2 and 4 H200s (docs/performance.md).
     ///
     /// `fits`: whether few blocks' line buffers hold the call.
-    pub(super) fn protocol(&self, has: impl Fn(Protocol) -> bool, fits: bool) -> Protocol {
+    pub(super) fn protocol(
+        &self,
+        has: impl Fn(Protocol) -> bool,
+        fits: impl Fn(Protocol) -> bool,
+    ) -> Protocol {
         let peers = self.pattern.peers;
         if peers == 0 {
             return Protocol::Simple;
+        }
+        let twice = Protocol::Ll128TwoShot;
+        if has(twice) && fits(twice) && self.in_two_steps_by_lines() {
+            return twice;
         }
         if has(Protocol::TwoShot) && self.in_two_steps() {
             return Protocol::TwoShot;
@@ -302,7 +329,7 @@ impl Work {
             (_, false) if self.pattern.folds => LL128_MOST_FOLDED,
             (_, false) => LL128_MOST_STAGED,
         };
-        if !self.on_host && has(Protocol::Ll128) && fits && sent <= most {
+        if !self.on_host && has(Protocol::Ll128) && fits(Protocol::Ll128) && sent <= most {
             Protocol::Ll128
         } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST && lanes {
             Protocol::Copy
@@ -359,8 +386,11 @@ impl Work {
     }
 
     /// LL128 channels of a call that goes by LL128 by default, at most.
-    pub(super) fn most_ll128_channels(&self) -> u32 {
-        self.ll128_channels(line_blocks(self.hooks, self.several()).min(self.limit))
+    pub(super) fn most_ll128_channels(&self, protocol: Protocol) -> u32 {
+        match self.pattern.folds {
+            true => self.multiprocessors(protocol),
+            false => self.ll128_channels(line_blocks(self.hooks, self.several()).min(self.limit)),
+        }
     }
 
     /// LL128 channels that so many blocks have room for.
@@ -383,6 +413,7 @@ impl Work {
                 let blocks = packs.div_ceil(128 * self.world);
                 Cut::of(blocks.clamp(1, (multiprocessors / 3).max(1)), 0)
             }
+            Protocol::Ll128TwoShot => Cut::of(packs.div_ceil(LINES_TWICE_PACKS).clamp(1, multiprocessors), 0),
             Protocol::Ll128 => {
                 let self_copy = self.ll128_self_copy(multiprocessors);
                 let most = self.ll128_channels(multiprocessors).max(1);

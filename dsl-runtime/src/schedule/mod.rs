@@ -54,9 +54,21 @@ pub enum Protocol {
     /// fewer bytes than by the others from three ranks on, about two chunks in all. What is passed on is of the output's type, or where the module
     /// has a `consume` of the accumulator's; neither may be narrower than the wire type. The bits are the same as by the others.
     TwoShot,
+    /// As `TwoShot`, but in lines as `Ll128`: all-reduces among several ranks that are too long for one step by lines, and too short for staging.
+    Ll128TwoShot,
 }
 
 impl Protocol {
+    /// Whether bytes travel in lines that carry their flags.
+    pub(crate) fn lines(self) -> bool {
+        matches!(self, Protocol::Ll128 | Protocol::Ll128TwoShot)
+    }
+
+    /// Whether what is folded is passed on.
+    pub(crate) fn passes_on(self) -> bool {
+        matches!(self, Protocol::TwoShot | Protocol::Ll128TwoShot)
+    }
+
     /// Whether ranks write into their peers' outputs.
     pub(crate) fn stores(self) -> bool {
         matches!(self, Protocol::Direct | Protocol::Bulk | Protocol::Copy)

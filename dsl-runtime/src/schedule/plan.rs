@@ -112,6 +112,7 @@ impl fmt::Display for Plan {
                     write!(f, ", {}", counted(self.tiles, "tile"))?;
                 }
             }
+            Protocol::Ll128TwoShot => write!(f, " in two steps, both over {channels} of LL128")?,
             Protocol::Direct => write!(f, " straight into its output over {channels}")?,
             Protocol::Bulk => {
                 write!(
@@ -162,6 +163,7 @@ impl Plan {
                 (4 * u64::from(line::ROW_PACKS), line::PACKS)
             }
             Protocol::Ll128 => (1, line::PACKS),
+            Protocol::Ll128TwoShot => (1, MOST_PACKS),
             _ => (self.rows.max(1), MOST_PACKS),
         };
         let parts = each.next_multiple_of(part);

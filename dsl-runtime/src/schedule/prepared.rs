@@ -201,6 +201,9 @@ impl<X: Transport> Prepared<X> {
                     Protocol::TwoShot => {
                         "two steps are for `all_reduce` on transports with two channels or more that stage four lines of what is folded, of hooks by element or pack whose result is no narrower than what crosses the wire"
                     }
+                    Protocol::Ll128TwoShot => {
+                        "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"
+                    }
                     Protocol::Ll128 => "LL128 needs peers' memory that kernels store to",
                     Protocol::Direct => {
                         "stores into peers' outputs need their memory mapped, and hooks without `consume`"

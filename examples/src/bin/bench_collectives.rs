@@ -65,7 +65,7 @@ struct Options {
     /// Outputs in `symmetric` memory, in `ordinary` memory, or of all-reduces `in_place`, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "ordinary")]
     output: Vec<Output>,
-    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`, `two_shot`; by default as the library decides.
+    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`, `two_shot`, `ll128_two_shot`; by default as the library decides.
     #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
@@ -436,7 +436,7 @@ where
         // Of one rank, the one that sends most; and what nccl-tests multiplies the rate with.
         let (wire, factor) = match op.0 {
             // Parts to all, then what was folded of them.
-            "all_reduce" if plan.protocol == Protocol::TwoShot => {
+            "all_reduce" if matches!(plan.protocol, Protocol::TwoShot | Protocol::Ll128TwoShot) => {
                 (2.0 * size * (n - 1.0) / n, 2.0 * (n - 1.0) / n)
             }
             "all_gather" | "reduce_scatter" | "scatter" => (size * (n - 1.0) / n, (n - 1.0) / n),

@@ -149,6 +149,11 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                 chained(rank, &ground, &all, what, chunk, &two_shot)?;
                 chained(rank, &ground, &all, what, chunk, &two_shot.channels(1).chunk(256))?;
             }
+            if X::MAPS && matches!(what, What::AllReduce) {
+                let lines = LaunchOptions::default().protocol(Protocol::Ll128TwoShot);
+                chained(rank, &ground, &all, what, chunk, &lines)?;
+                chained(rank, &ground, &all, what, chunk, &lines.channels(3))?;
+            }
         }
     }
     Ok(())
@@ -170,10 +175,13 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
 }
 
 /// As by default, and where it can be in two steps.
-fn ways(what: What) -> Vec<LaunchOptions> {
+fn ways<X: Subject>(what: What) -> Vec<LaunchOptions> {
     let mut ways = vec![LaunchOptions::default()];
     if matches!(what, What::AllReduce) {
         ways.push(LaunchOptions::default().protocol(Protocol::TwoShot));
+        if X::MAPS {
+            ways.push(LaunchOptions::default().protocol(Protocol::Ll128TwoShot));
+        }
     }
     ways
 }
@@ -197,7 +205,7 @@ pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
             let input: Vec<Bf16> = (0..sent * chunk).map(|i| value(me, i)).collect();
             let input = ground.device.buffer_from(&input)?;
             let mut output = ground.device.buffer::<Bf16>(chunk)?;
-            for options in ways(what) {
+            for options in ways::<X>(what) {
                 output.fill_bytes(stream, POISON)?;
                 let args = summed::Launch { input: input.view(), output: output.view_mut() };
                 sums.launch(&ground, what, args, &options)?;
@@ -212,7 +220,7 @@ pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
         let input: Vec<f32> = (0..chunk).map(|i| data.small(me, i)).collect();
         let input = ground.device.buffer_from(&input)?;
         let mut output = ground.device.buffer::<f32>(chunk)?;
-        for options in ways(What::AllReduce) {
+        for options in ways::<X>(What::AllReduce) {
             output.fill_bytes(stream, POISON)?;
             let args = averaged::Launch { input: input.view(), output: output.view_mut(), scale: 0.75 };
             means.launch_with(stream, args, &options)?;
@@ -239,9 +247,11 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
     for round in 0..ranks {
         std::thread::sleep(Duration::from_millis(rank.scale.pick(2, 4) * ((me + round) % ranks) as u64));
         for what in [What::AllReduce, What::ReduceScatter, What::Reduce(round)] {
-            for way in [Protocol::Simple, Protocol::Ll128, Protocol::TwoShot] {
-                if way == Protocol::Ll128 && (!X::MAPS || matches!(what, What::Reduce(_)))
-                    || way == Protocol::TwoShot && !matches!(what, What::AllReduce)
+            for way in [Protocol::Simple, Protocol::Ll128, Protocol::TwoShot, Protocol::Ll128TwoShot] {
+                let lines = matches!(way, Protocol::Ll128 | Protocol::Ll128TwoShot);
+                let twice = matches!(way, Protocol::TwoShot | Protocol::Ll128TwoShot);
+                if lines && (!X::MAPS || matches!(what, What::Reduce(_)))
+                    || twice && !matches!(what, What::AllReduce)
                 {
                     continue;
                 }
@@ -324,7 +334,8 @@ pub fn in_place<X: Subject>(rank: &Rank<X>) -> Outcome {
     let mut ways = vec![LaunchOptions::default(), two_shot.clone(), two_shot.channels(1).chunk(256)];
     if X::MAPS {
         let ll128 = LaunchOptions::default().protocol(Protocol::Ll128);
-        ways.extend([ll128.clone(), ll128.channels(1)]);
+        let twice = LaunchOptions::default().protocol(Protocol::Ll128TwoShot);
+        ways.extend([ll128.clone(), ll128.channels(1), twice.clone(), twice.channels(1)]);
     }
     let late = |call: usize| {
         let turn = (me + call) % ranks;

@@ -43,7 +43,9 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
         let input = ground.device.buffer_from(&input)?;
         let mut output = ground.device.buffer::<Found>(chunk)?;
         let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
-        for options in ways::<X>().into_iter().chain([two_shot]) {
+        let lines = LaunchOptions::default().protocol(Protocol::Ll128TwoShot);
+        let twice = [two_shot].into_iter().chain(X::MAPS.then_some(lines));
+        for options in ways::<X>().into_iter().chain(twice) {
             let options = options.elements(chunk);
             output.fill_bytes(stream, POISON)?;
             let args = found::Launch { input: input.view().slice(..chunk)?, output: output.view_mut() };

@@ -3,13 +3,14 @@
 use super::line::Line;
 use super::load::rows;
 use super::row;
-use crate::ctx::Produce;
+use crate::ctx::{Ctx, Produce};
 use crate::element::Element;
 use crate::fold::{AHEAD, Contributions};
 use crate::hooks::Hooks;
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
 use crate::protocol::Kept;
+use crate::protocol::simple::Here;
 use crate::schedule::Member;
 use crate::tile::{self, WARP};
 
@@ -21,29 +22,119 @@ impl<O: Direct> Line<'_, O> {
     #[inline(always)]
     pub(super) unsafe fn fold<H: Hooks>(&self, kept: Kept, me: Member, args: &H::Args<'_>) -> bool {
         let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
-        let bundled = if BUNDLE > 1 && me.world == 2 { self.folded_by_two::<H>() } else { 0 };
+        let mut bundled = if BUNDLE > 1 && me.world == 2 { self.folded_by_two::<H>() } else { 0 };
         let (mut row, mut whole) = (warp * BUNDLE as u32, true);
         while whole && row < bundled {
             // SAFETY: the caller's contract; rows of the two ranks' buffer.
             whole = unsafe { self.fold_bundle::<H>((row, bundled), kept, me, args) };
             row += warps * BUNDLE as u32;
         }
+        let pairs = self.pairs(me);
+        if pairs > 0 {
+            (row, bundled) = (PAIR as u32 * warp, pairs);
+        }
+        while whole && row < pairs {
+            // SAFETY: the caller's contract; rows of the buffers.
+            whole = unsafe {
+                self.each_pair::<H>((row, pairs), me, args, |_, _, ctx, of, ranks| {
+                    H::fold(&kept.at::<H>(ctx), args, ranks, of)
+                })
+            };
+            row += PAIR as u32 * warps;
+        }
         row = bundled + warp;
         while whole && row < rows(self.load.packs) {
             for slot in row::slots() {
-                let s = row * row::PACKS + slot;
-                let carries = slot < row::PACKS && s < self.load.packs;
-                if !carries && WARP == 1 {
+                if !self.carries(row, slot) && WARP == 1 {
                     break;
                 }
-                // Lanes without a pack wait and fold with the others, as these exchange what they hold, and take nothing.
-                let ctx =
-                    || if carries { self.any::<H::Wire>(s) } else { self.place.at(self.place.pos, 0, false) };
-                let own = if carries { H::produce(&Produce(ctx()), args) } else { Pack::ZERO };
-                let of = Rows { line: self, me, row, slot, own };
-                whole = whole && H::fold(&kept.at::<H>(ctx()), args, me.world, &of);
+                let of = Rows { line: self, me, row, slot, own: self.own::<H>(row, slot, args) };
+                whole = whole && H::fold(&kept.at::<H>(self.held::<H>(row, slot)), args, me.world, &of);
             }
             row += warps;
+        }
+        whole
+    }
+
+    /// Whether there is a pack in `slot` of row `row`.
+    #[inline(always)]
+    pub(super) fn carries(&self, row: u32, slot: u32) -> bool {
+        slot < row::PACKS && row * row::PACKS + slot < self.load.packs
+    }
+
+    /// The context of the pack in `slot` of row `row`; where there is none, one of no elements: lanes without a pack wait and fold with the others, as
+    /// these exchange what they hold, and take nothing.
+    #[inline(always)]
+    pub(super) fn held<H: Hooks>(&self, row: u32, slot: u32) -> Ctx {
+        match self.carries(row, slot) {
+            true => self.any::<H::Wire>(row * row::PACKS + slot),
+            false => self.place.at(self.place.pos, 0, false),
+        }
+    }
+
+    /// What this rank contributes to that pack.
+    #[inline(always)]
+    pub(super) fn own<H: Hooks>(&self, row: u32, slot: u32, args: &H::Args<'_>) -> Pack<H::Wire> {
+        match self.carries(row, slot) {
+            true => H::produce(&Produce(self.held::<H>(row, slot)), args),
+            false => Pack::ZERO,
+        }
+    }
+
+    /// Rows that are folded in pairs: all of three or four ranks', where warps have more than one.
+    #[inline(always)]
+    pub(super) fn pairs(&self, me: Member) -> u32 {
+        let rows = rows(self.load.packs);
+        if me.world > 2 && me.world <= AHEAD as u32 && rows > self.team.lanes / WARP { rows } else { 0 }
+    }
+
+    /// Waits for the rows `row` and `row + 1`, as far as they lie before `end`, of all of up to [`AHEAD`] ranks, and calls `fold` for each row and slot with its
+    /// context, what the ranks contribute, and how many they are; whether all of it came.
+    ///
+    /// # Safety
+    /// As for [`Line::fold`].
+    #[inline(always)]
+    pub(super) unsafe fn each_pair<H: Hooks>(
+        &self,
+        (row, end): (u32, u32),
+        me: Member,
+        args: &H::Args<'_>,
+        mut fold: impl FnMut(u32, u32, Ctx, &Here<H::Wire>, u32) -> bool,
+    ) -> bool {
+        // Said again, so that no code is made for more.
+        let ranks = me.world.min(AHEAD as u32);
+        // Of this rank, which sends itself nothing, and of those that there are not, a peer's again.
+        let spare = u32::from(me.rank == 0);
+        let buffer = |k: usize| {
+            let rank = (k % AHEAD) as u32;
+            let peer = if rank >= ranks || rank == me.rank { spare } else { rank };
+            // SAFETY: the two buffers of the channel.
+            (peer, unsafe { self.ops.lines_in(peer, self.channel).add(Self::buffer(self.calls + 1)) })
+        };
+        let mut whole = true;
+        for slot in row::slots() {
+            let mut all = [Here([Pack::ZERO; AHEAD]); PAIR];
+            unroll!(PAIR, |K| all[K] = Here([self.own::<H>(row + K as u32, slot, args); AHEAD]));
+            let at = |k: usize| {
+                let row = (row + (k / AHEAD) as u32).min(end - 1) as usize;
+                // SAFETY: a row of the buffer.
+                unsafe { buffer(k).1.add(row * row::BYTES) }
+            };
+            // SAFETY: rows of those buffers, on which every other rank sends in this call.
+            let found = unsafe { self.poll_at::<{ PAIR * AHEAD }>(at, buffer) };
+            let Some(found) = found else { return false };
+            unroll!(PAIR, |K| {
+                unroll!(AHEAD, |R| {
+                    let words = found[AHEAD * K + R].pack(slot);
+                    if R as u32 != me.rank {
+                        all[K].0[R] = Pack::from_words(words);
+                    }
+                });
+                let row = row + K as u32;
+                if row < end {
+                    whole = whole && fold(row, slot, self.held::<H>(row, slot), &all[K], ranks);
+                }
+            });
         }
         whole
     }
@@ -84,8 +175,9 @@ impl<O: Direct> Line<'_, O> {
             unroll!(BUNDLE, |K| {
                 let theirs = Pack::from_words(found[K].pack(slot));
                 if slot < row::PACKS && row + (K as u32) < end {
-                    let all = if me.rank == 0 { [own[K], theirs] } else { [theirs, own[K]] };
-                    H::fold(&kept.at::<H>(self.whole::<H::Wire>(row, K, slot)), args, 2, &Both(all));
+                    let [first, second] = if me.rank == 0 { [own[K], theirs] } else { [theirs, own[K]] };
+                    let all = Here([first, second, Pack::ZERO, Pack::ZERO]);
+                    H::fold(&kept.at::<H>(self.whole::<H::Wire>(row, K, slot)), args, 2, &all);
                 }
             });
         }
@@ -93,27 +185,19 @@ impl<O: Direct> Line<'_, O> {
     }
 }
 
-/// What the ranks of a world of two contribute to a pack.
-struct Both<W>([Pack<W>; 2]);
-
-impl<W: Element> Contributions<W> for Both<W> {
-    #[inline(always)]
-    fn of(&self, _first: u32, _some: u32) -> Option<[Pack<W>; AHEAD]> {
-        let [first, second] = self.0;
-        Some([first, second, Pack::ZERO, Pack::ZERO])
-    }
-}
+/// Rows that are folded together of several peers'.
+pub(super) const PAIR: usize = 2;
 
 /// Rows of a bundle.
 const BUNDLE: usize = if WARP == 1 { 1 } else { 4 };
 
 /// The packs in `slot` of row `row`; of this rank `own`. All lanes of a warp ask together.
-struct Rows<'k, 'l, O, W> {
-    line: &'k Line<'l, O>,
-    me: Member,
-    row: u32,
-    slot: u32,
-    own: Pack<W>,
+pub(super) struct Rows<'k, 'l, O, W> {
+    pub line: &'k Line<'l, O>,
+    pub me: Member,
+    pub row: u32,
+    pub slot: u32,
+    pub own: Pack<W>,
 }
 
 impl<O: Direct, W: Element> Contributions<W> for Rows<'_, '_, O, W> {

@@ -8,11 +8,13 @@ mod line;
 mod load;
 mod once;
 mod poll;
+mod relay;
 pub(crate) mod row;
 mod teams;
 
 pub use by_tiles::{TILE_ROWS, TILES};
 pub use line::{BUFFER, BUFFERS, PACKS, ROW_PACKS};
+pub use relay::{Ll128TwoShot, most_packs};
 
 use super::{Protocol, Share, Site, whole_call};
 use crate::arch;

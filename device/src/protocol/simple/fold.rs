@@ -268,7 +268,8 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
 }
 
 /// What all ranks contribute to a pack, where they are few.
-struct Here<W>([Pack<W>; AHEAD]);
+#[derive(Clone, Copy)]
+pub(in crate::protocol) struct Here<W>(pub [Pack<W>; AHEAD]);
 
 impl<W: Element> Contributions<W> for Here<W> {
     #[inline(always)]

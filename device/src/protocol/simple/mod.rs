@@ -8,11 +8,13 @@ mod once;
 mod relay;
 mod turns;
 
+pub(super) use fold::Here;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use fold::{Take, Then};
 pub use relay::TwoShot;
+pub(super) use relay::take;
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use relay::{Folded, take, within};
+pub(super) use relay::{Folded, within};
 
 use super::{Protocol, Share, Site};
 use crate::arch;

@@ -39,7 +39,7 @@ fn bytes_travel_by_size_place_and_hooks() {
         let found = [16, 1 << 20, 4 << 20, 32 << 20, 96 << 20].map(|sent| {
             // The copy engine and bulk copies are for hooks that copy.
             let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
-            work(hooks, symmetric, sent).protocol(has, true)
+            work(hooks, symmetric, sent).protocol(has, |_| true)
         });
         assert_eq!(found, ways, "symmetric: {symmetric}");
     }
@@ -51,7 +51,7 @@ fn bytes_travel_by_size_place_and_hooks() {
         (Hooks::Slow, false, 13 << 20, Simple),
     ] {
         let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
-        assert_eq!(work(hooks, symmetric, sent).protocol(has, true), way, "{sent}");
+        assert_eq!(work(hooks, symmetric, sent).protocol(has, |_| true), way, "{sent}");
     }
     // By tiles of 4 KiB.
     for (symmetric, sent, way) in [
@@ -62,13 +62,17 @@ fn bytes_travel_by_size_place_and_hooks() {
         (false, 4 << 20, Simple),
     ] {
         let work = Work { tiles: (sent >> 12) as u32, ..work(Hooks::Transpose, symmetric, sent) };
-        assert_eq!(work.protocol(|p| !matches!(p, Bulk | Copy), true), way, "symmetric: {symmetric}, {sent}");
+        assert_eq!(
+            work.protocol(|p| !matches!(p, Bulk | Copy), |_| true),
+            way,
+            "symmetric: {symmetric}, {sent}"
+        );
     }
     for odd in [
         Work { whole: false, ..work(Hooks::Copy, true, 4 << 20) },
         Work { on_host: true, ..work(Hooks::Copy, true, 4 << 20) },
     ] {
-        assert_ne!(odd.protocol(|_| true, true), Bulk);
+        assert_ne!(odd.protocol(|_| true, |_| true), Bulk);
     }
 }
 
@@ -77,7 +81,7 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
     let all_reduce = |world, relays, bytes, on_host| {
         let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
         let work = among(world, Hooks::Work, false, bytes);
-        Work { pattern, relays, on_host, ..work }.protocol(|_| true, false)
+        Work { pattern, relays, on_host, ..work }.protocol(|_| true, |_| false)
     };
     for (world, relays, bytes, way) in [
         // Of two ranks as many bytes, and half of the work.
@@ -98,6 +102,19 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
     }
     assert_eq!(all_reduce(3, 1, 512 << 10, true), Protocol::TwoShot);
     assert_eq!(all_reduce(2, 1, 1 << 30, true), Protocol::Simple);
+    for (world, bytes, way) in [
+        (2, 1 << 20, Protocol::Ll128),
+        (3, 256 << 10, Protocol::Ll128),
+        (3, 1 << 20, Protocol::Ll128TwoShot),
+        (4, 128 << 10, Protocol::Ll128),
+        (4, 256 << 10, Protocol::Ll128TwoShot),
+        (4, 8 << 20, Protocol::Ll128TwoShot),
+        (4, 16 << 20, Protocol::TwoShot),
+    ] {
+        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
+        let work = Work { pattern, relays: 1, ..among(world, Hooks::Work, false, bytes) };
+        assert_eq!(work.protocol(|_| true, |_| true), way, "{world} ranks, {bytes} bytes");
+    }
     for world in 2..17 {
         let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
         let cut =
@@ -140,8 +157,8 @@ fn default_grids_stay_within_their_limit() {
     {
         for hooks in [Hooks::Copy, Hooks::Work, Hooks::Slow] {
             let work = Work { limit, ..among(world, hooks, false, 1 << shift) };
-            let room = u64::from(work.most_ll128_channels()) * line::PACKS * 16;
-            let protocol = work.protocol(|_| true, work.wire_bytes as u64 <= room);
+            let room = u64::from(work.most_ll128_channels(Protocol::Ll128)) * line::PACKS * 16;
+            let protocol = work.protocol(|_| true, |_| work.wire_bytes as u64 <= room);
             let mut cut = work.cut(protocol);
             if protocol == Protocol::Ll128 {
                 cut.channels = cut.channels.max((work.wire_bytes as u64).div_ceil(line::PACKS * 16) as u32);

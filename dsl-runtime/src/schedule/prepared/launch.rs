@@ -113,6 +113,7 @@ impl<X: Transport> Prepared<X> {
             Protocol::Simple => "by Simple",
             Protocol::TwoShot => "in two steps",
             Protocol::Ll128 => "by LL128",
+            Protocol::Ll128TwoShot => "in two steps by LL128",
             Protocol::Direct => "straight into outputs",
             Protocol::Bulk => "by bulk copies",
             Protocol::Copy => "by the copy engine",

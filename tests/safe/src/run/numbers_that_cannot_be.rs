@@ -34,7 +34,8 @@ pub fn run() -> crate::Ended {
         all.push(none().deadline(Duration::from_nanos(n.into())));
     }
     all.push(none().deadline(Duration::MAX));
-    for protocol in [Protocol::Simple, Protocol::Ll128, Protocol::Direct, Protocol::Bulk, Protocol::Copy, Protocol::TwoShot] {
+    use Protocol::{Bulk, Copy, Direct, Ll128, Ll128TwoShot, Simple, TwoShot};
+    for protocol in [Simple, Ll128, Direct, Bulk, Copy, TwoShot, Ll128TwoShot] {
         all.extend(numbers.map(|n| none().protocol(protocol).channels(n).chunk(n as usize)));
     }
     let mut ran = 0;
