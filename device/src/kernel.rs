@@ -284,7 +284,8 @@ impl<O: Ops> Kernel<O> {
     }
 
     /// Receives a tile from the peer `from`, and sends what `hook` makes of each element on to the peer `to`, as it arrives: it is not written and read again in
-    /// between. `hook` may store it here as well. A `recv_tile` and a `send_tile` of the same tile in one, so what waits for either waits for this.
+    /// between. `hook` may store it here as well. It is a `recv_tile` and a `send_tile` of the same tile in one, and waits for what they wait for: where ranks
+    /// forward around a ring, a channel's staging has to hold two tiles.
     ///
     /// # Safety
     /// As for [`Kernel::recv_tile`].
