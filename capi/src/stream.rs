@@ -68,7 +68,7 @@ pub unsafe extern "C" fn fusewire_stream_synchronize(
     })
 }
 
-/// Lets go of it; waits for what is queued on a stream that `fusewire_stream_new` made.
+/// Lets go of it and waits for nothing. What is queued runs; what is queued when the process ends is lost.
 ///
 /// # Safety
 /// As the crate says.

@@ -158,17 +158,24 @@ fn what_is_forwarded_waits_for_bytes_and_for_room() {
             let world = World::new(3, 1, 2048);
             let flows = schedule(&world, |kernel| {
                 let (me, lines) = (kernel.rank(), kernel.lines());
-                let tile = Tile { start: 0, len: if by_lines { 300 } else { 700 } };
-                for round in 0..6usize {
+                // Tiles of several turns, and then such as are one.
+                for round in 0..20usize {
+                    let tile = Tile { start: 0, len: if by_lines { 300 } else { [700, 40][round / 8 % 2] } };
+                    let late = || std::thread::sleep(std::time::Duration::from_millis(3));
                     if me == slow {
-                        std::thread::sleep(std::time::Duration::from_millis(5));
+                        late();
                     }
                     let value = |index: usize| (1000 * round + index) as u32;
                     let check = |ctx: &fusewire_device::ctx::Consume, got: u32| {
                         assert_eq!(got, value(ctx.index()), "{round}, {slow} is slow");
                     };
                     let pass = |_: &fusewire_device::ctx::Consume, got: u32| got;
-                    let first = |ctx: &fusewire_device::ctx::Produce| value(ctx.index());
+                    let first = |ctx: &fusewire_device::ctx::Produce| {
+                        if me == slow && ctx.pos % 200 == 150 {
+                            late();
+                        }
+                        value(ctx.index())
+                    };
                     // SAFETY: nothing is written.
                     unsafe {
                         match (me, by_lines) {

@@ -1,15 +1,16 @@
 //! The analytic default: protocol, multiprocessors, channels, and what travels together, where neither the caller nor a table says.
 
 mod limits;
+mod pattern;
 
 pub(super) use limits::*;
+pub(crate) use pattern::Pattern;
 
 use super::Protocol;
 use super::plan::TILE_THREADS;
 use crate::kernel::HookSet;
 use fusewire_device::protocol::ll128 as line;
 use fusewire_device::protocol::simple::MOST_GROUPS;
-use fusewire_device::schedule::{Member, NOBODY, Schedule};
 use fusewire_device::tile::transpose as tiles;
 
 /// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
@@ -84,114 +85,13 @@ impl Hooks {
     }
 }
 
-/// What a schedule does with its channels.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pattern {
-    /// Legs each way of the rank that has most.
-    pub(super) peers: u32,
-    /// Ends of channels that this rank works: one if it only sends or only receives.
-    pub(super) ends: u32,
-    /// See [`Schedule::OWN`].
-    pub(crate) own: bool,
-    /// See [`Schedule::MUTUAL`].
-    pub(super) mutual: bool,
-    /// See [`Schedule::ONCE`].
-    pub(super) once: bool,
-    /// See [`Schedule::FOLDS`].
-    pub(super) folds: bool,
-    /// No rank both sends and receives.
-    pub(super) rooted: bool,
-    /// So many blocks, whatever they do.
-    pub(super) custom: Option<u32>,
-}
-
-impl Pattern {
-    /// That of rank `me`'s launch of `schedule`.
-    pub(super) fn of<S: Schedule>(schedule: &S, me: Member) -> Self {
-        // The same on all ranks, of which some may have less to do.
-        let legs = |rank| {
-            let me = Member { rank, ..me };
-            schedule.sends(me).max(schedule.receives(me))
-        };
-        let peers = if S::MOST_LEGS == 1 { 1 } else { (0..me.world).map(legs).max().unwrap_or(0) };
-        let ends = |rank| {
-            let me = Member { rank, ..me };
-            let [own, sends, receives] =
-                [schedule.own(me)[0] != NOBODY, schedule.sends(me) > 0, schedule.receives(me) > 0];
-            // What is folded is received, and be it from nobody else.
-            let ends = match S::FOLDS {
-                true => [sends, own],
-                false => [sends || S::ONCE && own, receives],
-            };
-            ends.map(u32::from).iter().sum::<u32>()
-        };
-        // Of a schedule of one leg each rank may name other peers.
-        let rooted = !S::MUTUAL && S::MOST_LEGS > 1 && (0..me.world).all(|rank| ends(rank) < 2);
-        let (own, mutual, once, folds) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS);
-        Pattern { peers, ends: ends(me.rank), own, mutual, once, folds, rooted, custom: None }
-    }
-
-    /// That of so many blocks of a schedule function.
-    pub(super) fn custom(blocks: u32) -> Self {
-        Pattern {
-            peers: 1,
-            ends: 2,
-            own: false,
-            mutual: false,
-            once: false,
-            folds: false,
-            rooted: false,
-            custom: Some(blocks),
-        }
-    }
-
-    /// The same on a rank that both sends and receives, where there may be one.
-    pub(super) fn widest(self) -> Self {
-        Pattern { ends: if self.rooted { 1 } else { 2 }, ..self }
-    }
-
-    /// Bytes of such a `share` that travel together, if staging holds them: an eighth, but as much as hides what it takes to hand it over. (What is
-    /// sent first and what is taken last, nothing else travels beside.)
-    pub(super) fn enough(self, share: u64) -> u64 {
-        let least = if self.folds || self.rooted { 64 << 10 } else { 128 << 10 };
-        (share / 8).clamp(least, 256 << 10)
-    }
-
-    /// Whether the blocks that send, or those that receive, do the self copy as well, each for all of its channel's peers.
-    fn keeps_within(self) -> bool {
-        self.once || self.folds
-    }
-
-    /// Blocks of a grid: see `fusewire_device::protocol`.
-    pub(super) fn blocks(self, protocol: Protocol, cut: Cut, on_host: bool) -> u32 {
-        let Cut { channels, self_copy, groups } = cut;
-        match protocol {
-            _ if self.custom.is_some() => self.custom.unwrap_or(0),
-            Protocol::Simple | Protocol::TwoShot if on_host => channels,
-            // Those that produce, that fold, and that take what was folded.
-            Protocol::TwoShot => 3 * channels,
-            Protocol::Copy => 1,
-            // Without a peer too.
-            Protocol::Direct if self.once => channels,
-            Protocol::Ll128TwoShot => channels,
-            Protocol::Ll128 if self.keeps_within() && self.mutual => channels,
-            _ if self.keeps_within() && protocol != Protocol::Bulk => self.ends * channels,
-            _ if self.peers == 0 => self_copy,
-            Protocol::Direct | Protocol::Bulk => channels + self_copy,
-            Protocol::Ll128 if self.mutual => channels + self_copy,
-            Protocol::Ll128 => self.ends * channels + self_copy,
-            Protocol::Simple => self.ends * channels * groups + self_copy,
-        }
-    }
-}
-
 /// Channels to each peer, and blocks for the rank's own chunk.
 #[derive(Clone, Copy)]
-pub(super) struct Cut {
-    pub(super) channels: u32,
-    pub(super) self_copy: u32,
+pub(in crate::schedule) struct Cut {
+    pub(in crate::schedule) channels: u32,
+    pub(in crate::schedule) self_copy: u32,
     /// Blocks at each end of a channel, which share its peers: see [`Work::groups`].
-    pub(super) groups: u32,
+    pub(in crate::schedule) groups: u32,
 }
 
 impl Cut {
@@ -249,12 +149,18 @@ impl Work {
     fn in_two_steps_by_lines(&self) -> bool {
         let sent = self.wire_bytes * self.pattern.peers as usize;
         let twice = sent / self.world.max(1) as usize * (1 + self.relays) as usize;
-        self.relays > 0 && !self.on_host && twice + LINES_SAVED <= sent && twice <= LINES_TWICE_MOST
+        let saved = LINES_SAVED * self.world as usize;
+        self.relays > 0 && !self.on_host && twice + saved <= sent && twice <= LINES_TWICE_MOST
     }
 
     /// Whether a rank sends to several others.
     fn several(&self) -> bool {
         self.pattern.peers > 1
+    }
+
+    /// Whether a rank sends the same to so many others that more blocks than fill the links to a few are faster: measured on 8 GPUs.
+    fn many(&self) -> bool {
+        self.pattern.once && self.pattern.peers > 4
     }
 
     /// Those of a launch at most.
@@ -269,7 +175,11 @@ impl Work {
             Protocol::Ll128TwoShot => FOLDING_BLOCKS,
             // Few rows are in flight in a block, and two blocks on a multiprocessor.
             Protocol::Simple if self.pattern.folds && self.rows && !self.short() => 128,
-            Protocol::Simple if (self.pattern.folds || self.pattern.rooted) && !self.short() => 96,
+            Protocol::Simple
+                if (self.pattern.folds || self.pattern.rooted || self.many()) && !self.short() =>
+            {
+                96
+            }
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
         most.min(self.limit)
@@ -468,6 +378,7 @@ impl Work {
             Pattern { rooted: true, .. } => 64,
             Pattern { folds: true, .. } if self.rows => 64,
             Pattern { folds: true, .. } => 48,
+            _ if self.many() => 48,
             _ => 32,
         }
     }

@@ -28,8 +28,9 @@ pub(in crate::schedule) const TWICE_LEAST: usize = 7 << 20;
 /// one step of 1 MiB takes 17.3 us and two 23.0; of 2 MiB 33.4 and 29.6.
 pub(in crate::schedule) const SAVED: usize = 2 << 20;
 
-/// The same by lines, whose second flight takes less: on 4 GPUs one step of 256 KiB takes 6.0 us and two 5.7; of 512 KiB 9.3 and 7.3.
-pub(in crate::schedule) const LINES_SAVED: usize = 300 << 10;
+/// The same by lines for each rank, since a second flight to more peers takes longer: on 4 GPUs one step of 256 KiB takes 6.0 us and two 5.7, of 512 KiB 9.3 and 7.3; on 8
+/// GPUs of 64 KiB 5.6 and 7.0, of 128 KiB 7.8 and 7.5.
+pub(in crate::schedule) const LINES_SAVED: usize = 75 << 10;
 
 /// Bytes sent in two steps up to which lines are faster than staging: on 4 GPUs 8 MiB take 56 us and 60, 16 MiB 115 and 112.
 pub(in crate::schedule) const LINES_TWICE_MOST: usize = 14 << 20;

@@ -1,0 +1,106 @@
+//! What the planner knows of a schedule.
+
+use super::Cut;
+use crate::schedule::Protocol;
+use fusewire_device::schedule::{Member, NOBODY, Schedule};
+
+/// What a schedule does with its channels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pattern {
+    /// Legs each way of the rank that has most.
+    pub(in crate::schedule) peers: u32,
+    /// Ends of channels that this rank works: one if it only sends or only receives.
+    pub(in crate::schedule) ends: u32,
+    /// See [`Schedule::OWN`].
+    pub(crate) own: bool,
+    /// See [`Schedule::MUTUAL`].
+    pub(in crate::schedule) mutual: bool,
+    /// See [`Schedule::ONCE`].
+    pub(in crate::schedule) once: bool,
+    /// See [`Schedule::FOLDS`].
+    pub(in crate::schedule) folds: bool,
+    /// No rank both sends and receives.
+    pub(in crate::schedule) rooted: bool,
+    /// So many blocks, whatever they do.
+    pub(in crate::schedule) custom: Option<u32>,
+}
+
+impl Pattern {
+    /// That of rank `me`'s launch of `schedule`.
+    pub(in crate::schedule) fn of<S: Schedule>(schedule: &S, me: Member) -> Self {
+        // The same on all ranks, of which some may have less to do.
+        let legs = |rank| {
+            let me = Member { rank, ..me };
+            schedule.sends(me).max(schedule.receives(me))
+        };
+        let peers = if S::MOST_LEGS == 1 { 1 } else { (0..me.world).map(legs).max().unwrap_or(0) };
+        let ends = |rank| {
+            let me = Member { rank, ..me };
+            let [own, sends, receives] =
+                [schedule.own(me)[0] != NOBODY, schedule.sends(me) > 0, schedule.receives(me) > 0];
+            // What is folded is received, and be it from nobody else.
+            let ends = match S::FOLDS {
+                true => [sends, own],
+                false => [sends || S::ONCE && own, receives],
+            };
+            ends.map(u32::from).iter().sum::<u32>()
+        };
+        // Of a schedule of one leg each rank may name other peers.
+        let rooted = !S::MUTUAL && S::MOST_LEGS > 1 && (0..me.world).all(|rank| ends(rank) < 2);
+        let (own, mutual, once, folds) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS);
+        Pattern { peers, ends: ends(me.rank), own, mutual, once, folds, rooted, custom: None }
+    }
+
+    /// That of so many blocks of a schedule function.
+    pub(in crate::schedule) fn custom(blocks: u32) -> Self {
+        Pattern {
+            peers: 1,
+            ends: 2,
+            own: false,
+            mutual: false,
+            once: false,
+            folds: false,
+            rooted: false,
+            custom: Some(blocks),
+        }
+    }
+
+    /// The same on a rank that both sends and receives, where there may be one.
+    pub(in crate::schedule) fn widest(self) -> Self {
+        Pattern { ends: if self.rooted { 1 } else { 2 }, ..self }
+    }
+
+    /// Bytes of such a `share` that travel together, if staging holds them: an eighth, but as much as hides what it takes to hand it over. (What is
+    /// sent first and what is taken last, nothing else travels beside.)
+    pub(in crate::schedule) fn enough(self, share: u64) -> u64 {
+        let least = if self.folds || self.rooted { 64 << 10 } else { 128 << 10 };
+        (share / 8).clamp(least, 256 << 10)
+    }
+
+    /// Whether the blocks that send, or those that receive, do the self copy as well, each for all of its channel's peers.
+    pub(in crate::schedule) fn keeps_within(self) -> bool {
+        self.once || self.folds
+    }
+
+    /// Blocks of a grid: see `fusewire_device::protocol`.
+    pub(in crate::schedule) fn blocks(self, protocol: Protocol, cut: Cut, on_host: bool) -> u32 {
+        let Cut { channels, self_copy, groups } = cut;
+        match protocol {
+            _ if self.custom.is_some() => self.custom.unwrap_or(0),
+            Protocol::Simple | Protocol::TwoShot if on_host => channels,
+            // Those that produce, that fold, and that take what was folded.
+            Protocol::TwoShot => 3 * channels,
+            Protocol::Copy => 1,
+            // Without a peer too.
+            Protocol::Direct if self.once => channels,
+            Protocol::Ll128TwoShot => channels,
+            Protocol::Ll128 if self.keeps_within() && self.mutual => channels,
+            _ if self.keeps_within() && protocol != Protocol::Bulk => self.ends * channels,
+            _ if self.peers == 0 => self_copy,
+            Protocol::Direct | Protocol::Bulk => channels + self_copy,
+            Protocol::Ll128 if self.mutual => channels + self_copy,
+            Protocol::Ll128 => self.ends * channels + self_copy,
+            Protocol::Simple => self.ends * channels * groups + self_copy,
+        }
+    }
+}
