@@ -157,7 +157,12 @@ impl Operation {
             Operation::Mismatch { peer, channel, expected, seen, .. } => write!(
                 f,
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
-                 same with another number of elements. All ranks must launch the same kernels in the same order"
+                 same with another number of elements. All ranks must launch the same kernels in the same order{}",
+                if expected >> 16 == 0 {
+                    ". Both ends of a tile by lines give it the same length and type"
+                } else {
+                    ""
+                }
             ),
             Operation::Adapter { what, block, peer, syndrome, entry } => write!(
                 f,
