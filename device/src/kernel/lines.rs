@@ -54,6 +54,17 @@ impl<O: Ops> Lines<'_, O> {
         self.0.check(packs_in::<W>(tile), PACKS + 1, peer, self.0.grid.block, op)
     }
 
+    /// Does what is to be done with a tile, where there are line channels.
+    #[inline(always)]
+    #[track_caller]
+    fn run(&self, tile: Tile, then: impl WithDirect<Out = Flow>) -> Flow {
+        if tile.len == 0 {
+            return Ok(());
+        }
+        self.0.enter();
+        self.0.leave(self.0.ops.direct(then).unwrap_or(Ok(())))
+    }
+
     /// As [`Kernel::send_tile`]; waits until the peer has received the tile before the last.
     ///
     /// # Panics
@@ -65,12 +76,8 @@ impl<O: Ops> Lines<'_, O> {
             return self.0.send_tile(peer, tile, hook);
         }
         self.check::<W>(peer, tile, operation::SEND)?;
-        if tile.len == 0 {
-            return Ok(());
-        }
-        self.0.enter();
         let end = End { kernel: self.0, peer, tile, wire: PhantomData::<W> };
-        self.0.leave(self.0.ops.direct(Sends { end, hook: &hook }).unwrap_or(Ok(())))
+        self.run(tile, Sends { end, hook: &hook })
     }
 
     /// As [`Kernel::recv_tile`].
@@ -88,12 +95,8 @@ impl<O: Ops> Lines<'_, O> {
             return unsafe { self.0.recv_tile(peer, tile, hook) };
         }
         self.check::<W>(peer, tile, operation::RECEIVE)?;
-        if tile.len == 0 {
-            return Ok(());
-        }
-        self.0.enter();
         let end = End { kernel: self.0, peer, tile, wire: PhantomData::<W> };
-        self.0.leave(self.0.ops.direct(Receives { end, hook: &hook }).unwrap_or(Ok(())))
+        self.run(tile, Receives { end, hook: &hook })
     }
 
     /// As [`Kernel::forward_tile`]; waits until the next peer has received the tile before the last.
@@ -118,12 +121,8 @@ impl<O: Ops> Lines<'_, O> {
         }
         self.check::<W>(from, tile, operation::RECEIVE)?;
         self.check::<W>(to, tile, operation::SEND)?;
-        if tile.len == 0 {
-            return Ok(());
-        }
-        self.0.enter();
         let end = End { kernel: self.0, peer: from, tile, wire: PhantomData::<W> };
-        self.0.leave(self.0.ops.direct(Forwards { end, onward: to, hook: &hook }).unwrap_or(Ok(())))
+        self.run(tile, Forwards { end, onward: to, hook: &hook })
     }
 }
 

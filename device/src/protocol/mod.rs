@@ -78,6 +78,15 @@ pub unsafe fn exchange<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(
     unsafe { P::exchange::<S, H>(grid, params) }
 }
 
+/// What each protocol of two steps asks of a schedule and hooks.
+const fn passes_on<S: Schedule, H: Hooks>() {
+    assert!(
+        S::ONCE && S::FOLDS && S::MUTUAL && !S::OWN_MOVES,
+        "each rank's only chunk goes to every rank, folded"
+    );
+    assert!(H::COLS == 0, "rows are folded as a whole");
+}
+
 /// The share of one block in a chunk: packs `first .. first + packs`.
 #[derive(Clone, Copy)]
 struct Share {

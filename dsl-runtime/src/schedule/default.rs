@@ -139,18 +139,22 @@ impl Work {
     /// Whether two steps are faster than sending to every peer at once: where those send much less, or of long chunks no more, since each rank
     /// then folds a part.
     fn in_two_steps(&self) -> bool {
-        let sent = self.wire_bytes * self.pattern.peers as usize;
-        let twice = sent / self.world.max(1) as usize * (1 + self.relays) as usize;
+        let [sent, twice] = self.sent_in_steps();
         let (saved, least) = if self.on_host { (HOST_SAVED, usize::MAX) } else { (SAVED, TWICE_LEAST) };
         self.relays > 0 && (twice + saved <= sent || twice <= sent && sent >= least)
     }
 
     /// The same by lines.
     fn in_two_steps_by_lines(&self) -> bool {
-        let sent = self.wire_bytes * self.pattern.peers as usize;
-        let twice = sent / self.world.max(1) as usize * (1 + self.relays) as usize;
+        let [sent, twice] = self.sent_in_steps();
         let saved = LINES_SAVED * self.world as usize;
         self.relays > 0 && !self.on_host && twice + saved <= sent && twice <= LINES_TWICE_MOST
+    }
+
+    /// Bytes that a rank sends in one step, and in two.
+    fn sent_in_steps(&self) -> [usize; 2] {
+        let sent = self.wire_bytes * self.pattern.peers as usize;
+        [sent, sent / self.world.max(1) as usize * (1 + self.relays) as usize]
     }
 
     /// Whether a rank sends to several others.

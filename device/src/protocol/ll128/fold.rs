@@ -108,8 +108,7 @@ impl<O: Direct> Line<'_, O> {
         let buffer = |k: usize| {
             let rank = (k % AHEAD) as u32;
             let peer = if rank >= ranks || rank == me.rank { spare } else { rank };
-            // SAFETY: the two buffers of the channel.
-            (peer, unsafe { self.ops.lines_in(peer, self.channel).add(Self::buffer(self.calls + 1)) })
+            (peer, self.input_of(peer))
         };
         let mut whole = true;
         for slot in row::slots() {
@@ -159,8 +158,7 @@ impl<O: Direct> Line<'_, O> {
         args: &H::Args<'_>,
     ) -> bool {
         let peer = 1 - me.rank;
-        // SAFETY: the two buffers of the channel.
-        let input = unsafe { self.ops.lines_in(peer, self.channel).add(Self::buffer(self.calls + 1)) };
+        let input = self.input_of(peer);
         let mut came = false;
         // One, on a GPU. (A closure so long would become a function, and what it is given would go to local memory.)
         for slot in row::slots() {
@@ -213,10 +211,7 @@ impl<O: Direct, W: Element> Contributions<W> for Rows<'_, '_, O, W> {
         let buffer = |k: usize| {
             let rank = first + k as u32;
             let peer = if k as u32 >= some || rank == me.rank { spare } else { rank };
-            // SAFETY: the two buffers of the channel.
-            let input =
-                unsafe { line.ops.lines_in(peer, line.channel).add(Line::<O>::buffer(line.calls + 1)) };
-            (peer, input)
+            (peer, line.input_of(peer))
         };
         // SAFETY: rows of those buffers, on which every other rank sends in this call.
         let found = unsafe { line.poll_at::<AHEAD>(|k| buffer(k).1.add(row as usize * row::BYTES), buffer)? };

@@ -350,8 +350,14 @@ impl<O: Direct> Line<'_, O> {
     /// The buffer of this call.
     #[inline(always)]
     pub(super) fn input(&self) -> *const u8 {
+        self.input_of(self.peer())
+    }
+
+    /// That of `peer`.
+    #[inline(always)]
+    pub(super) fn input_of(&self, peer: u32) -> *const u8 {
         // SAFETY: one of the channel's two.
-        unsafe { self.ops.lines_in(self.peer(), self.channel).add(Self::buffer(self.calls + 1)) }
+        unsafe { self.ops.lines_in(peer, self.channel).add(Self::buffer(self.calls + 1)) }
     }
 
     /// Hands what arrives row by row to `sink`, in `bundles` where hooks can work so; whether all of it came.

@@ -28,7 +28,7 @@ use crate::tile::{Team, WARP};
 use crate::wait::{Flow, Stopped, Watch};
 pub(crate) use line::{Line, Single};
 pub(crate) use load::Load;
-use once::Fan;
+use once::{Fan, Peers};
 use teams::Teams;
 
 /// What channel number `part` carries of each chunk.
@@ -96,7 +96,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
         if let Some(team) = teams.once(sends) {
             let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
             let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
-            let to = Fan::<O, S, H> { ops, schedule, me, channel, calls, kept, args: &args };
+            let to = Fan::<O, S, H> { peers: Peers { ops, schedule, me, channel, calls }, kept, args: &args };
             // SAFETY: free, as `line`'s module says; each block works its own line channel.
             unsafe { line.send_to::<H, _>(&args, &to) };
         }

@@ -3,6 +3,7 @@
 use super::line::{Line, Outlet};
 use super::{carried, leave};
 use crate::ctx::Ctx;
+use crate::element::Element;
 use crate::group::{Block, Group, Warp};
 use crate::hooks::Hooks;
 use crate::launch::Unpack;
@@ -13,22 +14,17 @@ use crate::schedule::{Member, Schedule};
 use crate::tile::Team;
 use crate::wait::{Flow, Watch};
 
-/// Every peer that a rank sends to, and the rank itself.
-pub(super) struct Fan<'k, 'a, O, S, H: Hooks> {
+/// Every peer that a rank sends to.
+pub(super) struct Peers<'k, O, S> {
     pub ops: &'k O,
     pub schedule: &'k S,
     pub me: Member,
     pub channel: u32,
     /// Calls before this one; of schedules that are not mutual each peer has a count of its own.
     pub calls: u64,
-    pub kept: Kept,
-    pub args: &'k H::Args<'a>,
 }
 
-impl<O: Direct, S: Schedule, H: Hooks> Outlet<H::Wire> for Fan<'_, '_, O, S, H> {
-    // What is folded is kept by those who receive.
-    const KEEPS: bool = !S::FOLDS;
-
+impl<O: Direct, S: Schedule, W: Element> Outlet<W> for Peers<'_, O, S> {
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(u64, u64)) {
         let (ops, sends, mut leg) = (self.ops, self.schedule.sends(self.me), 1);
@@ -43,6 +39,23 @@ impl<O: Direct, S: Schedule, H: Hooks> Outlet<H::Wire> for Fan<'_, '_, O, S, H> 
             f(ops.peer_base(peer), calls);
             leg += 1;
         }
+    }
+}
+
+/// Those peers, and the rank itself.
+pub(super) struct Fan<'k, 'a, O, S, H: Hooks> {
+    pub peers: Peers<'k, O, S>,
+    pub kept: Kept,
+    pub args: &'k H::Args<'a>,
+}
+
+impl<O: Direct, S: Schedule, H: Hooks> Outlet<H::Wire> for Fan<'_, '_, O, S, H> {
+    // What is folded is kept by those who receive.
+    const KEEPS: bool = !S::FOLDS;
+
+    #[inline(always)]
+    fn each(&self, f: impl FnMut(u64, u64)) {
+        <Peers<'_, O, S> as Outlet<H::Wire>>::each(&self.peers, f);
     }
 
     #[inline(always)]
@@ -85,7 +98,7 @@ pub(super) unsafe fn send<O: Direct, S: Schedule, H: Unpack>(
     if free {
         let line = Line { ops, watch, team, place, load, channel, calls: 0, call };
         let kept = site.kept(schedule);
-        let to = Fan::<O, S, H> { ops, schedule, me, channel, calls: 0, kept, args };
+        let to = Fan::<O, S, H> { peers: Peers { ops, schedule, me, channel, calls: 0 }, kept, args };
         // SAFETY: every peer is done with the call before the last; each block works its own end of its own channel.
         unsafe { line.send_to::<H, _>(args, &to) };
     }

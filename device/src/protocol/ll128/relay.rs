@@ -12,10 +12,10 @@ use super::fold::{PAIR, Rows};
 use super::leave;
 use super::line::{Line, Outlet, PACKS};
 use super::load::{Load, rows};
+use super::once::Peers;
 use super::row;
 use super::teams::Teams;
 use crate::ctx::Ctx;
-use crate::element::Element;
 use crate::fold::Contributions;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
@@ -23,7 +23,7 @@ use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
 use crate::protocol::simple::take;
-use crate::protocol::{Kept, Protocol, Share, Site, whole_call};
+use crate::protocol::{Kept, Protocol, Share, Site, passes_on, whole_call};
 use crate::schedule::{Member, Schedule};
 use crate::tile::{Team, WARP};
 use crate::wait::{Flow, Stopped, Watch};
@@ -45,13 +45,7 @@ pub const fn most_packs(world: u32, relays: u64) -> u64 {
 unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
-        const {
-            assert!(
-                S::ONCE && S::FOLDS && S::MUTUAL && !S::OWN_MOVES,
-                "each rank's only chunk goes to every rank, folded"
-            );
-            assert!(H::COLS == 0, "rows are folded as a whole");
-        }
+        const { passes_on::<S, H>() };
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
         let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
@@ -93,7 +87,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
         if watch.poisoned() {
             return Err(Stopped);
         }
-        let to = Peers { ops, schedule, me, calls: calls + 1 };
+        let to = Peers { ops, schedule, me, channel, calls: calls + 1 };
         // SAFETY: each block works its own line channel; every rank sends to every other.
         let mut whole = unsafe { line(Team::all(&Block), me.rank, 0).pass_on::<H>(&to, kept, me, &args) };
         teams.each_leg(legs, |leg| {
@@ -107,25 +101,6 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
             unsafe { (&raw mut (*state).sent).write_volatile(calls + 2) };
         }
         Ok(())
-    }
-}
-
-/// Every peer that a rank sends to.
-struct Peers<'k, O, S> {
-    ops: &'k O,
-    schedule: &'k S,
-    me: Member,
-    calls: u64,
-}
-
-impl<O: Direct, S: Schedule, W: Element> Outlet<W> for Peers<'_, O, S> {
-    #[inline(always)]
-    fn each(&self, mut f: impl FnMut(u64, u64)) {
-        let (sends, mut leg) = (self.schedule.sends(self.me), 1);
-        while leg < sends + 1 {
-            f(self.ops.peer_base(self.schedule.to(self.me, leg).peer), self.calls);
-            leg += 1;
-        }
     }
 }
 

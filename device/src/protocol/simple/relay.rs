@@ -18,7 +18,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Protocol, Share, Site};
+use crate::protocol::{Protocol, Share, Site, passes_on};
 use crate::schedule::Schedule;
 use crate::tile::{self, Sink, Team};
 use crate::wait::{Flow, Watch};
@@ -34,13 +34,7 @@ pub struct TwoShot;
 unsafe impl<O: Ops> Protocol<O> for TwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
-        const {
-            assert!(
-                S::ONCE && S::FOLDS && S::MUTUAL && !S::OWN_MOVES,
-                "each rank's only chunk goes to every rank, folded"
-            );
-            assert!(H::COLS == 0, "rows are folded as a whole");
-        }
+        const { passes_on::<S, H>() };
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
         let watch = unsafe { Watch::begin(&Block, params.control, ops.rank(), grid.block) };
