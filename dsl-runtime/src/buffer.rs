@@ -92,12 +92,17 @@ impl Memory {
         Memory { store, device: device.clone(), uses: Uses::default() }
     }
 
-    /// The memory, if peers can map it.
+    /// The memory, if it was made for peers to map.
     pub(crate) fn sharable(&self) -> Option<&Arc<Sharable>> {
         match &self.store {
             Store::Shared(memory) => Some(memory),
             _ => None,
         }
+    }
+
+    /// Symmetric memory.
+    pub(crate) fn over(device: &Device, symmetric: Arc<Symmetric>) -> Self {
+        Memory { store: Store::Symmetric(symmetric), device: device.clone(), uses: Uses::default() }
     }
 
     /// What an adapter registers: the whole allocation that holds a buffer of so many bytes.
@@ -231,6 +236,10 @@ impl<T: Element> Buffer<T> {
         &self.memory
     }
 
+    pub(crate) fn into_memory(self) -> Arc<Memory> {
+        self.memory
+    }
+
     /// Allocates a buffer of zeros on every rank of a transport, which all ranks map: symmetric memory. Collective: all ranks call it,
     /// with equal lengths. An ordinary buffer in every respect, and as an output one that peers may store to: hooks without a
     /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Bulk`], [`crate::Protocol::Copy`]).
@@ -244,8 +253,7 @@ impl<T: Element> Buffer<T> {
             .ok_or_else(|| Error::misuse(format!("a buffer of {len} elements is too large")))?;
         let device = Device::of(transport);
         make_room(&device, bytes);
-        let store = Store::Symmetric(transport.link().symmetric(bytes)?);
-        Ok(Self::over(Memory { store, device, uses: Uses::default() }, len))
+        Ok(Self::over(Memory::over(&device, transport.link().symmetric(bytes)?), len))
     }
 
     /// Elements.

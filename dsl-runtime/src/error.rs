@@ -1,6 +1,6 @@
 //! Errors of launches, by who is to blame.
 
-use fusewire_transports::host::Fault;
+use fusewire_transports::host::{Fault, NotExportable};
 use fusewire_transports::peers::PeersError;
 use std::fmt;
 
@@ -30,6 +30,14 @@ pub enum Error {
     Lost {
         /// The rank.
         rank: usize,
+    },
+    /// Peers cannot map memory that somebody else allocated. Every rank is told.
+    #[error("{}", fusewire_transports::host::Error::NotExportable { rank: *rank, why: *why })]
+    NotExportable {
+        /// Whose memory it is.
+        rank: usize,
+        /// Why not.
+        why: NotExportable,
     },
     /// The CUDA driver refused something.
     #[error(transparent)]
@@ -93,6 +101,7 @@ impl From<fusewire_transports::host::Error> for Error {
             E::Misuse { what } => Error::Misuse { what },
             E::Fault(fault) => Error::Fault(fault),
             E::Lost { rank } => Error::Lost { rank },
+            E::NotExportable { rank, why } => Error::NotExportable { rank, why },
             E::World(error) => Error::Peer(error),
             E::Cuda(error) => Error::Device(error),
             E::Peers(error) => Error::Peers(error),

@@ -3,6 +3,7 @@
 //! | of others | here | until when it must be valid |
 //! |---|---|---|
 //! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`]; with the feature `dlpack` tensors, by `Buffer::from_dlpack` | until its `owner` is dropped: behind the work that uses it |
+//! | memory that peers are to reach | [`Buffer::into_symmetric`]; a window over a buffer of it | the same, and until no rank has it mapped |
 //! | a stream | [`Stream::from_raw`] | while there is a handle of it |
 //! | a capture | noticed by whatever is queued on the stream | - |
 //!
@@ -19,13 +20,15 @@
 #[cfg(feature = "dlpack")]
 pub mod dlpack;
 
+pub use fusewire_transports::host::NotExportable;
+
 use crate::buffer::Memory;
 use crate::capture::Captured;
 use crate::order::Used;
 use crate::parked::settle;
 use crate::stream::{Handle, Kind, Queue, lock};
 use crate::uses::{Access, Claims};
-use crate::{Buffer, Device, Error, Result, Stream};
+use crate::{Buffer, Device, Error, Result, Stream, Transport};
 use fusewire_device::element::Element;
 use fusewire_driver::{self as cuda, DevicePtr, foreign};
 use fusewire_transports::host::{Link, Machine};
@@ -253,7 +256,7 @@ impl Stream {
 
 impl<T: Element> Buffer<T> {
     /// `len` elements at `address`, in memory that somebody else has allocated on `device`: of a GPU an address of CUDA, of CPU threads an
-    /// ordinary one. It is a buffer in every respect, but peers cannot map it. `owner` is dropped behind all work that was queued with the
+    /// ordinary one. It is a buffer in every respect; peers map it by [`Buffer::into_symmetric`]. `owner` is dropped behind all work that was queued with the
     /// buffer, and behind graphs that use it; dropping the buffer waits for nothing.
     ///
     /// A launch asks for addresses that are multiples of 16.
@@ -291,6 +294,41 @@ impl<T: Element> Buffer<T> {
         let (len, owned) = (values.len(), Owned(Box::into_raw(values.into_boxed_slice())));
         let address = if len > 0 { owned.0.cast::<T>().addr() as u64 } else { 0 };
         Self::over(Memory::foreign(&Device::host(), address, Some(Box::new(owned))), len)
+    }
+
+    /// Makes the elements symmetric memory where they are, as [`Buffer::symmetric`] allocates it: those of [`Buffer::from_raw`], of a tensor, or of an
+    /// ordinary buffer. Collective: all ranks call it, with equal lengths. Waits for what is queued with the buffer.
+    ///
+    /// Peers have the memory mapped. So its owner is dropped when every rank has dropped its buffer or is gone; never, if that takes longer
+    /// than the deadline of the world.
+    ///
+    /// | memory | ranks of one process | ranks of several |
+    /// |---|---|---|
+    /// | of `cudaMalloc`, `cuMemAlloc` | yes | yes |
+    /// | of `cuMemCreate` with a file descriptor, one allocation | yes | yes |
+    /// | of `cuMemCreate` without one, of pools (`cudaMallocAsync`), managed | on one GPU | no |
+    /// | of the host | yes | no |
+    ///
+    /// # Errors
+    /// [`Error::NotExportable`], on all ranks; [`Error::Misuse`] for no elements, and where [`Buffer::symmetric`] gives it; [`Error::Peer`] if a rank
+    /// does not come or has another length.
+    pub fn into_symmetric<X: Transport>(self, transport: &X) -> Result<Self> {
+        let (len, device) = (self.len(), Device::of(transport));
+        if len == 0 {
+            return Err(Error::misuse("a buffer of no elements has no memory that could be symmetric"));
+        }
+        let memory = self.into_memory();
+        memory.wait_idle()?;
+        let own = match Arc::try_unwrap(memory) {
+            Ok(memory) if device.check_same(memory.machine(), "a buffer").is_err() => {
+                Err(NotExportable::Elsewhere)
+            }
+            Ok(memory) => Ok((memory.address(), Box::new(memory) as Owner)),
+            Err(_) => Err(NotExportable::InUse),
+        };
+        // SAFETY: elements of a buffer, on that device, until the memory is dropped: nothing else reaches them by it.
+        let symmetric = unsafe { transport.link().adopt(own, len * T::SIZE)? };
+        Ok(Self::over(Memory::over(&device, symmetric), len))
     }
 
     /// The address of the first element, for other libraries; 0 if there is none. Valid as long as the buffer. [`Buffer::hand_to`] says when

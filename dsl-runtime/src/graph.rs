@@ -11,18 +11,20 @@ use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Cut, Machine};
+use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
 /// Captured work. Buffers, transports and kernels that it uses stay alive with it.
 pub struct Graph {
     device: Device,
+    template: Option<cuda::Graph>,
     exec: Option<Arc<cuda::GraphExec>>,
     ops: Vec<Op>,
     links: Vec<Used>,
     memory: Vec<(Arc<Memory>, Access)>,
-    _held: Vec<Held>,
-    _functions: Vec<cuda::Function>,
+    /// What nodes refer to beside.
+    kept: Held,
     demand: Demand,
     /// Of the GPU, if it is one.
     ledger: Option<Arc<Ledger>>,
@@ -30,7 +32,7 @@ pub struct Graph {
 
 impl Graph {
     pub(crate) fn new(device: &Device, graph: Option<cuda::Graph>, captured: Captured) -> Result<Self> {
-        let exec = graph.map(|g| g.instantiate()).transpose()?.map(Arc::new);
+        let exec = graph.as_ref().map(cuda::Graph::instantiate).transpose()?.map(Arc::new);
         let Captured { ops, mut links, memory, held, modules, demand, .. } = captured;
         let ledger = match &device.0 {
             Machine::Host => None,
@@ -41,12 +43,12 @@ impl Graph {
         let memory = in_order(memory, Arc::as_ptr);
         Ok(Graph {
             device: device.clone(),
+            template: graph,
             exec,
             ops,
             links,
             memory,
-            _held: held,
-            _functions: modules,
+            kept: Arc::new((held, modules)),
             demand,
             ledger,
         })
@@ -66,20 +68,26 @@ impl Graph {
         self.exec.as_ref().map_or(self.ops.len(), |exec| exec.node_count())
     }
 
+    /// The graph's handle of CUDA, for other libraries that make it a child node: `CUgraph`. Null on CPU threads. They copy it; what its nodes use stays
+    /// as long as this graph does: keep it while theirs may be launched.
+    pub fn as_raw(&self) -> *mut c_void {
+        self.template.as_ref().map_or(std::ptr::null_mut(), |graph| graph.as_raw().cast())
+    }
+
     /// Queues one replay, which runs behind other streams' work that uses its buffers or transports, as a launch does. Waits for nothing but
-    /// a host's copy to or from one of the buffers.
+    /// a host's copy to or from one of the buffers. While the stream captures, by this library or by another, the graph becomes one node of
+    /// what is captured, which keeps all that it uses.
     ///
     /// # Errors
-    /// [`crate::Error::Misuse`] on a stream of another device or while it captures, if a stream that is to be waited for captures, or if
-    /// its kernels and those queued on other streams do not fit on the GPU together.
+    /// [`crate::Error::Misuse`] on a stream of another device, if a stream that is to be waited for captures, or if its kernels and those
+    /// queued on other streams do not fit on the GPU together.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.device.check_stream(stream)?;
-        let _claims = Claims::uncaptured(
-            stream,
-            "Graph::launch",
-            self.memory.iter().map(|(memory, access)| (memory, *access)),
-        )?;
+        let _claims = Claims::of(stream, self.memory.iter().map(|(memory, access)| (memory, *access)))?;
         let _turns = stream.touch_all(&self.links)?;
+        if stream.is_capturing() {
+            return self.record(stream);
+        }
         let own = self.links.iter().filter(|used| used.told);
         own.for_each(|used| used.link.note("", ["a replay of a graph", ""], None, Cut::default()));
         let grid = self.demand.whole();
@@ -93,6 +101,23 @@ impl Graph {
                 let launch = || unsafe { exec.launch(s) };
                 stream.queue().pending.launch(s, exec.node_count() as u32, launch)?;
             }
+            _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
+        }
+        Ok(())
+    }
+
+    /// Becomes a node of what the stream captures.
+    fn record(&self, stream: &Stream) -> Result<()> {
+        stream.captured(|captured| {
+            captured.held.push(Arc::clone(&self.kept));
+            let grid = self.demand.whole();
+            if let Some(ledger) = self.ledger.as_ref().filter(|_| grid.blocks > 0) {
+                captured.demand.captured(ledger, grid, false);
+            }
+        });
+        match (&stream.0.kind, &self.template) {
+            // SAFETY: the capture keeps everything the graph refers to, and whoever replays it orders it as this graph.
+            (Kind::Cuda(s), Some(graph)) => unsafe { graph.record(s)? },
             _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
         }
         Ok(())

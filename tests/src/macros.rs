@@ -108,11 +108,18 @@ macro_rules! for_each_case {
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
             }
+            foreign {
+                symmetric_outputs: 1..=8,
+                kept_until_no_rank_has_it: 2..=8,
+                refused: 2..=8,
+                window_data: 2..=8,
+            }
             graphs {
                 replays_with_changing_inputs: 1..=8,
                 several_graphs_and_eager_calls: 1..=8,
                 of_send_and_receive: 2..=8,
                 replayed_on_other_streams: 1..=8,
+                in_another_graph: 1..=8,
                 failed_capture_leaves_the_stream_usable: 1..=8,
             }
             schedules {

@@ -5,7 +5,7 @@ use crate::run::Ground;
 use crate::{CustomOf, Rank, Subject};
 use fusewire::peers::Machine;
 use fusewire::schedule::CustomLauncher;
-use fusewire::{Buffer, HostWindow, LaunchOptions, MultiPeerTransport, Result, WindowConfig};
+use fusewire::{Buffer, Device, HostWindow, LaunchOptions, MultiPeerTransport, Result, WindowConfig};
 
 /// Threads of a block where a test counts them; on the host a block has one.
 pub const THREADS: u32 = 96;
@@ -27,9 +27,21 @@ pub struct Windowed<X> {
 /// # Errors
 /// Those of making it.
 pub fn windowed<X: Subject>(rank: &Rank<X>, config: WindowConfig, words: usize) -> Result<Windowed<X>> {
+    windowed_over(rank, config, |device| device.shared_buffer(words))
+}
+
+/// As [`windowed`], with data of another making.
+///
+/// # Errors
+/// Those of making it.
+pub fn windowed_over<X: Subject>(
+    rank: &Rank<X>,
+    config: WindowConfig,
+    data: impl FnOnce(&Device) -> Result<Buffer<u64>>,
+) -> Result<Windowed<X>> {
     let ground = rank.small()?;
     let peers = rank.peers(&ground)?;
-    let data = ground.device.shared_buffer(words)?;
+    let data = data(&ground.device)?;
     let window = HostWindow::new(&peers, config, &data)?;
     window.exchange()?;
     Ok(Windowed { window, data, peers, ground })

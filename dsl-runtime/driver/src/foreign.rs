@@ -74,10 +74,21 @@ impl Stream {
     /// [`Error::Capture`] if it has become invalid; [`Error::Call`] otherwise, as of the legacy default stream while another stream of the
     /// context captures.
     pub fn recording(&self) -> Result<Option<Recording>> {
+        let under_way = self.capture_info()?;
+        Ok(under_way.map(|Seen { id, graph, .. }| Recording { id, graph, context: self.context().clone() }))
+    }
+
+    /// The graph that a capture records into, and the nodes that the next one stands behind.
+    pub(crate) fn recorded(&self) -> Result<Option<(Handle<sys::CUgraph>, Vec<sys::CUgraphNode>)>> {
+        let under_way = self.capture_info()?;
+        Ok(under_way.map(|Seen { graph, before, .. }| (graph, before)))
+    }
+
+    fn capture_info(&self) -> Result<Option<Seen>> {
         use sys::CUstreamCaptureStatus::*;
         self.context().bind()?;
         let (mut status, mut id, mut graph) = (CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
-        // Not asked for, but without a place for them the driver refuses to tell the rest of kernels that are set up early.
+        // Without a place for the edges the driver refuses to tell the rest of kernels that are set up early.
         let (mut before, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
         // SAFETY: the stream is alive; all pointers are valid out-pointers.
         let result = unsafe {
@@ -96,13 +107,32 @@ impl Stream {
         match status {
             CU_STREAM_CAPTURE_STATUS_NONE => Ok(None),
             CU_STREAM_CAPTURE_STATUS_ACTIVE => {
-                Ok(Some(Recording { id, graph: Handle(graph), context: self.context().clone() }))
+                // SAFETY: so many, until something else is done with the stream.
+                let before = unsafe { nodes(before, count) };
+                Ok(Some(Seen { id, graph: Handle(graph), before }))
             }
             CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
                 check(sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "cuStreamGetCaptureInfo", what)?;
                 Ok(None)
             }
         }
+    }
+}
+
+/// What the driver says of a capture.
+struct Seen {
+    id: u64,
+    graph: Handle<sys::CUgraph>,
+    before: Vec<sys::CUgraphNode>,
+}
+
+/// # Safety
+/// There are `count` nodes at `at`, which may be null if there is none.
+unsafe fn nodes(at: *const sys::CUgraphNode, count: usize) -> Vec<sys::CUgraphNode> {
+    match at.is_null() {
+        true => Vec::new(),
+        // SAFETY: the caller's contract.
+        false => unsafe { std::slice::from_raw_parts(at, count) }.to_vec(),
     }
 }
 

@@ -174,6 +174,34 @@ impl Graph {
     pub fn as_raw(&self) -> sys::CUgraph {
         lock(&self.raw).0
     }
+
+    /// Puts a copy of the graph, as one node, behind what a stream that captures has recorded (`cuGraphAddChildGraphNode`).
+    ///
+    /// # Safety
+    /// As for [`GraphExec::launch`], for as long as the other graph may be launched.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the stream is of another context or does not capture, [`Error::Call`] otherwise.
+    pub unsafe fn record(&self, stream: &Stream) -> Result<()> {
+        self.context.expect_same(stream.context(), "a graph and the stream that records it")?;
+        let recorded = stream.recorded()?;
+        let Some((graph, before)) = recorded else {
+            return Err(Error::misuse("a graph is recorded by a stream that captures"));
+        };
+        let own = lock(&self.raw);
+        let mut node = ptr::null_mut();
+        // SAFETY: both graphs are alive; the nodes are the other's, which only this thread records into; `node` is a valid out-pointer.
+        let result = unsafe {
+            sys::cuGraphAddChildGraphNode(&mut node, graph.0, before.as_ptr(), before.len(), own.0)
+        };
+        check(result, "cuGraphAddChildGraphNode", || "recording a graph in another".to_owned())?;
+        let set = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
+        // SAFETY: a node of the graph that the stream records, in place of those behind which it stands.
+        let result = unsafe {
+            sys::cuStreamUpdateCaptureDependencies_v2(stream.as_raw(), &mut node, ptr::null(), 1, set)
+        };
+        check(result, "cuStreamUpdateCaptureDependencies", || "going on behind a graph".to_owned())
+    }
 }
 
 impl Drop for Graph {

@@ -1,17 +1,34 @@
 //! The collective part of a window.
 
 use super::WindowMemory;
+use crate::buffer::Memory;
+use crate::stream::lock;
 use crate::{Error, Result};
 use fusewire_device::window::{LinkKind, WindowPeer};
-use fusewire_transports::peers::{MappedPeers, Registration, RemoteRegion, Table};
+use fusewire_transports::host::Foreign;
+use fusewire_transports::peers::{MappedPeers, Registration, RemoteRegion, Sharable, Table};
+use std::sync::{Arc, Mutex};
 
 /// What an exchange gave. Dropped after the window's own memory is let go of by every rank.
 pub(super) struct Exchanged {
     pub peers: Table<WindowPeer>,
     pub data_key: u32,
     pub data_bytes: Vec<u64>,
-    _mapped: Vec<MappedPeers>,
+    _inboxes: MappedPeers,
+    data: Mutex<Option<MappedPeers>>,
     _registered: Vec<Registration>,
+}
+
+impl Exchanged {
+    /// Unmaps the data of peers, where it belongs to others.
+    pub(super) fn unmap_foreign(&self) {
+        drop(lock(&self.data).take_if(|data| data.has_foreign()));
+    }
+
+    /// Whether some rank's data belongs to others.
+    pub(super) fn has_foreign(&self) -> bool {
+        lock(&self.data).as_ref().is_some_and(MappedPeers::has_foreign)
+    }
 }
 
 impl WindowMemory {
@@ -42,9 +59,9 @@ impl WindowMemory {
             registered.push(registration);
         }
         let (mut data, mut remote, mut data_key) = (None, vec![None; world.size()], 0);
-        if let Some((memory, _)) = &self.data {
-            data = Some(peers.exchange_mapped(memory.sharable().ok_or_else(missing)?)?);
-            let whole = memory.allocation(0);
+        if let Some((memory, bytes)) = &self.data {
+            data = Some(peers.exchange_mapped(&sharable(memory, *bytes))?);
+            let whole = memory.allocation(*bytes);
             // SAFETY: the window holds the memory, which goes after its registrations.
             let registration = unsafe { peers.register(whole, whole.base, whole.bytes)? };
             data_key = registration.keys().map_or(0, |k| k.local);
@@ -88,7 +105,16 @@ impl WindowMemory {
         };
         let table = (0..world.size()).map(entry).collect::<Result<Vec<WindowPeer>>>()?;
         let peers = Table::new(peers.machine(), table)?;
-        let mapped = [Some(inboxes), data].into_iter().flatten().collect();
-        Ok(Exchanged { peers, data_key, data_bytes, _mapped: mapped, _registered: registered })
+        let data = Mutex::new(data);
+        Ok(Exchanged { peers, data_key, data_bytes, _inboxes: inboxes, data, _registered: registered })
     }
+}
+
+/// A window's data as peers map it.
+fn sharable(memory: &Arc<Memory>, bytes: u64) -> Arc<Sharable> {
+    let foreign = || {
+        // SAFETY: the window holds the memory, until every rank has unmapped it.
+        Arc::new(Sharable::Foreign(unsafe { Foreign::new(memory.address(), bytes as usize) }))
+    };
+    memory.sharable().map_or_else(foreign, Arc::clone)
 }

@@ -119,9 +119,12 @@ impl Deref for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         let memory = Arc::clone(&self.0);
+        let foreign = memory.exchanged.get().is_some_and(Exchanged::has_foreign);
         match (memory.peers.topology().has_rdma(), memory.peers.machine()) {
             // The operation that held it last is not to wait for its own stream, nor the stream for peers.
             (true, _) if on_stream() => drop_apart(TearsDown(memory)),
+            // Its owner may free it when it goes: behind the last rank that has it mapped.
+            (false, _) if foreign => drop_apart(TearsDown(memory)),
             (true, _) => drop(TearsDown(memory)),
             // Operations hold what they use.
             (false, Machine::Host) => {}
@@ -158,10 +161,11 @@ struct Sources {
 
 impl HostWindow {
     /// Makes this rank's part, over a transport that was exchanged. `buffer` is what peers put to: from
-    /// [`Device::shared_buffer`], of any length on each rank; all ranks have one or none has.
+    /// [`Device::shared_buffer`], of any length on each rank; all ranks have one or none has. Where no peer is reached by an adapter it may be any
+    /// buffer that [`Buffer::into_symmetric`] takes, also of memory of others.
     ///
     /// # Errors
-    /// [`PeersError::NotExchanged`], [`PeersError::Closed`], [`PeersError::Foreign`] for a buffer that peers cannot map,
+    /// [`PeersError::NotExchanged`], [`PeersError::Closed`], [`PeersError::Foreign`] for a buffer that peers cannot reach,
     /// [`PeersError::Configuration`]; too little memory.
     pub fn new<'b, T: Element>(
         peers: &MultiPeerTransport,
@@ -310,12 +314,13 @@ fn check_data(peers: &PeersRef, memory: &Arc<Memory>) -> Result<()> {
     if Device(peers.machine().clone()).check_same(memory.machine(), "the window's buffer").is_err() {
         return foreign("the window's buffer is on another device than the transport");
     }
-    if memory.sharable().is_none() {
-        return foreign(
-            "the window's buffer is memory that peers cannot map: make it by `Device::shared_buffer`",
-        );
+    match memory.sharable() {
+        None if memory.address() == 0 => foreign("the window's buffer has no elements"),
+        None if peers.topology().has_rdma() => foreign(
+            "the window's buffer is memory that adapters of peers do not reach: make it by `Device::shared_buffer`",
+        ),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 impl WindowMemory {
@@ -377,6 +382,7 @@ impl Drop for TearsDown {
             std::mem::forget(Arc::clone(memory));
         }
         let quiet = memory.peers.quiesce();
+        memory.exchanged.get().inspect(|exchanged| exchanged.unmap_foreign());
         let name = memory.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
         let done = name.is_none_or(|name| memory.peers.world().teardown(name));
         if !done || quiet.is_err() {

@@ -181,7 +181,6 @@ pub fn failed_capture_leaves_the_stream_usable<X: Subject>(rank: &Rank<X>) -> Ou
     });
     crate::check::says(misuse(filled), &["fill_from", "capturing"]);
     let empty = stream.capture(|| Ok(()))?;
-    crate::check::says(misuse(stream.capture(|| empty.launch(stream))), &["Graph::launch", "capturing"]);
     empty.launch(stream)?;
     works(rank, &ground)?;
     // A graph outlives what it was made from.
@@ -219,4 +218,48 @@ pub fn replayed_on_other_streams<X: Subject>(rank: &Rank<X>) -> Outcome {
         (0..12).fold(0, |old, _| reference::link(old, value))
     });
     Ok(())
+}
+
+/// A graph as nodes of another one, between launches of that; dropped, with what it uses, before the other is replayed.
+pub fn in_another_graph<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let (stream, chunk) = (&ground.stream, 700);
+    let launcher = AllToAllOf::<chain::Hooks>::all_to_all(&ground.transport)?;
+    let mut own = Chain::new(rank, &ground, 0, chunk)?;
+    let launch = |own: &mut Chain| {
+        let args = chain::Launch { input: own.input.view(), output: own.output.view_mut() };
+        launcher.launch(stream, args)
+    };
+    let inner = stream.capture(|| {
+        own.feed(&ground, 1)?;
+        launch(&mut own)?;
+        own.feed(&ground, 2)?;
+        launch(&mut own)
+    })?;
+    own.taken.clear();
+    let outer = stream.capture(|| {
+        own.feed(&ground, 3)?;
+        launch(&mut own)?;
+        inner.launch(stream)?;
+        launch(&mut own)?;
+        inner.launch(stream)?;
+        own.feed(&ground, 4)?;
+        launch(&mut own)
+    })?;
+    own.taken.clear();
+    let (inner_takes, outer_takes) = ([1, 2], [3, 1, 2, 2, 1, 2, 4]);
+    // The inner one alone, and the outer one, in turn.
+    for _ in 0..3 {
+        inner.launch(stream)?;
+        own.taken.extend(inner_takes);
+        outer.launch(stream)?;
+        own.taken.extend(outer_takes);
+    }
+    own.check(rank, &ground, "two graphs in turn")?;
+    drop((inner, launcher));
+    for _ in 0..3 {
+        outer.launch(stream)?;
+        own.taken.extend(outer_takes);
+    }
+    own.check(rank, &ground, "the outer graph alone")
 }

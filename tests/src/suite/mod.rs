@@ -5,6 +5,7 @@ mod collectives;
 mod copying;
 mod faults;
 mod folds;
+mod foreign;
 mod graphs;
 mod hooks;
 mod ll128;

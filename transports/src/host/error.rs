@@ -24,6 +24,16 @@ pub enum Error {
         /// The rank.
         rank: usize,
     },
+    /// Peers cannot map memory that somebody else allocated. Every rank is told.
+    #[error(
+        "the memory of rank {rank} cannot be mapped by its peers, since {why}: take memory of `Buffer::symmetric` or `Device::shared_buffer`"
+    )]
+    NotExportable {
+        /// Whose memory it is.
+        rank: usize,
+        /// Why not.
+        why: super::NotExportable,
+    },
     /// Ranks disagree, are missing or are lost.
     #[error(transparent)]
     World(#[from] fusewire_world::Error),

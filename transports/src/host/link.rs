@@ -5,7 +5,7 @@ mod end;
 use super::abort::Aborts;
 use super::record::DeviceRecord;
 use super::warning::{self, Waits};
-use super::{Board, Cut, Error, Fault, Launched, Options, Result, Symmetric};
+use super::{Board, Cut, Error, Fault, Launched, NotExportable, Options, Result, Symmetric, foreign};
 use fusewire_device::mapped::{Layout, Mapped, MappedParts};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::{Teardown, World};
@@ -110,6 +110,10 @@ pub unsafe trait Region: Send + Sync {
     /// If there is no memory, or a rank does not come.
     fn symmetric(&self, _world: &World, _bytes: usize) -> Result<Option<Symmetric>> {
         Ok(None)
+    }
+    /// Whether kernels store to whatever memory of a peer is mapped: then memory of others can be symmetric.
+    fn reaches_mapped(&self) -> bool {
+        false
     }
 }
 
@@ -331,15 +335,39 @@ impl Link {
         let number = self.allocations.fetch_add(1, Ordering::Relaxed);
         let fields = [("number", number.to_string()), ("bytes", bytes.to_string())];
         self.world.agree("symmetric allocation", &fields)?;
-        match self.region.symmetric(&self.world, bytes.max(1))? {
-            Some(memory) => Ok(Arc::new(memory.of(self.id, number))),
-            None => Err(Error::Misuse {
-                what: format!(
-                    "`{}` has no symmetric buffers: its ranks do not map each other's memory",
-                    self.name
-                ),
-            }),
+        let memory = self.region.symmetric(&self.world, bytes.max(1))?.ok_or_else(|| self.not_symmetric())?;
+        Ok(Arc::new(memory.of(self.id, number)))
+    }
+
+    /// Makes memory that is there symmetric: `bytes` bytes at an address, and what keeps them; or why this rank has none. Collective: all ranks call it,
+    /// with equal sizes. The owner is dropped when every rank has dropped its part or is gone; if that takes longer than the world's deadline, never.
+    ///
+    /// # Errors
+    /// [`Error::NotExportable`], on all ranks; else as [`Link::symmetric`].
+    ///
+    /// # Safety
+    /// The memory is on this link's machine, and there until the owner is dropped.
+    pub unsafe fn adopt(
+        &self,
+        own: Result<(u64, foreign::Owner), NotExportable>,
+        bytes: usize,
+    ) -> Result<Arc<Symmetric>> {
+        let number = self.allocations.fetch_add(1, Ordering::Relaxed);
+        let fields = [("number", number.to_string()), ("bytes of others", bytes.to_string())];
+        self.world.agree("symmetric allocation", &fields)?;
+        match self.region.reaches_mapped() {
+            // SAFETY: the caller's contract.
+            true => Ok(Arc::new(
+                unsafe { foreign::adopt(&self.world, &self.machine, own, bytes)? }.of(self.id, number),
+            )),
+            false => Err(self.not_symmetric()),
         }
+    }
+
+    fn not_symmetric(&self) -> Error {
+        let what =
+            format!("`{}` has no symmetric buffers: its ranks do not map each other's memory", self.name);
+        Error::Misuse { what }
     }
 
     /// For whoever launches, from before its stream is put behind the last one until the kernel is queued: launches on a transport must not

@@ -204,6 +204,10 @@ unsafe impl Region for CudaRegion {
         true
     }
 
+    fn reaches_mapped(&self) -> bool {
+        true
+    }
+
     fn symmetric(&self, world: &World, bytes: usize) -> Result<Option<Symmetric>> {
         let context = self.regions[self.rank].context();
         let own = SharedMemory::create(context, bytes)?;

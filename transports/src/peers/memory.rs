@@ -1,9 +1,8 @@
-//! Memory that peers map, and tables that kernels read.
+//! Memory that peers map.
 
 use super::Allocation;
-use crate::host::{Error, Machine, Mapping, Result};
-use bytemuck::Pod;
-use fusewire_driver::memory::{DeviceMemory, DeviceRegion, SharedMemory};
+use crate::host::{Error, Foreign, Machine, Mapping, Result};
+use fusewire_driver::memory::{DeviceRegion, SharedMemory};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Memory that the ranks of a host can map: of the host, or of a GPU.
@@ -13,6 +12,8 @@ pub enum Sharable {
     Host(Mapping),
     /// Of a GPU.
     Cuda(SharedMemory),
+    /// Somebody else's.
+    Foreign(Foreign),
 }
 
 impl Sharable {
@@ -45,6 +46,9 @@ impl Sharable {
                 .try_clone_to_owned()
                 .map_err(|source| Error::System { what: "sharing memory".into(), source }),
             Sharable::Cuda(memory) => Ok(memory.export_fd()?),
+            Sharable::Foreign(_) => {
+                Err(Error::Misuse { what: "memory of others has no descriptor here".into() })
+            }
         }
     }
 
@@ -53,6 +57,7 @@ impl Sharable {
         match self {
             Sharable::Host(mapping) => mapping.address(),
             Sharable::Cuda(memory) => memory.ptr().as_u64(),
+            Sharable::Foreign(memory) => memory.address(),
         }
     }
 
@@ -61,6 +66,7 @@ impl Sharable {
         match self {
             Sharable::Host(mapping) => mapping.bytes(),
             Sharable::Cuda(memory) => memory.bytes(),
+            Sharable::Foreign(memory) => memory.bytes(),
         }
     }
 
@@ -68,7 +74,7 @@ impl Sharable {
     pub fn allocation(&self) -> Allocation<'_> {
         let file = match self {
             Sharable::Host(mapping) => Some(mapping.fd()),
-            Sharable::Cuda(_) => None,
+            Sharable::Cuda(_) | Sharable::Foreign(_) => None,
         };
         Allocation { base: self.address(), bytes: self.bytes() as u64, file }
     }
@@ -76,7 +82,7 @@ impl Sharable {
     /// Zeroes it. No kernel may be using it.
     ///
     /// # Errors
-    /// If the GPU refuses.
+    /// If the GPU refuses; of memory of others.
     pub fn clear(&self) -> Result<()> {
         match self {
             // SAFETY: this rank's live mapping of so many bytes; for races see the contract above: bytes that a kernel would read are
@@ -85,42 +91,10 @@ impl Sharable {
                 (mapping.address() as *mut u8).write_bytes(0, mapping.bytes());
             },
             Sharable::Cuda(memory) => memory.fill(0)?,
+            Sharable::Foreign(_) => {
+                return Err(Error::Misuse { what: "memory of others is filled by a buffer of it".into() });
+            }
         }
         Ok(())
-    }
-}
-
-/// Plain values where kernels of a machine read them.
-#[derive(Debug)]
-pub enum Table<T> {
-    /// On the host.
-    Host(Box<[T]>),
-    /// On a GPU.
-    Cuda(Option<DeviceMemory>),
-}
-
-impl<T: Pod> Table<T> {
-    /// Copies the values there.
-    ///
-    /// # Errors
-    /// If the GPU has no room.
-    pub fn new(machine: &Machine, values: Vec<T>) -> Result<Self> {
-        Ok(match machine {
-            Machine::Host => Table::Host(values.into()),
-            Machine::Cuda(_) if values.is_empty() => Table::Cuda(None),
-            Machine::Cuda(context) => {
-                let memory = DeviceMemory::new(context, size_of_val(values.as_slice()))?;
-                memory.write(0, &values)?;
-                Table::Cuda(Some(memory))
-            }
-        })
-    }
-
-    /// Address of the first value.
-    pub fn address(&self) -> u64 {
-        match self {
-            Table::Host(values) => values.as_ptr() as u64,
-            Table::Cuda(memory) => memory.as_ref().map_or(0, |m| m.ptr().as_u64()),
-        }
     }
 }

@@ -8,13 +8,16 @@
 
 mod error;
 mod ibgda;
+mod mapped;
 mod memory;
 mod registry;
 mod topology;
 
+pub use crate::host::Table;
 pub use error::PeersError;
 pub use ibgda::IbgdaAdapter;
-pub use memory::{Sharable, Table};
+pub use mapped::MappedPeers;
+pub use memory::Sharable;
 pub use registry::{Allocation, MemoryKeys, Registrar, Registration};
 pub(crate) use topology::native_atomics;
 pub use topology::{NO_ATOMICS, PeersConfig, Topology};
@@ -24,7 +27,6 @@ use fusewire_device::window::{DevicePeers, LinkKind, PeerSlot};
 use fusewire_world::World;
 use registry::Cache;
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use topology::Facts;
 
@@ -393,82 +395,6 @@ impl Inner {
         let all: Vec<Option<(u64, u64, u32)>> = self.world.all_gather_as(&own)?;
         let region = |(address, bytes, key)| RemoteRegion { address, bytes, key };
         Ok(all.into_iter().map(|one| one.map(region)).collect())
-    }
-
-    fn exchange_mapped(&self, own: &Arc<Sharable>) -> Result<MappedPeers> {
-        self.ready("`exchange_mapped`")?;
-        let same = matches!(
-            (&self.machine, &**own),
-            (Machine::Host, Sharable::Host(_)) | (Machine::Cuda(_), Sharable::Cuda(_))
-        );
-        let fd = match same {
-            true => own.export(),
-            false => {
-                Err(PeersError::Foreign { what: "memory of another device than the transport's".into() }
-                    .into())
-            }
-        };
-        // Every rank learns of one that has nothing to share: nobody waits for it.
-        let said: Vec<Result<u64, String>> = self
-            .world
-            .all_gather_as(&fd.as_ref().map(|_| own.bytes() as u64).map_err(ToString::to_string))?;
-        let fd = fd?;
-        if let Some((rank, why)) = said.iter().enumerate().find_map(|(r, s)| Some((r, s.as_ref().err()?))) {
-            return Err(Error::Misuse { what: format!("rank {rank} could not share its memory: {why}") });
-        }
-        let fds = self.world.exchange_fds(&[fd.as_fd()])?;
-        let mut peers = Vec::with_capacity(fds.len());
-        for (rank, theirs) in fds.into_iter().enumerate() {
-            let bytes = said[rank].as_ref().map_or(0, |b| *b as usize);
-            let fd: Option<OwnedFd> = theirs.into_iter().next();
-            peers.push(match (self.topology.kind(rank), fd) {
-                (Some(LinkKind::Own), _) => Some(Arc::clone(own)),
-                (Some(LinkKind::Mapped), Some(fd)) => {
-                    Some(Arc::new(Sharable::import(&self.machine, fd, bytes)?))
-                }
-                (Some(LinkKind::Mapped), None) => {
-                    return Err(Error::Misuse { what: format!("rank {rank} passed no memory") });
-                }
-                _ => None,
-            });
-        }
-        let bytes = said.into_iter().map(|s| s.unwrap_or(0)).collect();
-        Ok(MappedPeers { peers, bytes, rank: self.world.rank() })
-    }
-}
-
-/// Memory of the peers, mapped here until this is dropped. Before that, every rank must be done with it.
-#[derive(Debug)]
-pub struct MappedPeers {
-    peers: Vec<Option<Arc<Sharable>>>,
-    bytes: Vec<u64>,
-    rank: usize,
-}
-
-impl MappedPeers {
-    /// Address of the memory of `rank` as this rank's kernels see it.
-    ///
-    /// # Errors
-    /// [`PeersError::NoSuchRank`], [`PeersError::NotMapped`].
-    pub fn address(&self, rank: usize) -> Result<u64, PeersError> {
-        let Some(peer) = self.peers.get(rank) else {
-            return Err(PeersError::NoSuchRank { rank, world: self.peers.len() });
-        };
-        peer.as_ref().map(|m| m.address()).ok_or(PeersError::NotMapped { peer: rank })
-    }
-
-    /// Bytes that `rank` shares, mapped here or not.
-    ///
-    /// # Errors
-    /// [`PeersError::NoSuchRank`].
-    pub fn bytes(&self, rank: usize) -> Result<u64, PeersError> {
-        let world = self.peers.len();
-        self.bytes.get(rank).copied().ok_or(PeersError::NoSuchRank { rank, world })
-    }
-
-    /// This rank's own memory.
-    pub fn own(&self) -> Option<&Arc<Sharable>> {
-        self.peers[self.rank].as_ref()
     }
 }
 

@@ -135,6 +135,10 @@ unsafe impl Region for HostRegion {
         self.processes
     }
 
+    fn reaches_mapped(&self) -> bool {
+        true
+    }
+
     fn symmetric(&self, world: &World, bytes: usize) -> Result<Option<Symmetric>> {
         let own = Mapping::create(bytes)?;
         let fd = own.try_clone_fd()?;

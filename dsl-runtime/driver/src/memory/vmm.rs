@@ -150,6 +150,28 @@ impl PhysicalMemory {
         Ok(Self { inner: Arc::new(Physical { raw, bytes, exportable: false }) })
     }
 
+    /// What is mapped at an address, of `bytes` bytes, whoever made it (`cuMemRetainAllocationHandle`); `None` if nothing is.
+    pub(super) fn at(address: DevicePtr, bytes: usize) -> Option<Self> {
+        let mut raw = 0;
+        let at = std::ptr::without_provenance_mut(address.as_u64() as usize);
+        // SAFETY: a valid out-pointer; the driver refuses an address where nothing is mapped.
+        let result = unsafe { sys::cuMemRetainAllocationHandle(&mut raw, at) };
+        let found = || Self { inner: Arc::new(Physical { raw, bytes, exportable: true }) };
+        (result == sys::CUresult::CUDA_SUCCESS).then(found)
+    }
+
+    /// Whether it was made to leave the process as a file descriptor.
+    pub(super) fn has_fd(&self) -> Result<bool> {
+        let mut properties = std::mem::MaybeUninit::<sys::CUmemAllocationProp>::zeroed();
+        // SAFETY: a valid out-pointer, and a handle that is alive.
+        let result =
+            unsafe { sys::cuMemGetAllocationPropertiesFromHandle(properties.as_mut_ptr(), self.inner.raw) };
+        check(result, "cuMemGetAllocationPropertiesFromHandle", || "asking how memory was made".to_owned())?;
+        // SAFETY: within what the driver has filled. The other fields may have values that newer drivers know.
+        let types = unsafe { (&raw const (*properties.as_ptr()).requestedHandleTypes).read() };
+        Ok(types.0 & POSIX_FD.0 != 0)
+    }
+
     /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.inner.bytes

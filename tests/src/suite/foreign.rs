@@ -1,0 +1,209 @@
+//! Memory that somebody else allocated, as symmetric outputs and as data of windows.
+
+use super::support::misuse;
+use crate::check::{same, says};
+use crate::kernels::copying::copy;
+use crate::kernels::windows::op;
+use crate::run::Ground;
+use crate::windows::{Player, step, windowed_over};
+use crate::{AllToAllOf, Outcome, Rank, Stop, Subject, reference};
+use fusewire::device::element::Element;
+use fusewire::foreign::NotExportable;
+use fusewire::peers::Machine;
+use fusewire::{Buffer, Device, Error, LaunchOptions, Protocol, WindowConfig};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Memory, and whether it was dropped.
+struct Owner {
+    _memory: Buffer<u8>,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+}
+
+/// Where the memory of others begins in its allocation.
+const OFFSET: usize = 4096;
+
+/// `len` elements of memory that belongs to an owner, from a place within an allocation of this kind on.
+fn of_others<T: Element>(
+    device: &Device,
+    len: usize,
+    kind: usize,
+) -> fusewire::Result<(Buffer<T>, Arc<AtomicBool>)> {
+    let bytes = len * T::SIZE + 2 * OFFSET;
+    let memory = if kind == 0 { device.buffer::<u8>(bytes)? } else { device.shared_buffer::<u8>(bytes)? };
+    let (address, dropped) = (memory.address() + OFFSET as u64, Arc::new(AtomicBool::new(false)));
+    let owner = Owner { _memory: memory, dropped: Arc::clone(&dropped) };
+    // SAFETY: the owner's, which nobody else uses.
+    Ok((unsafe { Buffer::from_raw(device, address, len, owner)? }, dropped))
+}
+
+/// The ground where memory of others can be symmetric: a transport whose ranks map each other's memory, on GPUs or in one process.
+fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {
+    let ground = rank.small()?;
+    if !X::MAPS {
+        let refused = of_others::<u32>(&ground.device, 4, 0)?.0.into_symmetric(&ground.transport);
+        says(misuse(refused), &["no symmetric buffers"]);
+        return Err(Stop::LeftOut(format!("{} does not map peers' memory, and says so", X::NAME)));
+    }
+    if !is_near(rank)? && matches!(ground.transport.link().machine(), Machine::Host) {
+        let refused = of_others::<u32>(&ground.device, 4, 0)?.0.into_symmetric(&ground.transport);
+        let refused = refused.expect_err("memory of one process was mapped by another");
+        assert!(matches!(refused, Error::NotExportable { why: NotExportable::Private, .. }), "{refused}");
+        return Err(Stop::LeftOut("memory of one process is refused to ranks in others".into()));
+    }
+    Ok(ground)
+}
+
+/// Whether all ranks are in one process.
+fn is_near<X: Subject>(rank: &Rank<X>) -> Result<bool, Stop> {
+    let all = rank.world.all_gather_as(&std::process::id())?;
+    Ok(all.iter().all(|process| *process == all[0]))
+}
+
+/// Eager and replayed, each protocol, from allocations of both kinds; beside an output of this library.
+pub fn symmetric_outputs<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let (ground, chunk) = (ground(rank)?, rank.scale.pick(3000, 50_000));
+    let (me, n, stream) = (rank.me(), chunk * rank.size(), &ground.stream);
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    for kind in [0, 1, 2] {
+        let mut output = match kind {
+            // Of this library, made symmetric.
+            2 => ground.device.buffer::<u32>(n)?.into_symmetric(&ground.transport)?,
+            kind => of_others(&ground.device, n, kind)?.0.into_symmetric(&ground.transport)?,
+        };
+        for (k, protocol) in [Protocol::Direct, Protocol::Bulk, Protocol::Copy].into_iter().enumerate() {
+            let data = rank.data(10 * kind + k);
+            let input = ground.device.buffer_from(&data.all::<u32>(me, n))?;
+            let options = LaunchOptions::default().protocol(protocol);
+            let mut launch = || {
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(stream, args, &options)
+            };
+            let eager = launch();
+            // GPUs may be too old for bulk copies.
+            if protocol == Protocol::Bulk && eager.is_err() {
+                says(misuse(eager), &["Bulk"]);
+                continue;
+            }
+            eager?;
+            let graph = stream.capture(|| (0..2).try_for_each(|_| launch()))?;
+            let seen = |output: &Buffer<u32>, how: &str| -> Outcome {
+                same(format_args!("memory {kind} by {protocol:?}, {how}"), &output.read(stream)?, |i| {
+                    reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at))
+                });
+                Ok(())
+            };
+            seen(&output, "eager")?;
+            output.fill_bytes(stream, super::support::POISON)?;
+            graph.launch(stream)?;
+            seen(&output, "replayed")?;
+        }
+    }
+    Ok(())
+}
+
+/// The owner of a rank that has dropped its buffer waits for those that have not.
+pub fn kept_until_no_rank_has_it<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    let n = 100 * rank.size();
+    let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
+    let input = ground.device.buffer::<u32>(n)?;
+    let (buffer, dropped) = of_others::<u32>(&ground.device, n, 0)?;
+    let mut output = Some(buffer.into_symmetric(&ground.transport)?);
+    if let Some(output) = &mut output {
+        launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
+    }
+    if rank.me() == 0 {
+        output = None;
+    }
+    rank.world.barrier()?;
+    ground.stream.synchronize()?;
+    std::thread::sleep(Duration::from_millis(30));
+    assert!(!dropped.load(Ordering::Acquire), "rank {} lost memory that peers have mapped", rank.me());
+    rank.world.barrier()?;
+    drop(output);
+    let start = Instant::now();
+    while !dropped.load(Ordering::Acquire) {
+        assert!(start.elapsed() < Duration::from_secs(20), "rank {}'s owner was kept", rank.me());
+        ground.stream.synchronize()?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rank.world.barrier()?;
+    Ok(())
+}
+
+/// What one rank cannot give is refused on all, and the next attempt is as good as new.
+pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    let (transport, stream) = (&ground.transport, &ground.stream);
+    let last = rank.size() - 1;
+    let mut used = ground.device.buffer::<u32>(8)?;
+    let graph = stream.capture(|| used.fill_bytes(stream, 1))?;
+    let memory = if rank.me() == last { used } else { ground.device.buffer::<u32>(8)? };
+    let refused = memory.into_symmetric(transport).expect_err("a graph uses the memory of a rank");
+    match refused {
+        Error::NotExportable { rank, why: NotExportable::InUse } if rank == last => {}
+        other => panic!("{other}"),
+    }
+    says(refused, &[&format!("rank {last}"), "a graph", "Buffer::symmetric"]);
+    drop(graph);
+    if rank.scale == crate::Scale::Gpu {
+        let elsewhere = if rank.me() == 0 { Device::host() } else { ground.device.clone() };
+        let refused = elsewhere.buffer::<u32>(8)?.into_symmetric(transport);
+        says(refused.expect_err("memory of the host was mapped"), &["rank 0", "another device"]);
+    }
+    let none = ground.device.buffer::<u32>(0)?.into_symmetric(transport);
+    says(misuse(none), &["no elements"]);
+    let sizes = ground.device.buffer::<u32>(8 + rank.me())?.into_symmetric(transport);
+    says(sizes.expect_err("sizes differ"), &["bytes of others"]);
+    drop(ground.device.buffer::<u32>(8)?.into_symmetric(transport)?);
+    Ok(())
+}
+
+/// Puts into memory of others, which a window has as its data.
+pub fn window_data<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = ground(rank)?;
+    if rank.peers(&ground)?.has_rdma() {
+        return Err(Stop::LeftOut("adapters reach shared buffers alone".into()));
+    }
+    let (words, size, me) = (500, rank.size(), rank.me());
+    let (next, previous) = ((me + 1) % size, (me + size - 1) % size);
+    for kind in [0, 1] {
+        let mut dropped = None;
+        let mut on = windowed_over(rank, WindowConfig::default(), |device| {
+            let (data, told) = of_others::<u64>(device, 2 * words, kind)?;
+            dropped = Some(told);
+            Ok(data)
+        })?;
+        let data = rank.data(kind);
+        let own: Vec<u64> = (0..2 * words).map(|i| if i < words { data.any(me, i) } else { 3 }).collect();
+        on.data.fill_from(&own)?;
+        rank.world.barrier()?;
+        let player = Player::new(&on)?;
+        let put = step(op::PUT_SIGNAL).peer(next).from(0).to(words).count(words - 1).id(1).value(1);
+        let wait = step(op::WAIT_NEXT_FROM).peer(previous).id(1).value(1);
+        let take = step(op::TAKE).from(words).to(0).count(words);
+        let seen = player.play(&[put, wait, take])?;
+        same(format_args!("{words} words into memory {kind}"), &seen.taken[..words], |i| {
+            if i < words - 1 { data.any(previous, i) } else { 3 }
+        });
+        rank.world.barrier()?;
+        drop(player);
+        drop(on);
+        let (dropped, start) = (dropped.expect("made above"), Instant::now());
+        while !dropped.load(Ordering::Acquire) {
+            assert!(start.elapsed() < Duration::from_secs(20), "rank {me}'s owner was kept");
+            ground.stream.synchronize()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        rank.world.barrier()?;
+    }
+    Ok(())
+}
