@@ -2,9 +2,9 @@
 //!
 //! | of others | here | until when it must be valid |
 //! |---|---|---|
-//! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`]; with the feature `dlpack` tensors, by `Buffer::from_dlpack` | until its `owner` is dropped: behind the work that uses it |
+//! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`]; with the feature `dlpack` tensors, by `Buffer::from_dlpack`; with `cudarc` its slices, by `Buffer::from_cudarc` | until its `owner` is dropped: behind the work that uses it |
 //! | memory that peers are to reach | [`Buffer::into_symmetric`]; a window over a buffer of it | the same, and until no rank has it mapped |
-//! | a stream | [`Stream::from_raw`] | while there is a handle of it |
+//! | a stream | [`Stream::from_raw`]; with the feature `cudarc` `Stream::from_cudarc` | while there is a handle of it |
 //! | a capture | noticed by whatever is queued on the stream | - |
 //!
 //! Order holds across libraries: work here and work of others on one stream run in the order in which they were queued. Between streams,
@@ -17,6 +17,8 @@
 //! runs at the same time, as by replaying it on the one stream that all of it is queued on. Faults of its kernels are reported by
 //! [`Stream::synchronize`] of the stream that was captured.
 
+#[cfg(feature = "cudarc")]
+pub mod cudarc;
 #[cfg(feature = "dlpack")]
 pub mod dlpack;
 

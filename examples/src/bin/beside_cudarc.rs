@@ -2,11 +2,10 @@
 //! library is cudarc; of others, PyTorch among them, addresses and streams come as the same numbers.
 
 use clap::Parser;
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, sys};
+use cudarc::driver::{CudaContext, sys};
 use fusewire::prelude::*;
 use fusewire_examples::ranks::Ranks;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Sends each rank its chunk, and adds what comes to the output.
 #[comm_kernel(transports(Nvl), schedules(all_to_all))]
@@ -42,68 +41,56 @@ fn main() -> ExitCode {
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// A slice of cudarc's as a buffer, which it belongs to from here on.
-fn buffer(device: &Device, stream: &Arc<CudaStream>, slice: CudaSlice<f32>) -> Outcome<Buffer<f32>> {
-    let address = slice.device_ptr(stream).0;
-    let len = slice.len();
-    // SAFETY: the slice's own elements, until it is dropped; all other work on them is queued on the one stream.
-    Ok(unsafe { Buffer::from_raw(device, address, len, slice)? })
-}
-
 fn rank(world: &World, kernels: &fusewire::schedule::AllToAllLauncher<Nvl, exchange::Hooks>) -> Outcome<()> {
     let (me, ranks) = (world.rank(), world.size());
     let context = CudaContext::new(me)?;
     let theirs = context.new_stream()?;
     let device = Device::cuda(me)?;
-    // SAFETY: the stream lives as long as its owner.
-    let stream = unsafe { Stream::from_raw(&device, theirs.cu_stream().cast(), Arc::clone(&theirs))? };
+    let stream = Stream::from_cudarc(&device, &theirs)?;
 
     // What cudarc queues before and behind the launch keeps its order.
     let sent: Vec<f32> = (0..CHUNK * ranks).map(|i| (me * 1000 + i / CHUNK) as f32).collect();
-    let input = buffer(&device, &theirs, theirs.clone_htod(&sent)?)?;
-    let mut output = buffer(&device, &theirs, theirs.alloc_zeros::<f32>(CHUNK * ranks)?)?;
+    let input = Buffer::from_cudarc(&device, theirs.clone_htod(&sent)?)?;
+    let mut output = Buffer::from_cudarc(&device, theirs.alloc_zeros(CHUNK * ranks)?)?;
     let launch = |input: &Buffer<f32>, output: &mut Buffer<f32>| {
         kernels.launch(&stream, exchange::Launch { input: input.view(), output: output.view_mut() })
     };
     launch(&input, &mut output)?;
     let once = |i: usize| (i / CHUNK * 1000 + me) as f32;
-    let expect = |output: &Buffer<f32>, times: usize| -> Outcome<()> {
-        // SAFETY: the buffer's memory; the copy is queued behind what writes it, and the view is forgotten, not freed.
-        let slice = unsafe { theirs.upgrade_device_ptr::<f32>(output.address(), output.len()) };
-        let got = theirs.clone_dtoh(&slice)?;
+    let expect = |output: &mut Buffer<f32>, times: usize| -> Outcome<()> {
+        // SAFETY: used on that stream alone.
+        let got = theirs.clone_dtoh(&unsafe { output.lend_cudarc(&theirs)? }.view())?;
         theirs.synchronize()?;
-        slice.leak();
         let wrong = got.iter().enumerate().filter(|(i, got)| **got != times as f32 * once(*i)).count();
         match wrong {
             0 => Ok(()),
             _ => Err(format!("{wrong} of {} elements are wrong behind {times} launches", got.len()).into()),
         }
     };
-    expect(&output, 1)?;
+    expect(&mut output, 1)?;
 
-    // Into a graph that cudarc captures, which keeps the input: it is dropped here.
+    // Into a graph that cudarc captures, with a graph of ours as one of its nodes. It keeps the input, which is dropped here.
+    let ours = stream.capture(|| launch(&input, &mut output))?;
     theirs.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
-    for _ in 0..2 {
-        launch(&input, &mut output)?;
-    }
-    drop(input);
+    launch(&input, &mut output)?;
+    ours.launch(&stream)?;
+    drop((input, ours));
     let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     let graph = theirs.end_capture(flags)?.ok_or("nothing was captured")?;
     // Other work of ours in between, on the same memory and the same stream.
     for _ in 0..REPLAYS {
         graph.launch()?;
     }
-    launch(&buffer(&device, &theirs, theirs.clone_htod(&sent)?)?, &mut output)?;
+    launch(&Buffer::from_cudarc(&device, theirs.clone_htod(&sent)?)?, &mut output)?;
     stream.synchronize()?;
-    expect(&output, 2 + 2 * REPLAYS)?;
+    expect(&mut output, 2 + 2 * REPLAYS)?;
 
     // Another handle of theirs is the same stream: none of its work is waited for.
-    // SAFETY: as above.
-    let same = unsafe { Stream::from_raw(&device, theirs.cu_stream().cast(), Arc::clone(&theirs))? };
+    let same = Stream::from_cudarc(&device, &theirs)?;
     output.fill_bytes(&same, 0)?;
-    launch(&buffer(&device, &theirs, theirs.clone_htod(&sent)?)?, &mut output)?;
+    launch(&Buffer::from_cudarc(&device, theirs.clone_htod(&sent)?)?, &mut output)?;
     drop(same);
-    expect(&output, 1)?;
+    expect(&mut output, 1)?;
 
     // A stream of ours in other hands, and back: the same.
     let ours = device.stream()?;
@@ -111,10 +98,8 @@ fn rank(world: &World, kernels: &fusewire::schedule::AllToAllLauncher<Nvl, excha
     let again = unsafe { Stream::from_raw(&device, ours.as_raw(), ())? };
     assert_eq!(again.as_raw(), ours.as_raw());
     // Order between the two libraries' streams, by the buffer that both use.
-    output.hand_to(&ours)?;
     output.fill_bytes(&ours, 0)?;
-    output.hand_to(&stream)?;
-    expect(&output, 0)?;
+    expect(&mut output, 0)?;
 
     // What cannot be is refused.
     let host = vec![0f32; 64];
