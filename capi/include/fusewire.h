@@ -357,6 +357,13 @@ fusewire_status fusewire_symmetric_new(const fusewire_transport *transport,
 // Its address.
 uint8_t *fusewire_symmetric_address(const fusewire_symmetric *memory);
 
+// Makes `stream` the next that uses it: what is queued there from here on, by whomever, runs behind launches that use it now; and it is given back, or
+// used on another stream, behind what is queued on `stream` until then. Waits for nothing.
+//
+// the stream is of the memory's transport.
+fusewire_status fusewire_symmetric_hand_to(const fusewire_symmetric *memory,
+                                           const fusewire_stream *stream);
+
 // Gives it back, behind what this rank has queued with it.
 void fusewire_symmetric_free(fusewire_symmetric *memory);
 

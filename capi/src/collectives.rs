@@ -1,6 +1,6 @@
-//! Kernels that every library has: copies of any type, and reductions of the usual ones.
+//! Kernels that every library has: copies of any type, reductions of the usual ones, and a barrier.
 
-use fusewire::dynamic::{Kernel, kernels};
+use fusewire::dynamic::{self, kernels};
 use fusewire::prelude::*;
 
 /// Elements as they are; by `u8` those of any type.
@@ -14,6 +14,12 @@ mod copy {
         pub input: &'a [T],
         pub output: Out<'a, T>,
     }
+}
+
+/// Meets all ranks: ends when every rank's has begun.
+#[comm_kernel(transports(Shm, Nvl))]
+fn barrier<O: Ops>(kernel: &Kernel<O>) -> Flow {
+    kernel.barrier(0)
 }
 
 macro_rules! reductions {
@@ -42,8 +48,8 @@ macro_rules! reductions {
         )*
 
         /// All of them.
-        pub(crate) fn kernels() -> Vec<Kernel> {
-            kernels!(copy, $($name, $in_place),*)
+        pub(crate) fn kernels() -> Vec<dynamic::Kernel> {
+            kernels!(barrier, copy, $($name, $in_place),*)
         }
     };
 }

@@ -1,6 +1,6 @@
 //! Transports and symmetric memory, for C.
 
-use crate::{fusewire_status, fusewire_world, given, guard, hand, misuse, take, text};
+use crate::{fusewire_status, fusewire_stream, fusewire_world, given, guard, hand, misuse, take, text};
 use fusewire::dynamic::Region;
 use fusewire::{Buffer, Device, Nvl, Options, Shm, Transport};
 use std::any::Any;
@@ -216,6 +216,20 @@ pub unsafe extern "C" fn fusewire_symmetric_new(
 pub unsafe extern "C" fn fusewire_symmetric_address(memory: *const fusewire_symmetric) -> *mut u8 {
     // SAFETY: the caller's contract.
     unsafe { memory.as_ref() }.map_or(std::ptr::null_mut(), |memory| memory.region.address() as *mut u8)
+}
+
+/// Makes `stream` the next that uses it: what is queued there from here on, by whomever, runs behind launches that use it now; and it is given back, or
+/// used on another stream, behind what is queued on `stream` until then. Waits for nothing.
+///
+/// # Safety
+/// As the crate says; the stream is of the memory's transport.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fusewire_symmetric_hand_to(
+    memory: *const fusewire_symmetric,
+    stream: *const fusewire_stream,
+) -> fusewire_status {
+    // SAFETY: the caller's contract.
+    guard(|| unsafe { given(memory, "memory")?.region.hand_to(&given(stream, "stream")?.0) })
 }
 
 /// Gives it back, behind what this rank has queued with it.

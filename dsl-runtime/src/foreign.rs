@@ -345,9 +345,14 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// [`Error::Misuse`] if the stream is of another device, or a capture on another stream uses the buffer.
     pub fn hand_to(&mut self, stream: &Stream) -> Result<()> {
-        stream.device().check_same(self.memory().machine(), "a buffer")?;
-        Claims::of(stream, [(self.memory(), Access::Write)]).map(drop)
+        hand_to(self.memory(), stream)
     }
+}
+
+/// See [`Buffer::hand_to`].
+pub(crate) fn hand_to(memory: &Arc<Memory>, stream: &Stream) -> Result<()> {
+    stream.device().check_same(memory.machine(), "a buffer")?;
+    Claims::of(stream, [(memory, Access::Write)]).map(drop)
 }
 
 #[cfg(test)]

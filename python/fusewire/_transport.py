@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 
 from . import _fusewire
@@ -190,6 +191,19 @@ class Transport:
         launcher._run(x, out, 1, 1, stream, options, True, 0, to, source)
         return out
 
+    def barrier(self, *, stream=None):
+        """Meets all ranks: what is queued behind it on the stream runs when every rank's has come to it. On CPU threads the call itself waits for them. On a
+        GPU ``stream`` is PyTorch's current one by default."""
+        launcher = self._launchers.get("barrier")
+        if launcher is None:
+            launcher = self._launchers["barrier"] = self._shipped("barrier", "custom", "")
+        if stream is None and self.device is not None:
+            torch = sys.modules.get("torch")
+            if torch is None:
+                raise Misuse("a barrier has no tensors that say what stream it is for: name one, as in `stream=nvl.stream`")
+            stream = torch.cuda.current_stream(self.device)
+        launcher(stream=stream, blocks=1)
+
     # Inside.
 
     def _part(self, shape):
@@ -235,6 +249,25 @@ class Nvl(Transport):
     """GPUs of one host that reach each other's memory, over NVLink or PCIe. The GPU is that of the rank's place on its host."""
 
     _name = "Nvl"
+
+    def mem_pool(self):
+        """A ``torch.cuda.MemPool`` whose tensors are symmetric memory, so that peers store straight into them as outputs.
+
+            with torch.cuda.use_mem_pool(nvl.mem_pool()):
+                out = torch.empty(n, dtype=torch.bfloat16, device="cuda")
+
+        Every rank makes the same pools, and allocates and frees the same sizes in them in the same order: the pool grows by a collective, and an output
+        has the same place on every rank. What has not is told so by the launch. Let it grow before a capture, not within. It stands on the transport, which
+        is to be closed behind it.
+        """
+        import torch
+
+        number, alloc, free = self._raw._pool()
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(_fusewire.__file__, alloc, free)
+        pool = torch.cuda.MemPool(allocator.allocator())
+        pool._fusewire = (allocator, self)
+        weakref.finalize(pool, _fusewire._pool_closed, number)
+        return pool
 
 
 def _dtype_name(dtype):

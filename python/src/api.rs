@@ -53,6 +53,7 @@ api! {
     fusewire_transport_free: fn(*mut fusewire_transport);
     fusewire_symmetric_new: fn(*const fusewire_transport, usize, Out<fusewire_symmetric>) -> fusewire_status;
     fusewire_symmetric_address: fn(*const fusewire_symmetric) -> *mut u8;
+    fusewire_symmetric_hand_to: fn(*const fusewire_symmetric, *const fusewire_stream) -> fusewire_status;
     fusewire_symmetric_free: fn(*mut fusewire_symmetric);
     fusewire_stream_new: fn(*const fusewire_transport, Out<fusewire_stream>) -> fusewire_status;
     fusewire_stream_wrap: fn(*const fusewire_transport, *mut c_void, Out<fusewire_stream>) -> fusewire_status;

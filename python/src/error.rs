@@ -30,7 +30,7 @@ pub fn checked(py: Python<'_>, api: &Api, status: fusewire_status) -> PyResult<(
 /// An error's fields: taken on the thread that it came to, raised where Python is held.
 pub struct Said {
     status: fusewire_status,
-    message: String,
+    pub message: String,
     numbers: [i64; 3],
     words: [String; 2],
 }

@@ -9,6 +9,7 @@ mod error;
 mod handle;
 mod kernel;
 mod launch;
+mod pool;
 mod stream;
 mod symmetric;
 mod tensor;
@@ -23,6 +24,8 @@ mod _fusewire {
     use super::kernel::{Field, Kernel, Library};
     #[pymodule_export]
     use super::launch::{Launcher, Options};
+    #[pymodule_export]
+    use super::pool::_pool_closed;
     #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]

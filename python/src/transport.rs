@@ -4,6 +4,7 @@ use crate::error::{checked, misuse, waiting};
 use crate::handle::{Handle, Passed};
 use crate::kernel::Kernel;
 use crate::launch::Launcher;
+use crate::pool;
 use crate::stream::Stream;
 use crate::symmetric::Symmetric;
 use crate::world::{World, milliseconds};
@@ -185,6 +186,11 @@ impl Transport {
     #[pyo3(signature = (shape, dtype))]
     fn _symmetric(&self, py: Python<'_>, shape: Vec<i64>, dtype: &str) -> PyResult<Symmetric> {
         Symmetric::new(py, Arc::clone(&self.open), shape, dtype)
+    }
+
+    /// The number of a new pool of symmetric memory, and the names of the functions by which PyTorch allocates and frees in it.
+    fn _pool(&self, py: Python<'_>) -> PyResult<(usize, &'static str, &'static str)> {
+        pool::open(py, &self.open)
     }
 
     /// Waits for what was launched on the given stream, or else on all of them. A fault of a kernel comes out here.

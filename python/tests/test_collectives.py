@@ -1,5 +1,7 @@
 """The shipped collectives on CPU threads, against NumPy."""
 
+import time
+
 import numpy
 import pytest
 
@@ -90,6 +92,13 @@ def outputs():
         out = shm.all_to_all(x, out=direct, options=fusewire.Options(protocol=protocol))
         assert out is direct and numpy.array_equal(direct, expected), protocol
         world.barrier()
+    # A barrier waits for the last.
+    shm.barrier()
+    begin = time.monotonic()
+    if me == n - 1:
+        time.sleep(0.3)
+    shm.barrier()
+    assert time.monotonic() - begin > 0.29
     del memory  # The array keeps it.
     assert numpy.array_equal(direct, expected)
     read_only = numpy.arange(n * 64, dtype="int32")

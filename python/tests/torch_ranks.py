@@ -75,6 +75,108 @@ def symmetric_memory():
 
 
 @check
+def pools_of_symmetric_memory():
+    if not CUDA:
+        return "needs GPUs"
+    n = size * 300_000
+    pool = on.mem_pool()
+    with torch.cuda.use_mem_pool(pool):
+        outs = [torch.empty(n, dtype=torch.bfloat16, device=DEVICE) for _ in range(3)]
+        large = torch.empty(size << 20, dtype=torch.float32, device=DEVICE)
+    ordinary = torch.empty_like(outs[0])
+    launcher = on._copy("all_to_all", outs[0].nbytes // size)
+
+    def plan(out):
+        return launcher.explain(torch.empty_like(out).view(torch.uint32), out.view(torch.uint32))
+
+    # A rank that is alone copies to itself, wherever the output is.
+    assert size == 1 or "straight into" not in plan(ordinary), plan(ordinary)
+    for k, out in enumerate(outs):
+        assert "straight into" in plan(out), plan(out)
+        all_, x = whole((n,), torch.bfloat16, k)
+        on.all_to_all(x, out=out)
+        assert torch.equal(out, all_.reshape(size, size, -1)[:, rank].reshape(-1)), k
+    # A part of a tensor, in a graph.
+    all_, x = whole((size * 1000,), torch.float32)
+    part = large[4096 : 4096 + x.numel()]
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        on.all_to_all(x, out=part)
+    for _ in range(3):
+        large.zero_()
+        graph.replay()
+        assert torch.equal(part, all_.reshape(size, size, -1)[:, rank].reshape(-1))
+        assert large.count_nonzero() == part.count_nonzero()
+    del graph, part
+    # What was freed is used again, on another stream as well; what is left of a pool outlives it.
+    kept = outs[1]
+    del outs, large, out
+    side = torch.cuda.Stream()
+    with torch.cuda.use_mem_pool(pool), torch.cuda.stream(side):
+        again = torch.empty(n, dtype=torch.bfloat16, device=DEVICE)
+        all_, x = whole((n,), torch.bfloat16, 7)
+        side.wait_stream(torch.cuda.default_stream())
+        on.all_to_all(x, out=again)
+    side.synchronize()
+    assert torch.equal(again, all_.reshape(size, size, -1)[:, rank].reshape(-1))
+    del pool, again
+    torch.cuda.empty_cache()
+    on.all_to_all(x, out=kept)
+    assert torch.equal(kept, all_.reshape(size, size, -1)[:, rank].reshape(-1))
+    del kept
+    torch.cuda.empty_cache()
+    # As many pools as there can be, and again when they are gone.
+    for _ in range(2):
+        pools = [on.mem_pool() for _ in range(8)]
+        raises_misuse(on.mem_pool, "8 pools")
+        del pools
+    if size > 1:
+        # A rank that allocates otherwise is told.
+        pool = on.mem_pool()
+        with torch.cuda.use_mem_pool(pool):
+            before = torch.empty(1000 * (1 + rank), device=DEVICE)
+            out = torch.empty(size * 100, device=DEVICE)
+        try:
+            on.all_to_all(torch.zeros(size * 100, device=DEVICE), out=out, options=fusewire.Options(protocol="direct"))
+            on.synchronize()
+        except fusewire.Fault as fault:
+            assert "symmetric buffer" in str(fault), fault
+        else:
+            raise AssertionError("outputs at different places were written")
+        on.renew()
+        del before, out, pool
+
+
+@check
+def a_barrier_waits_for_the_last():
+    on.barrier()
+    if not CUDA:
+        return None
+    begin, end = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+    torch.cuda.synchronize()
+    dist.barrier()
+    torch.cuda.synchronize()
+    begin.record()
+    if rank == 0:
+        torch.cuda._sleep(100_000_000)
+    on.barrier()
+    end.record()
+    end.synchronize()
+    assert begin.elapsed_time(end) > 20, begin.elapsed_time(end)
+    return None
+
+
+def raises_misuse(body, says):
+    try:
+        body()
+    except fusewire.Misuse as error:
+        assert says in str(error), error
+    else:
+        raise AssertionError(f"nobody said {says!r}")
+
+
+@check
 def operators_pass_opcheck():
     _, x = whole((size * 4, 3), torch.float32)
     x = x.requires_grad_()

@@ -2,7 +2,7 @@
 
 use super::{Access, Field};
 use crate::buffer::Memory;
-use crate::{Buffer, Device, Error, Result, View, ViewMut, foreign};
+use crate::{Buffer, Device, Error, Result, Stream, View, ViewMut, foreign};
 use fusewire_device::args::{Crosses, Plain};
 use fusewire_device::element::Element;
 use std::fmt;
@@ -66,6 +66,14 @@ impl Region {
         };
         let memory = foreign::memory(device, address, len, size, None)?;
         Ok(Region { memory: Arc::new(memory), start: 0, len, size, code })
+    }
+
+    /// As [`Buffer::hand_to`], of the whole memory that it is in.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hand_to(&self, stream: &Stream) -> Result<()> {
+        foreign::hand_to(&self.memory, stream)
     }
 
     /// Address of the first element.
