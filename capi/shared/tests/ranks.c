@@ -104,6 +104,7 @@ int main(void) {
   check(fusewire_transport_abort(shm, NULL) == FUSEWIRE_MISUSE, "no reason");
   must(fusewire_transport_renew(shm));
 
+  must(fusewire_symmetric_hand_to(memory, stream));
   fusewire_symmetric_free(memory);
   fusewire_launcher_free(copy);
   fusewire_launcher_free(sum);

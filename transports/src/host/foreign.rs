@@ -250,13 +250,13 @@ struct Adopted {
 
 impl Drop for Adopted {
     fn drop(&mut self) {
-        self.mapped.clear();
-        let (owner, teardown, world) = (self.owner.take(), self.teardown.take(), self.world.clone());
+        let (mapped, world) = (std::mem::take(&mut self.mapped), self.world.clone());
         // The memory stays if peers may go on using it.
-        let owner = ManuallyDrop::new(owner);
-        let Some(teardown) = teardown else { return };
-        // Nobody waits in a drop.
+        let owner = ManuallyDrop::new(self.owner.take());
+        let Some(teardown) = self.teardown.take() else { return };
+        // Nobody waits in a drop: not for the GPU either, as the driver may when it unmaps.
         let end = move || {
+            drop(mapped);
             if world.teardown(teardown) {
                 drop(ManuallyDrop::into_inner(owner));
             }
