@@ -50,6 +50,38 @@ pub enum fusewire_protocol {
     FUSEWIRE_LL128_TWO_SHOT = 7,
 }
 
+macro_rules! protocols {
+    ($($name:ident = $protocol:ident,)*) => {
+        impl From<fusewire_protocol> for Option<Protocol> {
+            fn from(of: fusewire_protocol) -> Self {
+                match of {
+                    fusewire_protocol::FUSEWIRE_BY_SIZE => None,
+                    $(fusewire_protocol::$name => Some(Protocol::$protocol),)*
+                }
+            }
+        }
+
+        impl From<Option<Protocol>> for fusewire_protocol {
+            fn from(of: Option<Protocol>) -> Self {
+                match of {
+                    $(Some(Protocol::$protocol) => fusewire_protocol::$name,)*
+                    _ => fusewire_protocol::FUSEWIRE_BY_SIZE,
+                }
+            }
+        }
+    };
+}
+
+protocols! {
+    FUSEWIRE_SIMPLE = Simple,
+    FUSEWIRE_LL128 = Ll128,
+    FUSEWIRE_DIRECT = Direct,
+    FUSEWIRE_BULK = Bulk,
+    FUSEWIRE_COPY = Copy,
+    FUSEWIRE_TWO_SHOT = TwoShot,
+    FUSEWIRE_LL128_TWO_SHOT = Ll128TwoShot,
+}
+
 /// What a launch is told beside its arguments; equal on all ranks but for `to` and `from`. 0 is the default of each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -229,16 +261,7 @@ fn called(asked: &fusewire_call) -> fusewire::Result<Call> {
     let options = LaunchOptions {
         elements: (asked.elements > 0).then_some(asked.elements),
         shape,
-        protocol: match asked.protocol {
-            fusewire_protocol::FUSEWIRE_BY_SIZE => None,
-            fusewire_protocol::FUSEWIRE_SIMPLE => Some(Protocol::Simple),
-            fusewire_protocol::FUSEWIRE_LL128 => Some(Protocol::Ll128),
-            fusewire_protocol::FUSEWIRE_DIRECT => Some(Protocol::Direct),
-            fusewire_protocol::FUSEWIRE_BULK => Some(Protocol::Bulk),
-            fusewire_protocol::FUSEWIRE_COPY => Some(Protocol::Copy),
-            fusewire_protocol::FUSEWIRE_TWO_SHOT => Some(Protocol::TwoShot),
-            fusewire_protocol::FUSEWIRE_LL128_TWO_SHOT => Some(Protocol::Ll128TwoShot),
-        },
+        protocol: asked.protocol.into(),
         channels: some(asked.channels),
         threads: some(asked.threads),
         blocks: some(asked.most_blocks),

@@ -41,7 +41,7 @@ pub struct Args {
     /// How bytes travel: `simple` through rings, small chunks by `ll128` in lines that carry their flags, `direct` into symmetric outputs,
     /// there by `bulk` copies, or by the engine that makes a `copy`; all-reduces in two steps, `two_shot`
     /// and `ll128_two_shot`.
-    #[arg(long, value_parser = ["simple", "ll128", "direct", "bulk", "copy", "two_shot", "ll128_two_shot"], default_value = "simple")]
+    #[arg(long, value_parser = fusewire::Protocol::ALL.map(fusewire::Protocol::name), default_value = "simple")]
     pub protocol: String,
     /// Name lines of the source in the PTX.
     #[arg(long)]

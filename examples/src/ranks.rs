@@ -2,7 +2,7 @@
 
 use fusewire::world::Job;
 pub use fusewire::world::launched;
-use fusewire::{Protocol, Stream, World};
+use fusewire::{Stream, World};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -209,28 +209,4 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
     };
     let n: usize = digits.parse().map_err(|_| format!("`{digits}` is no number of bytes"))?;
     n.checked_mul(1 << unit).ok_or_else(|| format!("`{text}` is too large"))
-}
-
-/// Protocols by their names.
-const PROTOCOLS: [(&str, Protocol); 7] = [
-    ("simple", Protocol::Simple),
-    ("ll128", Protocol::Ll128),
-    ("direct", Protocol::Direct),
-    ("bulk", Protocol::Bulk),
-    ("copy", Protocol::Copy),
-    ("two_shot", Protocol::TwoShot),
-    ("ll128_two_shot", Protocol::Ll128TwoShot),
-];
-
-/// A protocol by its name.
-pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
-    let named = PROTOCOLS.iter().find(|(name, _)| *name == text);
-    named
-        .map(|(_, protocol)| *protocol)
-        .ok_or_else(|| format!("one of {}", PROTOCOLS.map(|(name, _)| name).join(", ")))
-}
-
-/// A protocol's name.
-pub fn protocol_name(protocol: Protocol) -> &'static str {
-    PROTOCOLS.iter().find(|(_, own)| *own == protocol).map_or("another", |(name, _)| name)
 }

@@ -37,16 +37,6 @@ const NOTHING: fusewire_call = fusewire_call {
     deadline_ms: 0,
 };
 
-const PROTOCOLS: [(&str, fusewire_protocol); 7] = [
-    ("simple", fusewire_protocol::FUSEWIRE_SIMPLE),
-    ("ll128", fusewire_protocol::FUSEWIRE_LL128),
-    ("direct", fusewire_protocol::FUSEWIRE_DIRECT),
-    ("bulk", fusewire_protocol::FUSEWIRE_BULK),
-    ("copy", fusewire_protocol::FUSEWIRE_COPY),
-    ("two_shot", fusewire_protocol::FUSEWIRE_TWO_SHOT),
-    ("ll128_two_shot", fusewire_protocol::FUSEWIRE_LL128_TWO_SHOT),
-];
-
 #[pymethods]
 impl Options {
     #[new]
@@ -63,11 +53,8 @@ impl Options {
         deadline: Option<f64>,
     ) -> PyResult<Self> {
         let by_name = |name: &str| {
-            let found = PROTOCOLS.into_iter().find(|(known, _)| *known == name);
-            found.map(|(_, protocol)| protocol).ok_or_else(|| {
-                let names = PROTOCOLS.map(|(name, _)| name).join(", ");
-                misuse(py, format!("there is no protocol {name:?}; there are {names}"))
-            })
+            let found = name.parse().map_err(|error: fusewire::Error| misuse(py, error.to_string()))?;
+            PyResult::Ok(fusewire_protocol::from(Some(found)))
         };
         let (rows, cols) = shape.unwrap_or_default();
         Ok(Options(fusewire_call {

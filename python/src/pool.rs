@@ -75,7 +75,8 @@ impl Slot {
         }
         let (api, mut at) = (on.handle.api, ptr::null_mut());
         // SAFETY: the transport is there, and `at` takes the memory.
-        let status = unsafe { (api.fusewire_symmetric_new)(on.handle.get().0, bytes.max(1) as usize, &mut at) };
+        let status =
+            unsafe { (api.fusewire_symmetric_new)(on.handle.get().0, bytes.max(1) as usize, &mut at) };
         if status != fusewire_status::FUSEWIRE_OK {
             return refused(Said::last(api).message);
         }

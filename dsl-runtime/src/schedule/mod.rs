@@ -28,6 +28,9 @@ pub use rooted::{BroadcastLauncher, GatherLauncher, ReduceLauncher, ScatterLaunc
 pub use sendrecv::SendRecvLauncher;
 pub(crate) use sendrecv::same_length;
 
+use crate::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// How bytes travel. What NCCL has too has its name.
@@ -59,6 +62,30 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 7] = [
+        Protocol::Simple,
+        Protocol::Ll128,
+        Protocol::Direct,
+        Protocol::Bulk,
+        Protocol::Copy,
+        Protocol::TwoShot,
+        Protocol::Ll128TwoShot,
+    ];
+
+    /// Its name on command lines and in tables: `ll128_two_shot`, say.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::Simple => "simple",
+            Protocol::Ll128 => "ll128",
+            Protocol::Direct => "direct",
+            Protocol::Bulk => "bulk",
+            Protocol::Copy => "copy",
+            Protocol::TwoShot => "two_shot",
+            Protocol::Ll128TwoShot => "ll128_two_shot",
+        }
+    }
+
     /// Whether bytes travel in lines that carry their flags.
     pub(crate) fn lines(self) -> bool {
         matches!(self, Protocol::Ll128 | Protocol::Ll128TwoShot)
@@ -72,6 +99,25 @@ impl Protocol {
     /// Whether ranks write into their peers' outputs.
     pub(crate) fn stores(self) -> bool {
         matches!(self, Protocol::Direct | Protocol::Bulk | Protocol::Copy)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name).ok_or_else(|| {
+            Error::misuse(format!(
+                "there is no protocol {name:?}; there are {}",
+                Protocol::ALL.map(Protocol::name).join(", ")
+            ))
+        })
     }
 }
 

@@ -8,9 +8,7 @@ use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
 use fusewire_examples::hooks::copy;
 use fusewire_examples::plot::plot;
-use fusewire_examples::ranks::{
-    Geometry, Ranks, bytes_text, parse_bytes, parse_protocol, protocol_name, timed,
-};
+use fusewire_examples::ranks::{Geometry, Ranks, bytes_text, parse_bytes, timed};
 use fusewire_examples::reference::{self, parallel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,7 +36,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "symmetric,ordinary", value_parser = ["symmetric", "ordinary"])]
     output: Vec<String>,
     /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default as the library decides.
-    #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
+    #[arg(long, value_delimiter = ',')]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
@@ -289,7 +287,7 @@ where
         let wire = (if all_to_all { len - chunk } else { len } * size_of::<f32>()) as f64;
         let (blocks, threads, name) = plan.map_or((0, 0, String::new()), |p| {
             let sms = if p.protocol == Protocol::Copy { 0 } else { p.blocks };
-            (sms, p.threads, protocol_name(p.protocol).to_owned())
+            (sms, p.threads, p.protocol.name().to_owned())
         });
         Ok(Row {
             name: "fusewire".into(),

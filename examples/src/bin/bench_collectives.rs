@@ -10,7 +10,7 @@ use fusewire::schedule::{
     GatherLauncher, Plan, Reduce, ReduceLauncher, ReduceScatter, ReduceScatterLauncher, Scatter,
     ScatterLauncher,
 };
-use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes, parse_protocol, protocol_name, timed};
+use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes, timed};
 use fusewire_examples::reference::{self, parallel};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -66,7 +66,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "ordinary")]
     output: Vec<Output>,
     /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`, `two_shot`, `ll128_two_shot`; by default as the library decides.
-    #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
+    #[arg(long, value_delimiter = ',')]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
@@ -460,7 +460,7 @@ where
                 -1
             },
             output: place,
-            protocol: protocol_name(plan.protocol).to_owned(),
+            protocol: plan.protocol.name().to_owned(),
             blocks: plan.blocks,
             threads: plan.threads,
             graph_us: seconds * 1e6,

@@ -7,7 +7,7 @@ use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_examples::cases::{self, Counts};
-use fusewire_examples::ranks::{Ranks, WARM_UP, bytes_text, parse_bytes, parse_protocol, protocol_name};
+use fusewire_examples::ranks::{Ranks, WARM_UP, bytes_text, parse_bytes};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_value = "symmetric,ordinary", value_parser = ["symmetric", "ordinary"])]
     output: Vec<String>,
     /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default as the library decides.
-    #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
+    #[arg(long, value_delimiter = ',')]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
@@ -183,7 +183,7 @@ fn row<X: cases::On>(
         world: world.size(),
         bytes,
         output: output.into(),
-        protocol: protocol_name(plan.protocol).to_owned(),
+        protocol: plan.protocol.name().to_owned(),
         blocks,
         threads: plan.threads,
         chunk: plan.chunk,

@@ -4,7 +4,7 @@ use crate::{Options, replays};
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_examples::cases::{Bench, Launch, On};
-use fusewire_examples::ranks::{bytes_text, protocol_name};
+use fusewire_examples::ranks::bytes_text;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ pub fn compare<X: On>(
             if world.rank() > 0 {
                 continue;
             }
-            let protocol = protocol_name(protocol).to_owned();
+            let protocol = protocol.name().to_owned();
             let (blocks, ratio) = (plan.blocks, ours / twin);
             if *json {
                 let world = world.size();

@@ -7,9 +7,7 @@ use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_examples::cases::{Bench, Counts, Measured, NAMES, On, SENDRECV};
-use fusewire_examples::ranks::{
-    Ranks, bytes_text, gpu_name, launched, parse_bytes, parse_protocol, protocol_name,
-};
+use fusewire_examples::ranks::{Ranks, bytes_text, gpu_name, launched, parse_bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,7 +26,7 @@ struct Options {
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     size: Vec<usize>,
     /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`; by default each.
-    #[arg(long, value_delimiter = ',', value_parser = parse_protocol)]
+    #[arg(long, value_delimiter = ',')]
     protocol: Vec<Protocol>,
     /// Compare files of this program's lines: `--compare old1.jsonl,old2.jsonl new1.jsonl,new2.jsonl`, each file a round.
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
@@ -138,7 +136,7 @@ fn rank<X: On>(world: &World, transport: &X, options: &Options) -> fusewire::Res
                     name: "fusewire".into(),
                     op: op.into(),
                     hook: hook.into(),
-                    protocol: protocol_name(plan.protocol).to_owned(),
+                    protocol: plan.protocol.name().to_owned(),
                     bytes,
                     ranks: world.size(),
                     kind: kind.into(),
@@ -161,7 +159,7 @@ fn rank<X: On>(world: &World, transport: &X, options: &Options) -> fusewire::Res
             alike.entry((*protocol, sizes.join(", "))).or_insert((Vec::new(), why)).0.push(name);
         }
         for ((protocol, sizes), (names, why)) in &alike {
-            eprintln!("left out: {} of {sizes}: {}: {why}", protocol_name(*protocol), names.join(", "));
+            eprintln!("left out: {} of {sizes}: {}: {why}", protocol.name(), names.join(", "));
         }
     }
     world.barrier()?;
