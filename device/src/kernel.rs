@@ -1,7 +1,7 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
 mod heap;
-mod lines;
+mod ll128;
 mod state;
 
 use crate::atomic::{self, Device, Relaxed};
@@ -17,7 +17,7 @@ use crate::protocol::simple::channel::{Call, HEADER};
 use crate::tile;
 use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
 use core::marker::PhantomData;
-pub use lines::Lines;
+pub use ll128::Ll128Tiles;
 pub(crate) use state::{KernelsAndTeamsStandOutsideClosures, Own, State};
 
 /// A tile has fewer packs of its wire type: 64 GiB.

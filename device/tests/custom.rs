@@ -51,12 +51,12 @@ fn tiles_signals_and_puts() {
 
 /// Short ones and such as are cut, in turn on one channel; two may be sent before one is received.
 #[test]
-fn tiles_by_lines() {
+fn tiles_by_ll128() {
     let world = World::new(3, 2, 1024);
     let flows = world.run(2, |rank, grid| {
         let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
         let body = |kernel: &Kernel<Peers>| {
-            let (lines, me, from) = (kernel.lines(), kernel.rank(), kernel.previous(1));
+            let (lines, me, from) = (kernel.ll128(), kernel.rank(), kernel.previous(1));
             let most = lines.most::<u16>();
             for (round, len) in [1, 37, 0, 500, most, 8, 240].into_iter().enumerate() {
                 let value = |rank: usize, tile: usize, k: usize| (9001 * rank + 77 * tile + k) as u16;
@@ -91,13 +91,13 @@ fn tiles_by_lines() {
 }
 
 #[test]
-fn a_third_tile_by_lines_waits_for_the_first_to_be_received() {
+fn a_third_tile_by_ll128_waits_for_the_first_to_be_received() {
     let world = World::new(2, 1, 1024);
     let tile = Tile { start: 0, len: 300 };
     let flows = schedule(&world, |kernel| {
         for number in 0..5usize {
             if kernel.rank() == 0 {
-                kernel.lines().send_tile(1, tile, |ctx| (1000 * number + ctx.index()) as u32)?;
+                kernel.ll128().send_tile(1, tile, |ctx| (1000 * number + ctx.index()) as u32)?;
                 continue;
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -105,7 +105,7 @@ fn a_third_tile_by_lines_waits_for_the_first_to_be_received() {
                 assert_eq!(got as usize, 1000 * number + ctx.index());
             };
             // SAFETY: nothing is written.
-            unsafe { kernel.lines().recv_tile(0, tile, take)? };
+            unsafe { kernel.ll128().recv_tile(0, tile, take)? };
         }
         Ok(())
     });
@@ -117,10 +117,10 @@ fn a_third_tile_by_lines_waits_for_the_first_to_be_received() {
 fn tiles_are_forwarded() {
     let world = World::new(4, 1, 2048);
     let flows = schedule(&world, |kernel| {
-        let (me, last, lines) = (kernel.rank(), kernel.world() - 1, kernel.lines());
+        let (me, last, lines) = (kernel.rank(), kernel.world() - 1, kernel.ll128());
         let value = |round: usize, index: usize, ranks: usize| (1000 * round + index + 7 * ranks) as u16;
         for round in 0..12usize {
-            let by_lines = round % 2 == 1;
+            let by_ll128 = round % 2 == 1;
             let tile = Tile { start: 2, len: [1, 900, 0, 64, 5000, 8][round % 6] };
             let taken = std::cell::Cell::new(0);
             let check = |ctx: &fusewire_device::ctx::Consume, got: u16| {
@@ -135,11 +135,11 @@ fn tiles_are_forwarded() {
             // SAFETY: nothing is written.
             unsafe {
                 match me {
-                    0 if by_lines => lines.send_tile(1, tile, first)?,
+                    0 if by_ll128 => lines.send_tile(1, tile, first)?,
                     0 => kernel.send_tile(1, tile, first)?,
-                    me if me == last && by_lines => lines.recv_tile(me - 1, tile, check)?,
+                    me if me == last && by_ll128 => lines.recv_tile(me - 1, tile, check)?,
                     me if me == last => kernel.recv_tile(me - 1, tile, check)?,
-                    me if by_lines => lines.forward_tile(me - 1, me + 1, tile, pass)?,
+                    me if by_ll128 => lines.forward_tile(me - 1, me + 1, tile, pass)?,
                     me => kernel.forward_tile(me - 1, me + 1, tile, pass)?,
                 }
             }
@@ -154,13 +154,13 @@ fn tiles_are_forwarded() {
 #[test]
 fn what_is_forwarded_waits_for_bytes_and_for_room() {
     for slow in [0, 2] {
-        for by_lines in [false, true] {
+        for by_ll128 in [false, true] {
             let world = World::new(3, 1, 2048);
             let flows = schedule(&world, |kernel| {
-                let (me, lines) = (kernel.rank(), kernel.lines());
+                let (me, lines) = (kernel.rank(), kernel.ll128());
                 // Tiles of several turns, and then such as are one.
                 for round in 0..20usize {
-                    let tile = Tile { start: 0, len: if by_lines { 300 } else { [700, 40][round / 8 % 2] } };
+                    let tile = Tile { start: 0, len: if by_ll128 { 300 } else { [700, 40][round / 8 % 2] } };
                     let late = || std::thread::sleep(std::time::Duration::from_millis(3));
                     if me == slow {
                         late();
@@ -178,7 +178,7 @@ fn what_is_forwarded_waits_for_bytes_and_for_room() {
                     };
                     // SAFETY: nothing is written.
                     unsafe {
-                        match (me, by_lines) {
+                        match (me, by_ll128) {
                             (0, false) => kernel.send_tile(1, tile, first)?,
                             (0, true) => lines.send_tile(1, tile, first)?,
                             (1, false) => kernel.forward_tile(0, 2, tile, pass)?,
@@ -195,9 +195,9 @@ fn what_is_forwarded_waits_for_bytes_and_for_room() {
     }
 }
 
-/// By staging on both sides, where there are more blocks than line channels.
+/// By staging on both sides, where there are more blocks than LL128 channels.
 #[test]
-fn tiles_by_lines_need_no_line_channels() {
+fn tiles_by_ll128_need_no_line_channels() {
     let world = World::new(2, 6, 1024);
     assert!(world.layout.ll128_channels < 6);
     let flows = world.run(6, |rank, grid| {
@@ -205,7 +205,7 @@ fn tiles_by_lines_need_no_line_channels() {
         // SAFETY: the world's words; every block runs it; nothing is written.
         unsafe {
             custom(grid, ops, control, NO_ELEMENTS, |kernel: &Kernel<Peers>| {
-                let (lines, tile) = (kernel.lines(), Tile { start: 0, len: 50 });
+                let (lines, tile) = (kernel.ll128(), Tile { start: 0, len: 50 });
                 assert_eq!(lines.most::<u32>() < kernel.most_staged::<u32>(), kernel.block() > 3);
                 lines.send_tile(kernel.next(1), tile, |ctx| ctx.index() as u32)?;
                 lines.recv_tile(kernel.previous(1), tile, |ctx, got: u32| assert_eq!(got, ctx.index() as u32))
@@ -216,10 +216,10 @@ fn tiles_by_lines_need_no_line_channels() {
 }
 
 #[test]
-fn tiles_by_lines_that_differ_are_told() {
+fn tiles_by_ll128_that_differ_are_told() {
     let world = World::new(2, 1, 1024);
     let flows = schedule(&world, |kernel| {
-        let (lines, tile) = (kernel.lines(), Tile { start: 0, len: 50 + kernel.rank() });
+        let (lines, tile) = (kernel.ll128(), Tile { start: 0, len: 50 + kernel.rank() });
         lines.send_tile(kernel.next(1), tile, |ctx| ctx.index() as u32)?;
         // SAFETY: nothing is written.
         unsafe { lines.recv_tile(kernel.previous(1), tile, |_, _: u32| {}) }

@@ -112,7 +112,7 @@ const CUSTOM: &str = "
     let Ok(kernel) = (unsafe { Kernel::begin(grid, p.ops, p.control, p.shape) }) else { return };
     #[inline(always)]
     unsafe fn run(kernel: &Kernel<Peers>, input: &[f32], output: Out<'_, f32>) -> Flow {
-        let (lines, tile) = (kernel.lines(), kernel.share(input.len()));
+        let (lines, tile) = (kernel.ll128(), kernel.share(input.len()));
         lines.send_tile(kernel.next(1), tile, |ctx| input[ctx.index()])?;
         unsafe { lines.recv_tile(kernel.previous(1), tile, |ctx, v: f32| output.at(ctx).add(v))? };
         let pass = |ctx: &Consume, v: f32| { output.at(ctx).add(v); v };

@@ -118,7 +118,7 @@ macro_rules! for_each_case {
             schedules {
                 ring_all_gather_by_tiles: 1..=8,
                 tiles_in_a_row: 2..=8,
-                tiles_by_lines: 2..=8,
+                tiles_by_ll128: 2..=8,
                 forwarded: 2..=8,
                 halo_by_put_and_signal: 2..=16,
                 all_gather_by_get: 1..=8,

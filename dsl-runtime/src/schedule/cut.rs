@@ -105,7 +105,7 @@ impl<X: Transport> Prepared<X> {
             limit: default_limit,
             on_host,
         };
-        // Packs of a channel by lines.
+        // Packs of a channel by LL128.
         let line_most = |protocol| match protocol {
             Protocol::Ll128TwoShot if H::RELAYS > 0 => line::most_packs(world, H::RELAYS as u64),
             _ => line::PACKS,

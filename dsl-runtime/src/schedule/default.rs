@@ -144,8 +144,8 @@ impl Work {
         self.relays > 0 && (twice + saved <= sent || twice <= sent && sent >= least)
     }
 
-    /// The same by lines.
-    fn in_two_steps_by_lines(&self) -> bool {
+    /// The same by LL128.
+    fn in_two_steps_by_ll128(&self) -> bool {
         let [sent, twice] = self.sent_in_steps();
         let saved = LINES_SAVED * self.world as usize;
         self.relays > 0 && !self.on_host && twice + saved <= sent && twice <= LINES_TWICE_MOST
@@ -189,7 +189,7 @@ impl Work {
         most.min(self.limit)
     }
 
-    /// Of folds by lines. They have eight warps a block, and a second row of a warp takes as long as the first: as many as have a row for each warp, if they
+    /// Of folds by LL128. They have eight warps a block, and a second row of a warp takes as long as the first: as many as have a row for each warp, if they
     /// get that far. Of two ranks warps take four rows at a time.
     fn folding_blocks(&self) -> u32 {
         let each = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(8 * line::ROW_PACKS);
@@ -224,7 +224,7 @@ impl Work {
             return Protocol::Simple;
         }
         let twice = Protocol::Ll128TwoShot;
-        if has(twice) && fits(twice) && self.in_two_steps_by_lines() {
+        if has(twice) && fits(twice) && self.in_two_steps_by_ll128() {
             return twice;
         }
         if has(Protocol::TwoShot) && self.in_two_steps() {

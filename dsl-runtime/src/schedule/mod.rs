@@ -54,7 +54,7 @@ pub enum Protocol {
     /// fewer bytes than by the others from three ranks on, about two chunks in all. What is passed on is of the output's type, or where the module
     /// has a `consume` of the accumulator's; neither may be narrower than the wire type. The bits are the same as by the others.
     TwoShot,
-    /// As `TwoShot`, but in lines as `Ll128`: all-reduces among several ranks that are too long for one step by lines, and too short for staging.
+    /// As `TwoShot`, but in lines as `Ll128`: all-reduces among several ranks that are too long for one step by LL128, and too short for staging.
     Ll128TwoShot,
 }
 

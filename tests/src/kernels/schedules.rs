@@ -52,16 +52,16 @@ pub fn bursts<O: Ops>(kernel: &Kernel<O>, own: &[u32], got: Out<'_, u32>, tiles:
     Ok(())
 }
 
-/// As `bursts` by lines, of which two are on their way at a time.
+/// As `bursts` by LL128, of which two are on their way at a time.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
-pub fn pairs_by_lines<O: Ops>(
+pub fn pairs_by_ll128<O: Ops>(
     kernel: &Kernel<O>,
     own: &[u32],
     got: Out<'_, u32>,
     tiles: usize,
     most: usize,
 ) -> Flow {
-    let lines = kernel.lines();
+    let lines = kernel.ll128();
     let tile = |number: usize| Tile { start: (kernel.block() * tiles + number) * most, len: most };
     let mut number = 0;
     while number < tiles {
@@ -84,12 +84,12 @@ pub fn relayed<O: Ops>(
     own: &[u32],
     got: Out<'_, u32>,
     most: usize,
-    by_lines: u32,
+    by_ll128: u32,
 ) -> Flow {
     let (me, last, lines, share) =
-        (kernel.rank(), kernel.world() - 1, kernel.lines(), kernel.share(own.len()));
+        (kernel.rank(), kernel.world() - 1, kernel.ll128(), kernel.share(own.len()));
     let (next, previous) = (kernel.next(1), kernel.previous(1));
-    let most = if by_lines > 0 { most.min(lines.most::<u32>()) } else { most };
+    let most = if by_ll128 > 0 { most.min(lines.most::<u32>()) } else { most };
     let mut at = 0;
     while at < share.len {
         let tile = Tile { start: share.start + at, len: most.min(share.len - at) };
@@ -101,7 +101,7 @@ pub fn relayed<O: Ops>(
         };
         // SAFETY: tiles are disjoint.
         unsafe {
-            match (me, by_lines > 0) {
+            match (me, by_ll128 > 0) {
                 (0, false) => kernel.send_tile(next, tile, first)?,
                 (0, true) => lines.send_tile(next, tile, first)?,
                 (_, false) if me == last => kernel.recv_tile(previous, tile, keep)?,

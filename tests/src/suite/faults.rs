@@ -141,7 +141,7 @@ pub fn a_program_aborts<X: Subject>(rank: &Rank<X>) -> Outcome {
 }
 
 /// A sender that fills the staging of a peer that does not receive.
-/// By staging the sender's ring fills up in the first call; by lines two calls go without an answer, and the third does not.
+/// By staging the sender's ring fills up in the first call; by LL128 two calls go without an answer, and the third does not.
 pub fn a_receiver_never_comes<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// LL128 channels of these transports.
 const CHANNELS: u32 = 4;
 
-/// Bytes that a line channel carries in one call.
+/// Bytes that an LL128 channel carries in one call.
 const ROOM: usize = 12240 * 16;
 
 /// A transport with LL128; one that has none must say so when asked for it.

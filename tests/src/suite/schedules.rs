@@ -4,7 +4,7 @@ use super::support::POISON;
 use crate::check::same;
 use crate::kernels::copying::copy;
 use crate::kernels::schedules::{
-    bursts, halo, pairs_by_lines, pull_all_gather, relayed, ring_all_gather, rounds_between_barriers,
+    bursts, halo, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, rounds_between_barriers,
 };
 use crate::{CustomOf, Outcome, Rank, SendRecvOf, Subject};
 use fusewire::Options;
@@ -56,10 +56,10 @@ pub fn tiles_in_a_row<X: Subject>(rank: &Rank<X>) -> Outcome {
     Ok(())
 }
 
-/// Between calls that use the same channels, of as many blocks as there are line channels, and of more.
-pub fn tiles_by_lines<X: Subject>(rank: &Rank<X>) -> Outcome {
+/// Between calls that use the same channels, of as many blocks as there are LL128 channels, and of more.
+pub fn tiles_by_ll128<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.meet(Options::per_peer(256 << 10).channels(6).ll128_channels(4))?;
-    let launcher = CustomOf::<pairs_by_lines::Hooks>::custom(&ground.transport)?;
+    let launcher = CustomOf::<pairs_by_ll128::Hooks>::custom(&ground.transport)?;
     let sends = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
     let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
     let (next, previous) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
@@ -72,7 +72,7 @@ pub fn tiles_by_lines<X: Subject>(rank: &Rank<X>) -> Outcome {
             let own = ground.device.buffer_from(&data.all::<u32>(me, n))?;
             let mut got = ground.device.buffer::<u32>(n)?;
             let launch = |got: &mut fusewire::Buffer<u32>| {
-                let args = pairs_by_lines::Launch { own: own.view(), got: got.view_mut(), tiles, most };
+                let args = pairs_by_ll128::Launch { own: own.view(), got: got.view_mut(), tiles, most };
                 launcher.launch(stream, blocks as u32, args)
             };
             let right = |got: &fusewire::Buffer<u32>, how: &str| {
@@ -104,16 +104,16 @@ pub fn forwarded<X: Subject>(rank: &Rank<X>) -> Outcome {
     let launcher = CustomOf::<relayed::Hooks>::custom(&ground.transport)?;
     let (me, stream) = (rank.me(), &ground.stream);
     for (k, n) in [1, 300, rank.scale.pick(9001, 200_003)].into_iter().enumerate() {
-        for (most, by_lines, blocks) in [(n, 0, 1), (700, 0, 3), (n, 1, 2), (700, 1, 4)] {
+        for (most, by_ll128, blocks) in [(n, 0, 1), (700, 0, 3), (n, 1, 2), (700, 1, 4)] {
             let data = rank.data(10 * k + blocks as usize);
             let own = ground.device.buffer_from(&data.all::<u32>(me, n))?;
             let mut got = ground.device.buffer::<u32>(n)?;
             let launch = |got: &mut fusewire::Buffer<u32>| {
-                let args = relayed::Launch { own: own.view(), got: got.view_mut(), most, by_lines };
+                let args = relayed::Launch { own: own.view(), got: got.view_mut(), most, by_ll128 };
                 launcher.launch(stream, blocks, args)
             };
             let right = |got: &fusewire::Buffer<u32>, how: &str| {
-                let what = format!("{n} elements, {most} a tile, lines {by_lines}, {blocks} blocks, {how}");
+                let what = format!("{n} elements, {most} a tile, lines {by_ll128}, {blocks} blocks, {how}");
                 if me > 0 {
                     same(what, &got.read(stream)?, |i| data.any::<u32>(0, i).wrapping_add(me as u32 - 1));
                 }

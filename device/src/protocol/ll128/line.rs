@@ -59,7 +59,7 @@ pub(super) const fn flag(number: u64, kernel: u64, size: u64) -> u64 {
     (number & 0xffff_ffff_ffff) | (mix >> 48) << 48
 }
 
-/// A team's work with one peer in one call: part of the chunk at `place`, by the line channel `channel`.
+/// A team's work with one peer in one call: part of the chunk at `place`, by the LL128 channel `channel`.
 pub(crate) struct Line<'k, O> {
     pub ops: &'k O,
     pub watch: &'k Watch,

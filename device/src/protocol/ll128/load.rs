@@ -1,4 +1,4 @@
-//! What a line channel carries.
+//! What an LL128 channel carries.
 
 use super::by_tiles::TILE_ROWS;
 use super::row;
@@ -9,7 +9,7 @@ pub(crate) const fn rows(packs: u32) -> u32 {
     packs.div_ceil(row::PACKS)
 }
 
-/// What a line channel carries of a chunk.
+/// What an LL128 channel carries of a chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     /// Packs `first .. first + packs`, if not by tiles.

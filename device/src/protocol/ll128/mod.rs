@@ -97,7 +97,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
             let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
             let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
             let to = Fan::<O, S, H> { peers: Peers { ops, schedule, me, channel, calls }, kept, args: &args };
-            // SAFETY: free, as `line`'s module says; each block works its own line channel.
+            // SAFETY: free, as `line`'s module says; each block works its own LL128 channel.
             unsafe { line.send_to::<H, _>(&args, &to) };
         }
     } else if let Some(team) = sends {
@@ -108,7 +108,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
             }
             let place = site.at(schedule.to(me, leg), channel);
             let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
-            // SAFETY: free, as `line`'s module says; each block works its own line channel.
+            // SAFETY: free, as `line`'s module says; each block works its own LL128 channel.
             unsafe { line.send::<H>(&args) };
         });
     }
@@ -129,14 +129,14 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
         if let Some(team) = teams.once(receives) {
             let place = site.own(schedule, channel);
             let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
-            // SAFETY: each block works its own line channel.
+            // SAFETY: each block works its own LL128 channel.
             whole = unsafe { line.fold::<H>(site.kept(schedule), me, &args) };
         }
     } else if let Some(team) = receives {
         teams.each_leg(legs, |leg| {
             let place = site.at(schedule.from(me, leg), channel);
             let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
-            // SAFETY: each block works its own line channel.
+            // SAFETY: each block works its own LL128 channel.
             whole = whole && unsafe { line.receive::<H>(&args) };
         });
     }
@@ -149,7 +149,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
 }
 
 /// What every chunk of a mutual schedule begins with, where the rest goes another way, which must wait until peers are ready: lines need not
-/// wait. Self-copy block number `part` exchanges its share of the first `shape.first` packs of each chunk on the line channel of that number,
+/// wait. Self-copy block number `part` exchanges its share of the first `shape.first` packs of each chunk on the LL128 channel of that number,
 /// while its first warp does `work`; a block of one warp does that in between.
 ///
 /// # Safety
@@ -177,7 +177,7 @@ pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
     let line = |place, team| Line { ops, watch, team, place, load, channel: part, calls, call };
     if let Some(teams) = teams {
         teams.each_leg(legs, |leg| {
-            // SAFETY: free, as `line`'s module says; each self-copy block works its own line channel.
+            // SAFETY: free, as `line`'s module says; each self-copy block works its own LL128 channel.
             unsafe { line(site.at(schedule.to(me, leg), part), teams.team).send::<H>(args) };
         });
     }
@@ -189,7 +189,7 @@ pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
     if let Some(teams) = teams {
         teams.each_leg(legs, |leg| {
             let place = site.at(schedule.from(me, leg), part);
-            // SAFETY: each self-copy block works its own line channel.
+            // SAFETY: each self-copy block works its own LL128 channel.
             whole = whole && unsafe { line(place, teams.team).receive::<H>(args) };
         });
     }

@@ -1,6 +1,6 @@
-//! Two steps in one kernel, by lines: each rank folds a part of what all contribute, and passes the result on to all of them.
+//! Two steps in one kernel, by LL128: each rank folds a part of what all contribute, and passes the result on to all of them.
 //!
-//! What [`TwoShot`](crate::protocol::TwoShot) is through staging, for calls that are too short for that: a block does both steps on one line channel. It stores what it
+//! What [`TwoShot`](crate::protocol::TwoShot) is through staging, for calls that are too short for that: a block does both steps on one LL128 channel. It stores what it
 //! contributes to the peers' parts, folds its own part row by row as the peers' rows arrive, stores each row of the result for every peer at once,
 //! and takes what they have folded.
 //!
@@ -81,14 +81,14 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
             }
         };
         teams.each_leg(legs, |leg| {
-            // SAFETY: free, as said above; each block works its own line channel.
+            // SAFETY: free, as said above; each block works its own LL128 channel.
             unsafe { line(teams.team, schedule.to(me, leg).peer, 0).send::<H>(&args) };
         });
         if watch.poisoned() {
             return Err(Stopped);
         }
         let to = Peers { ops, schedule, me, channel, calls: calls + 1 };
-        // SAFETY: each block works its own line channel; every rank sends to every other.
+        // SAFETY: each block works its own LL128 channel; every rank sends to every other.
         let mut whole = unsafe { line(Team::all(&Block), me.rank, 0).pass_on::<H>(&to, kept, me, &args) };
         teams.each_leg(legs, |leg| {
             // SAFETY: as above.

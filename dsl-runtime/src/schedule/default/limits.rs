@@ -28,17 +28,17 @@ pub(in crate::schedule) const TWICE_LEAST: usize = 7 << 20;
 /// one step of 1 MiB takes 17.3 us and two 23.0; of 2 MiB 33.4 and 29.6.
 pub(in crate::schedule) const SAVED: usize = 2 << 20;
 
-/// The same by lines for each rank, since a second flight to more peers takes longer: on 4 GPUs one step of 256 KiB takes 6.0 us and two 5.7, of 512 KiB 9.3 and 7.3; on 8
+/// The same by LL128 for each rank, since a second flight to more peers takes longer: on 4 GPUs one step of 256 KiB takes 6.0 us and two 5.7, of 512 KiB 9.3 and 7.3; on 8
 /// GPUs of 64 KiB 5.6 and 7.0, of 128 KiB 7.8 and 7.5.
 pub(in crate::schedule) const LINES_SAVED: usize = 75 << 10;
 
 /// Bytes sent in two steps up to which lines are faster than staging: on 4 GPUs 8 MiB take 56 us and 60, 16 MiB 115 and 112.
 pub(in crate::schedule) const LINES_TWICE_MOST: usize = 14 << 20;
 
-/// Packs of a block that does both steps by lines, where there may be more: a row for each of its warps in every step.
+/// Packs of a block that does both steps by LL128, where there may be more: a row for each of its warps in every step.
 pub(in crate::schedule) const LINES_TWICE_PACKS: u32 = 512;
 
-/// Blocks of folds by lines at most: a transport has so many LL128 channels, and each block holds a multiprocessor.
+/// Blocks of folds by LL128 at most: a transport has so many LL128 channels, and each block holds a multiprocessor.
 pub(in crate::schedule) const FOLDING_BLOCKS: u32 = 80;
 
 /// The same of CPU threads: a guess, which nothing has measured.

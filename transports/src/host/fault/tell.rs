@@ -159,7 +159,7 @@ impl Operation {
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
                  same with another number of elements. All ranks must launch the same kernels in the same order{}",
                 if expected >> 16 == 0 {
-                    ". Both ends of a tile by lines give it the same length and type"
+                    ". Both ends of a tile by LL128 give it the same length and type"
                 } else {
                     ""
                 }
@@ -196,8 +196,8 @@ impl Operation {
             {
                 write!(
                     f,
-                    "`{what}` by lines on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; a line channel \
-                     holds {PACKS}: cut it into tiles of `Lines::most` elements, or send it through staging"
+                    "`{what}` by LL128 on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; an LL128 channel \
+                     holds {PACKS}: cut it into tiles of `Ll128Tiles::most` elements, or send it through staging"
                 )
             }
             // No world, channel or memory has so many.
@@ -272,7 +272,7 @@ mod tests {
         };
         let (given, limit) = (PACKS + 5, PACKS + 1);
         let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
-        assert!(text.contains("by lines") && text.contains("`Lines::most` elements"), "{text}");
+        assert!(text.contains("by LL128") && text.contains("`Ll128Tiles::most` elements"), "{text}");
         for text in ["send_tile", "put", "get"].map(below) {
             assert!(text.contains("was given 18446744073709551615, which must be below 4"), "{text}");
         }

@@ -12,25 +12,25 @@ use crate::tile::{self, Team};
 use crate::wait::{Flow, operation};
 use core::marker::PhantomData;
 
-/// Tiles that travel in 128-byte lines which carry their flags: see [`Kernel::lines`].
-pub struct Lines<'k, O>(&'k Kernel<O>);
+/// Tiles that travel in 128-byte lines which carry their flags: see [`Kernel::ll128`].
+pub struct Ll128Tiles<'k, O>(&'k Kernel<O>);
 
 impl<O: Ops> Kernel<O> {
-    /// Tiles for which latency counts: [`Lines::send_tile`] and [`Lines::recv_tile`] are [`Kernel::send_tile`] and [`Kernel::recv_tile`] by
-    /// [LL128](crate::protocol::ll128). Each `send_tile` by lines has a `recv_tile` by lines.
+    /// Tiles for which latency counts: [`Ll128Tiles::send_tile`] and [`Ll128Tiles::recv_tile`] are [`Kernel::send_tile`] and [`Kernel::recv_tile`] by
+    /// [LL128](crate::protocol::ll128). Each `send_tile` by LL128 has a `recv_tile` by LL128.
     ///
-    /// A channel holds two tiles, each of up to [`Lines::most`] elements. A third waits until the first has been received; a longer one ends the
+    /// A channel holds two tiles, each of up to [`Ll128Tiles::most`] elements. A third waits until the first has been received; a longer one ends the
     /// kernel on all ranks, and one of no elements is none.
     ///
     /// Tiles go through staging, as [`Kernel::send_tile`]'s do, on transports whose kernels do not store to peers' memory, between GPUs without NVLink,
     /// and in blocks whose index is beyond the transport's `ll128_channels`.
     #[inline(always)]
-    pub fn lines(&self) -> Lines<'_, O> {
-        Lines(self)
+    pub fn ll128(&self) -> Ll128Tiles<'_, O> {
+        Ll128Tiles(self)
     }
 }
 
-impl<O: Ops> Lines<'_, O> {
+impl<O: Ops> Ll128Tiles<'_, O> {
     /// Elements of the longest tile that travels at once.
     #[inline(always)]
     pub fn most<W: Element>(&self) -> usize {
@@ -41,7 +41,7 @@ impl<O: Ops> Lines<'_, O> {
         }
     }
 
-    /// Whether this block has a line channel; the same on all ranks.
+    /// Whether this block has an LL128 channel; the same on all ranks.
     #[inline(always)]
     fn there_are(&self) -> bool {
         self.0.ops.direct(Channels).is_some_and(|channels| self.0.grid.block < channels)
@@ -54,7 +54,7 @@ impl<O: Ops> Lines<'_, O> {
         self.0.check(packs_in::<W>(tile), PACKS + 1, peer, self.0.grid.block, op)
     }
 
-    /// Does what is to be done with a tile, where there are line channels.
+    /// Does what is to be done with a tile, where there are LL128 channels.
     #[inline(always)]
     #[track_caller]
     fn run(&self, tile: Tile, then: impl WithDirect<Out = Flow>) -> Flow {
@@ -126,7 +126,7 @@ impl<O: Ops> Lines<'_, O> {
     }
 }
 
-/// How many line channels there are.
+/// How many LL128 channels there are.
 struct Channels;
 
 impl WithDirect for Channels {
@@ -218,7 +218,7 @@ struct End<'k, O, W> {
 }
 
 impl<'k, O: Ops, W: Element> End<'k, O, W> {
-    /// This block's line channel, to send to `peer` or to receive from it, and where its calls are counted.
+    /// This block's LL128 channel, to send to `peer` or to receive from it, and where its calls are counted.
     #[inline(always)]
     fn line<'l, D: Direct, const SENDS: bool>(&self, ops: &'l D, peer: usize) -> (Line<'l, D>, *mut u64)
     where
