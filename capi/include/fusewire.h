@@ -164,6 +164,9 @@ typedef struct {
   size_t size;
   // Whether a value may be left out: then its `data` is null.
   bool optional;
+  // Whether any bytes of its size are known to be one: of elements, and of values that are elements (in Rust, structs with
+  // `#[derive(Element)]` among them) or arrays of these. Of a `bool`, say, some bytes are no value.
+  bool any_bytes;
 } fusewire_field;
 
 // A kernel for one element type, schedule and transport. Valid as long as the library is loaded.

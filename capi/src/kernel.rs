@@ -127,6 +127,9 @@ pub struct fusewire_field {
     pub size: usize,
     /// Whether a value may be left out: then its `data` is null.
     pub optional: bool,
+    /// Whether any bytes of its size are known to be one: of elements, and of values that are elements (in Rust, structs with
+    /// `#[derive(Element)]` among them) or arrays of these. Of a `bool`, say, some bytes are no value.
+    pub any_bytes: bool,
 }
 
 /// A kernel for one element type, schedule and transport. Valid as long as the library is loaded.
@@ -192,6 +195,7 @@ fn described(number: usize, kernel: Kernel) -> Described {
             count,
             size: field.size,
             optional: field.optional,
+            any_bytes: field.any_bytes,
         }
     };
     let fields: Box<[_]> = kernel.fields.iter().map(field).collect();

@@ -2,17 +2,79 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import torch
 import torch.distributed as dist
 
-from ._transport import Nvl, Shm
+from ._transport import Nvl, Shm, _dtype_name, _has_kernel
 from ._world import World, unique_id
 from .errors import Error, Misuse
 from .torch import _input
 
-_OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.AVG: "avg", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min"}
+#: Reductions: how transports call them, and how torch does two parts.
+_OPS = {
+    dist.ReduceOp.SUM: ("sum", torch.add),
+    dist.ReduceOp.AVG: ("avg", torch.add),
+    dist.ReduceOp.MAX: ("max", torch.maximum),
+    dist.ReduceOp.MIN: ("min", torch.minimum),
+    dist.ReduceOp.PRODUCT: ("product", torch.mul),
+    dist.ReduceOp.BAND: ("bitwise and", torch.bitwise_and),
+    dist.ReduceOp.BOR: ("bitwise or", torch.bitwise_or),
+    dist.ReduceOp.BXOR: ("bitwise xor", torch.bitwise_xor),
+}
+
+
+def _reduction(op, *tensors):
+    """The operation, whether a kernel does it with such tensors, and the tensors: for sums of complex numbers, their parts.
+
+    What no kernel does (products, bitwise operations, element types such as ``uint8`` and ``bool``), torch does: the parts of all ranks are gathered
+    and folded in the order of the ranks. An all-reduce then takes memory for the tensors of all ranks, and each rank receives as many bytes. So does the
+    root of a reduce. A reduce-scatter takes as much as its input.
+    """
+    op = getattr(op, "op", op)
+    if op not in _OPS:
+        raise Misuse(f"the backend `fusewire` has no reduction {op}: use one of {', '.join(name for name, _ in _OPS.values())}")
+    if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        tensors = [torch.view_as_real(x) if x.is_complex() else x for x in tensors]
+    x = tensors[0]
+    by_kernel = _has_kernel(_OPS[op][0], _dtype_name(x.dtype))
+    if not by_kernel:
+        _can_fold(op, x.dtype, x.device)
+    return op, by_kernel, *tensors
+
+
+@functools.cache
+def _can_fold(op, dtype, device):
+    """Refuses what torch cannot fold, before anything is sent."""
+    try:
+        _fold(op, torch.ones(2, dtype=dtype, device=device), 2, torch.empty(1, dtype=dtype, device=device))
+    except RuntimeError as error:
+        raise Misuse(f"no reduction {_OPS[op][0]!r} of {dtype} ({error}): convert the tensor first") from None
+
+
+def _fold(op, whole, size, out):
+    """Folds the parts of all ranks, one behind the other in ``whole``, which is written over."""
+    first, *others = whole.view(size, out.numel())
+    for part in others:
+        _OPS[op][1](first, part, out=first)
+    if op == dist.ReduceOp.AVG:
+        first.div_(size, rounding_mode=None if first.is_floating_point() else "trunc")
+    out.copy_(first.view(out.shape))
+
+
+def _as_it_lies(tensor, run, keep=False):
+    """Runs with ``tensor`` if kernels take it as it lies, else with another that is copied to it; ``keep``: what is in it counts."""
+    tensor = tensor.detach()
+    if tensor.is_contiguous() and tensor.data_ptr() % 16 == 0:
+        run(tensor)
+        return
+    other = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    if keep:
+        other.copy_(tensor)
+    run(other)
+    tensor.copy_(other)
 
 
 class _Done(dist._Work):
@@ -137,47 +199,39 @@ class _Ranks(dist.ProcessGroup):
 
     # Reductions.
 
-    def _op(self, op):
-        name = _OPS.get(op.op if hasattr(op, "op") else op)
-        if name is None:
-            raise Misuse(f"{op} is not among the reductions of the backend `fusewire`: {', '.join(_OPS.values())}")
-        return name
-
-    def _fold(self, run, x, out, op):
-        run(_input(x, out), self._op(op), out)
-
-    def _by_copy(self, x, run):
-        """Runs with a fresh output: inputs are read while outputs are written."""
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        run(out)
-        x.copy_(out)
-
     def allreduce(self, tensors, opts=None):
-        op = opts.reduceOp if opts is not None and not isinstance(opts, dist.ReduceOp) else opts or dist.ReduceOp.SUM
-        for x in tensors:
-            on = self._on(x)
-            if x.is_contiguous() and x.data_ptr() % 16 == 0:
-                values = x.detach()
-                on.all_reduce(values, self._op(op), out=values)
+        asked = opts.reduceOp if opts is not None and not isinstance(opts, dist.ReduceOp) else opts or dist.ReduceOp.SUM
+        for tensor in tensors:
+            on, (op, by_kernel, x) = self._on(tensor), _reduction(asked, tensor)
+            if by_kernel:
+                _as_it_lies(x, lambda x: on.all_reduce(x, _OPS[op][0], out=x), keep=True)
             else:
-                self._by_copy(x, lambda out: self._fold(lambda x, op, out: on.all_reduce(x, op, out=out), x, out, op))
+                _fold(op, on.all_gather(_input(x).reshape(-1)), on.size, x.detach())
         return _Done(tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors, opts):
-        for x in tensors:
-            on = self._on(x)
-            out = torch.empty_like(x) if on.rank == opts.rootRank else None
-            self._fold(lambda x, op, out: on.reduce(x, opts.rootRank, op, out=out), x, out, opts.reduceOp)
-            if out is not None:
-                x.copy_(out)
+        for tensor in tensors:
+            on, (op, by_kernel, x) = self._on(tensor), _reduction(opts.reduceOp, tensor)
+            if by_kernel:
+                came = on.reduce(_input(x), opts.rootRank, _OPS[op][0])
+                if came is not None:
+                    x.detach().copy_(came)
+            else:
+                came = on.gather(_input(x).reshape(-1), opts.rootRank)
+                if came is not None:
+                    _fold(op, came, on.size, x.detach())
         return _Done(tensors)
 
     def _reduce_scatter_base(self, output, x, opts):
-        on = self._on(x)
-        self._fold(lambda x, op, out: on.reduce_scatter(x, op, out=out), x, output, opts.reduceOp)
+        on, (op, by_kernel, x, out) = self._on(x), _reduction(opts.reduceOp, x, output)
+        if by_kernel:
+            x = _input(x, out)
+            _as_it_lies(out, lambda out: on.reduce_scatter(x, _OPS[op][0], out=out))
+        else:
+            _fold(op, on.all_to_all(_input(x).reshape(-1)), on.size, out.detach())
         return _Done([output])
 
     def reduce_scatter(self, outputs, inputs, opts):
@@ -195,11 +249,12 @@ class _Ranks(dist.ProcessGroup):
     def broadcast(self, tensors, opts):
         for x in tensors:
             on = self._on(x)
-            self._by_copy(x, lambda out: on.broadcast(_input(x), opts.rootRank, out=out))
+            _as_it_lies(x, lambda x: on.broadcast(x, opts.rootRank, out=x), keep=True)
         return _Done(tensors)
 
     def _allgather_base(self, output, x, opts=None):
-        self._on(x).all_gather(_input(x, output), out=output)
+        on = self._on(x)
+        _as_it_lies(output, lambda out: on.all_gather(_input(x, output), out=out))
         return _Done([output])
 
     def allgather(self, outputs, inputs, opts=None):
@@ -225,7 +280,8 @@ class _Ranks(dist.ProcessGroup):
 
     def alltoall_base(self, output, x, output_splits, input_splits, opts=None):
         if not output_splits and not input_splits:
-            self._on(x).all_to_all(_input(x, output), out=output)
+            on = self._on(x)
+            _as_it_lies(output, lambda out: on.all_to_all(_input(x, output), out=out))
             return _Done([output])
         # Even where they are equal here, they may not be on another rank.
         self._exchange(*(
@@ -267,11 +323,8 @@ class _Ranks(dist.ProcessGroup):
         self._on(x).send(_input(x), peer)
 
     def _receive(self, x, peer):
-        aligned = x.is_contiguous() and x.data_ptr() % 16 == 0
-        came = x if aligned else torch.empty(x.shape, dtype=x.dtype, device=x.device)
-        self._on(x).recv(came, peer)
-        if came is not x:
-            x.copy_(came)
+        on = self._on(x)
+        _as_it_lies(x, lambda x: on.recv(x, peer))
 
     # The same by the names that later releases of torch call them by.
     all_gather_single = _allgather_base
@@ -281,9 +334,11 @@ class _Ranks(dist.ProcessGroup):
     all_to_all_single = alltoall_base
 
     def gather_single(self, output, x, opts):
-        came = self._on(x).gather(_input(x).reshape(-1), opts.rootRank)
-        if came is not None:
-            output.copy_(came.view(output.shape))
+        on = self._on(x)
+        if on.rank == opts.rootRank:
+            _as_it_lies(output, lambda out: on.gather(_input(x, output), opts.rootRank, out=out))
+        else:
+            on.gather(_input(x), opts.rootRank)
         return _Done([output])
 
     def gather(self, outputs, inputs, opts):
@@ -296,11 +351,8 @@ class _Ranks(dist.ProcessGroup):
     def scatter(self, outputs, inputs, opts):
         for k, output in enumerate(outputs):
             on = self._on(output)
-            if on.rank == opts.rootRank:
-                whole = torch.cat([part.reshape(-1) for part in inputs[k]])
-            else:
-                whole = output.new_empty(self.size() * output.numel())
-            on.scatter(whole, opts.rootRank, out=output)
+            whole = torch.cat([part.reshape(-1) for part in inputs[k]]) if on.rank == opts.rootRank else None
+            _as_it_lies(output, lambda out: on.scatter(whole, opts.rootRank, out=out))
         return _Done(outputs)
 
     def send(self, tensors, peer, tag=0):
@@ -308,6 +360,9 @@ class _Ranks(dist.ProcessGroup):
 
     def recv(self, tensors, peer, tag=0):
         return self._one_way(1, tensors, peer)
+
+    def recv_anysource(self, tensors, tag=0):
+        raise Misuse("the backend `fusewire` receives from a rank that is named: give `src`, or receive in a group of gloo")
 
     def _one_way(self, way, tensors, peer):
         if self._batch is None and _in_batch():

@@ -18,6 +18,13 @@ _REDUCED = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "
 _OPS = {"sum": "sum", "avg": "average", "mean": "average", "max": "max", "min": "min"}
 
 
+def _has_kernel(op, dtype):
+    """Whether a kernel reduces so."""
+    if _OPS.get(op) == "average":
+        return dtype in ("float32", "float16", "bfloat16")
+    return op in _OPS and dtype in _REDUCED and (op == "sum" or dtype != "float64")
+
+
 class Transport:
     """A transport: who reaches whom, and how. Made on every rank of a world, with equal options.
 
@@ -146,12 +153,19 @@ class Transport:
         return out
 
     def broadcast(self, x, root=0, *, out=None, stream=None, options=None):
-        """What ``root`` gives, on every rank; of the others' ``x`` the shape and the type count alone."""
+        """What ``root`` gives, on every rank; of the others' ``x`` the shape and the type count alone.
+
+        ``out=x`` is in place, of which the others need no other memory.
+        """
         launcher = self._copy("broadcast", _bytes(x))
-        if out is None:
+        in_place = out is x
+        if in_place and self.rank != root:
+            launcher._run(_nothing(x), x, 1, 0, stream, options, True, root, None, None)
+            return x
+        if out is None or in_place:
             out = _empty(x, x.shape)
         launcher._run(x, out, 1, 1, stream, options, True, root, None, None)
-        return out
+        return x if in_place else out
 
     def gather(self, x, root=0, *, out=None, stream=None, options=None):
         """What all ranks give, one behind the other, on ``root``; others get ``None``."""
@@ -165,7 +179,10 @@ class Transport:
         return out
 
     def scatter(self, x, root=0, *, out=None, stream=None, options=None):
-        """Part ``rank`` of what ``root`` gives; of the others' ``x`` the shape and the type count alone."""
+        """Part ``rank`` of what ``root`` gives; of the others' ``x`` the shape and the type count alone, and with ``out`` it may be ``None``."""
+        if x is None and out is not None and self.rank != root:
+            self._copy("scatter", _bytes(out))._run(_nothing(out), out, 1, 0, stream, options, True, root, None, None)
+            return out
         launcher = self._copy("scatter", _bytes(x) // self.size)
         if out is None:
             out = _empty(x, self._part(x.shape))
@@ -219,8 +236,9 @@ class Transport:
         launcher = self._launchers.get(key)
         if launcher is None:
             name = _dtype_name(x.dtype)
-            if op not in _OPS or name not in _REDUCED:
-                raise Misuse(f"no reduction {op!r} of {name}: there are {', '.join(_OPS)} of {', '.join(_REDUCED)}")
+            if not _has_kernel(op, name):
+                there = (f"{op} of {', '.join(of for of in _REDUCED if _has_kernel(op, of))}" for op in ("sum", "avg", "max", "min"))
+                raise Misuse(f"no reduction {op!r} of {name}: there are {'; '.join(there)}")
             launcher = self._launchers[key] = self._shipped(f"{_OPS[op]}_{_REDUCED[name]}{where}", schedule, "")
         return launcher
 

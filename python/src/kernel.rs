@@ -102,6 +102,9 @@ pub struct Field {
     pub size: usize,
     /// Whether it may be left out.
     pub optional: bool,
+    /// Whether any bytes of its size are known to be one: of elements, and of values that are elements (structs with `#[derive(Element)]` among
+    /// them) or arrays of these.
+    pub any_bytes: bool,
 }
 
 /// A string of a library.
@@ -148,6 +151,7 @@ impl Field {
             count: field.count,
             size: field.size,
             optional: field.optional,
+            any_bytes: field.any_bytes,
         }
     }
 }

@@ -13,7 +13,7 @@ use fusewire_capi::{
     fusewire_value,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyMemoryView, PyString, PyTuple};
 use std::ffi::c_char;
 use std::sync::Arc;
 
@@ -221,10 +221,14 @@ impl Launcher {
             // What is left over is seen when the sizes are compared.
             true => Ok(tensor.bytes / field.size),
             false if tensor.of == Some(of) => Ok(tensor.len),
-            _ => Err(misuse(
-                py,
-                format!("argument `{name}` has dtype {}, but should have {}", tensor.dtype, field.dtype),
-            )),
+            _ => {
+                let should = match field.dtype {
+                    "bytes" => "uint8, the bytes of its structs",
+                    dtype => dtype,
+                };
+                let found = &tensor.dtype;
+                Err(misuse(py, format!("argument `{name}` has dtype {found}, but should have {should}")))
+            }
         }
     }
 
@@ -367,7 +371,7 @@ impl Launcher {
     }
 }
 
-/// The bytes of a value.
+/// The bytes of a value of the field's type, for every object: the launch relies on it.
 fn plain(field: &Field, of: fusewire_type, object: &Bound<'_, PyAny>) -> PyResult<Box<[u8]>> {
     let py = object.py();
     let wrong = |why: String| {
@@ -378,7 +382,7 @@ fn plain(field: &Field, of: fusewire_type, object: &Bound<'_, PyAny>) -> PyResul
         )
     };
     if of == FUSEWIRE_OTHER {
-        return Err(wrong("Python cannot make a value of its type".into()));
+        return given_bytes(field, object)?.map_err(wrong);
     }
     let number = |one: &Bound<'_, PyAny>| number(of, one).map_err(|error| wrong(error.to_string()));
     if field.count == 1 {
@@ -389,6 +393,25 @@ fn plain(field: &Field, of: fusewire_type, object: &Bound<'_, PyAny>) -> PyResul
         return Err(wrong(format!("it has {} values", all.len())));
     }
     Ok(all.iter().map(number).collect::<PyResult<Vec<_>>>()?.concat().into())
+}
+
+/// The bytes that stand for a value of a type without a number. The inner error says why these do not.
+fn given_bytes(field: &Field, object: &Bound<'_, PyAny>) -> PyResult<Result<Box<[u8]>, String>> {
+    let size = field.size;
+    if !field.any_bytes {
+        return Ok(Err("not all bytes are a value of its type in Rust, so Python cannot make one; give the type `#[derive(Element)]` (a struct of \
+                       numbers without gaps), or make its parts fields of `Args`"
+            .into()));
+    }
+    let should =
+        format!("give {size} bytes, as a `ctypes.Structure`, a structured scalar of NumPy or `bytes`");
+    let Ok(bytes) = PyMemoryView::from(object) else {
+        return Ok(Err(format!("a {} has no bytes; {should}", object.get_type().name()?)));
+    };
+    match bytes.getattr("nbytes")?.extract::<usize>()? {
+        found if found == size => Ok(Ok(bytes.call_method0("tobytes")?.extract::<Vec<u8>>()?.into())),
+        found => Ok(Err(format!("it has {found} bytes; {should}"))),
+    }
 }
 
 /// The bytes of a number of Python, or of a scalar of NumPy or torch.

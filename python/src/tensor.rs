@@ -77,7 +77,7 @@ impl Tensor {
         // SAFETY: a producer's descriptor, read at once.
         let seen = unsafe { TensorRef::from_raw(tensor) };
         let seen = seen.map_err(|error| misuse(py, format!("argument `{name}`: {error}")))?;
-        if !seen.is_compact().unwrap_or(false) {
+        if !compact(seen.shape(), seen.strides()) {
             return Err(misuse(
                 py,
                 format!(
@@ -114,6 +114,17 @@ impl Tensor {
             _imported: None,
         })
     }
+}
+
+/// Whether elements lie one behind the other in their order. The stride of a dimension of one element means nothing.
+fn compact(shape: &[i64], strides: Option<&[i64]>) -> bool {
+    let (mut next, mut dimensions) = (1i64, shape.iter().zip(strides.unwrap_or_default()).rev());
+    let fits = |(&len, &stride): (&i64, &i64)| {
+        let fits = len == 1 || stride == next;
+        next = next.saturating_mul(len);
+        fits
+    };
+    shape.contains(&0) || dimensions.all(fits)
 }
 
 fn typed(code: (DLDataTypeCode, u8, u16)) -> (Option<fusewire_type>, String) {

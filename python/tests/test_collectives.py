@@ -63,6 +63,12 @@ def copies(seed):
             assert numpy.array_equal(shm.all_to_all(own), came), where
             assert numpy.array_equal(shm.broadcast(own, root), all_[root]), where
             assert numpy.array_equal(shm.scatter(own, root), parts(all_[root])[me]), where
+            in_place = own.copy()
+            assert shm.broadcast(in_place, root, out=in_place) is in_place, where
+            assert numpy.array_equal(in_place, all_[root]), where
+            out = numpy.zeros((length, 2), dtype)
+            assert shm.scatter(own if me == root else None, root, out=out) is out, where
+            assert numpy.array_equal(out, parts(all_[root])[me]), where
             whole = shm.gather(own, root)
             assert (whole is None) == (me != root), where
             assert whole is None or numpy.array_equal(whole, numpy.concatenate(all_)), where

@@ -2,7 +2,7 @@
 
     python tests/torch_own.py [NAME..]
 
-Left out are those that ask for what gloo alone has: products, complex numbers, receives from anybody, monitored barriers.
+Left out are those that need GPUs or a fourth rank, and those of what gloo alone has: receives from anybody, monitored barriers.
 """
 
 import os
@@ -21,15 +21,18 @@ from torch.testing._internal.distributed import distributed_test as theirs  # no
 theirs.BACKEND = "fusewire"
 
 NAMES = """
-    DistributedDataParallelCPU DistributedDataParallelCPU_grad_is_view all_gather all_gather_coalesced_full_group
-    all_gather_coalesced_simple all_gather_coalesced_with_empty all_gather_full_group all_gather_object_default_pg
-    all_gather_object_subgroup all_reduce_coalesced_full_group_max all_reduce_coalesced_full_group_min all_reduce_coalesced_full_group_sum
-    all_reduce_coalesced_max all_reduce_coalesced_min all_reduce_coalesced_sum all_reduce_full_group_max all_reduce_full_group_min
-    all_reduce_full_group_sum all_reduce_max all_reduce_min all_reduce_sum all_reduce_sum_async barrier barrier_full_group
-    batch_isend_irecv_gloo batch_isend_irecv_gloo_tags broadcast broadcast_full_group ddp_logging_data_cpu destroy_full_group destroy_group
-    gather gather_checks gather_full_group get_rank get_rank_size_full_group get_rank_size_group irecv isend isend_autograd_profiler
-    isend_torch_profiler reduce_full_group_max reduce_full_group_min reduce_full_group_sum reduce_max reduce_min reduce_sum reduce_sum_twice
-    scatter scatter_checks scatter_full_group send_recv send_recv_with_tag
+    DistributedDataParallelCPU DistributedDataParallelCPU_grad_is_view all_gather all_gather_coalesced_complex all_gather_coalesced_full_group
+    all_gather_coalesced_simple all_gather_coalesced_with_empty all_gather_complex all_gather_full_group all_gather_object_default_pg
+    all_gather_object_subgroup all_reduce_coalesced_full_group_max all_reduce_coalesced_full_group_min all_reduce_coalesced_full_group_product
+    all_reduce_coalesced_full_group_sum all_reduce_coalesced_max all_reduce_coalesced_max_complex_unsupported all_reduce_coalesced_min
+    all_reduce_coalesced_product all_reduce_coalesced_sum all_reduce_complex_unsupported_ops all_reduce_full_group_max all_reduce_full_group_min
+    all_reduce_full_group_product all_reduce_full_group_sum all_reduce_max all_reduce_min all_reduce_product all_reduce_sum all_reduce_sum_async
+    all_reduce_sum_complex barrier barrier_full_group batch_isend_irecv_gloo batch_isend_irecv_gloo_tags broadcast broadcast_full_group
+    ddp_logging_data_cpu destroy_full_group destroy_group gather gather_checks gather_full_group get_rank get_rank_size_full_group
+    get_rank_size_group irecv isend isend_autograd_profiler isend_torch_profiler reduce_full_group_max reduce_full_group_min
+    reduce_full_group_product reduce_full_group_sum reduce_max reduce_min reduce_product reduce_sum reduce_sum_twice scatter scatter_checks
+    scatter_complex scatter_full_group scatter_object_list send_recv send_recv_autograd_profiler send_recv_torch_profiler send_recv_with_tag
+    send_recv_with_tag_autograd_profiler send_recv_with_tag_torch_profiler
 """.split()
 
 

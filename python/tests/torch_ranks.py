@@ -61,6 +61,9 @@ def copies_and_reductions():
             assert torch.equal(on.all_gather(x), all_.reshape(-1)), (dtype, n)
             assert torch.equal(on.all_to_all(x), all_.reshape(size, size, -1)[:, rank].reshape(-1)), (dtype, n)
             assert torch.equal(on.broadcast(x, size - 1), all_[size - 1]), (dtype, n)
+            in_place = x.clone()
+            assert on.broadcast(in_place, 0, out=in_place) is in_place
+            assert torch.equal(in_place, all_[0]), (dtype, n)
     eight = torch.randint(0, 100, (size * 48,), device=DEVICE, dtype=torch.uint8).view(torch.float8_e4m3fn)
     assert torch.equal(on.broadcast(eight, 0).view(torch.uint8), on.all_gather(eight)[: eight.numel()].view(torch.uint8))
 
@@ -437,6 +440,97 @@ def the_backend_does_what_torch_has():
     told = [None] * size
     dist.all_gather_object(told, {"rank": rank}, group=group)
     assert told == [{"rank": r} for r in range(size)]
+
+
+def columns(x):
+    """A copy that no kernel takes as it lies."""
+    return x.t().clone(memory_format=torch.contiguous_format).t()
+
+
+#: Reductions by another way than that of the backend.
+BY_TWOS = {
+    "SUM": lambda a, b: a + b,
+    "AVG": lambda a, b: a + b,
+    "PRODUCT": lambda a, b: a * b,
+    "MAX": lambda a, b: torch.where(a > b, a, b),
+    "MIN": lambda a, b: torch.where(a < b, a, b),
+    "BAND": lambda a, b: a & b,
+    "BOR": lambda a, b: a | b,
+    "BXOR": lambda a, b: a ^ b,
+}
+
+
+@check
+def reductions_without_a_kernel_are_folded():
+    group = dist.new_group(backend="fusewire")
+    numbers = ("SUM", "PRODUCT", "MAX", "MIN")
+    bits = ("BAND", "BOR", "BXOR")
+    cases = [(torch.float32, ("PRODUCT",)), (torch.float64, ("AVG", "MAX")), (torch.int32, ("AVG", *bits)), (torch.complex64, ("SUM", "AVG"))]
+    cases += [(dtype, numbers + bits) for dtype in (torch.uint8, torch.int8, torch.int16)]
+    cases += [(torch.bool, ("SUM", "PRODUCT", "MAX", *bits))]
+    for dtype, names in cases:
+        for name in names:
+            op = getattr(dist.ReduceOp, name)
+            for n in (1, 7):
+                all_, x = whole((size, n), dtype, n)
+                expected = all_[0].clone()
+                for part in all_[1:]:
+                    expected = BY_TWOS[name](expected, part)
+                same = torch.equal
+                if name == "AVG":
+                    expected = expected.div(size, rounding_mode="trunc" if dtype == torch.int32 else None)
+                    same = torch.allclose  # Kernels round otherwise.
+                y = x.clone()
+                dist.all_reduce(y, op, group=group)
+                assert same(y, expected), (dtype, name, y, expected)
+                y = columns(x)
+                dist.reduce(y, size - 1, op, group=group)
+                assert same(y, expected if rank == size - 1 else x), (dtype, name)
+                part = torch.empty_like(x[0])
+                dist.reduce_scatter_tensor(part, x, op, group=group)
+                assert same(part, expected[rank]), (dtype, name, part, expected[rank])
+                part.zero_()
+                dist.reduce_scatter(part, list(x), op, group=group)
+                assert same(part, expected[rank]), (dtype, name)
+    for dtype, op in ((torch.float32, dist.ReduceOp.BAND), (torch.bool, dist.ReduceOp.AVG), (torch.float8_e4m3fn, dist.ReduceOp.SUM)):
+        x = torch.ones(size, device=DEVICE).to(dtype)
+        try:
+            dist.all_reduce(x, op, group=group)
+        except fusewire.Misuse as error:
+            assert "convert the tensor" in str(error), str(error)
+        else:
+            raise AssertionError(f"was not refused: {op} of {dtype}")
+    try:
+        dist.recv(x.float(), group=group)
+    except fusewire.Misuse as error:
+        assert "give `src`" in str(error), str(error)
+    else:
+        raise AssertionError("was not refused: a receive from anybody")
+
+
+@check
+def copies_go_where_they_are_asked():
+    group = dist.new_group(backend="fusewire")
+    for dtype in (torch.float32, torch.complex64, torch.bool, torch.uint8):
+        all_, x = whole((size, 6), dtype, 4)
+        # In place, past a multiple of 16 bytes, and not contiguous.
+        for lies in (lambda x: x.clone(), lambda x: torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape), columns):
+            for root in range(size):
+                y = lies(x)
+                at = y.data_ptr()
+                dist.broadcast(y, root, group=group)
+                assert torch.equal(y, all_[root]) and y.data_ptr() == at, (dtype, root)
+                parts = [lies(part) for part in x] if rank == root else None
+                y = lies(x)[0]
+                dist.scatter(y, parts, root, group=group)
+                assert torch.equal(y, all_[root][rank]), (dtype, root)
+            y = lies(torch.zeros_like(x).repeat(size, 1))
+            if y.is_contiguous():
+                y[rank * size : (rank + 1) * size] = x
+                dist.all_gather_into_tensor(y, y[rank * size : (rank + 1) * size], group=group)
+                assert torch.equal(y, all_.view(-1, 6)), dtype
+                dist.all_to_all_single(y, all_.view(-1, 6) if rank == 0 else torch.zeros_like(y), group=group)
+                assert torch.equal(y[:size], all_[rank]) and not y[size:].any(), dtype
 
 
 @check

@@ -4,6 +4,10 @@ use crate::steps::{self, Outcome, cargo, root, target};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// A kernel that is added to the user's project, and its tests: structs as elements and by value.
+const STRUCTS: &str = include_str!("../../python/tests/project/structs.rs");
+const STRUCTS_TESTS: &str = include_str!("../../python/tests/project/structs.py");
+
 /// Whether Python can make environments, on a Debian machine made so if we may. The error is the reason why it is left out.
 pub fn prepare(install: bool) -> Outcome {
     let there = || {
@@ -58,6 +62,11 @@ fn project(own: &Path, pytest: &dyn Fn(&Path) -> Command) -> Outcome {
     let _ = std::fs::remove_dir_all(&folder);
     let new = ["run", "--quiet", "-p", "cargo-fusewire", "--", "fusewire", "new", "--python", "--checkout"];
     steps::run("cargo fusewire new --python", cargo().args(new).arg(&folder))?;
+    let own_kernels = folder.join("src/lib.rs");
+    std::fs::read_to_string(&own_kernels)
+        .and_then(|text| std::fs::write(&own_kernels, text + STRUCTS))
+        .and_then(|()| std::fs::write(folder.join("tests/test_structs.py"), STRUCTS_TESTS))
+        .map_err(|e| format!("{}: {e}", folder.display()))?;
     // The crates that this workspace has built, as it has built them.
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))
         .map_err(|e| format!("Cargo.lock: {e}"))?;

@@ -47,9 +47,10 @@ use crate::kernel::{HookSet, Supports};
 use crate::schedule::{Custom, CustomLauncher, Launcher};
 use crate::{Error, Result, Transport};
 use fusewire_device::args::{Crosses, Plain};
-use fusewire_device::element::Element;
+use fusewire_device::element::{Element, FieldBits};
 use launch::{Named, Shipped};
 use std::any::Any;
+use std::marker::PhantomData;
 
 /// A kernel for one element type, schedule and transport.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,9 @@ pub struct Field {
     pub size: usize,
     /// A value that may be left out.
     pub optional: bool,
+    /// Whether any bytes of its size are known to be one: of elements, and of values that are elements (structs with `#[derive(Element)]` among
+    /// them) or arrays of these. Of a `bool`, say, some bytes are no value.
+    pub any_bytes: bool,
 }
 
 /// What becomes of an argument.
@@ -107,6 +111,36 @@ macro_rules! __kernels {
     };
 }
 pub use __kernels as kernels;
+
+/// [`Field::any_bytes`] of a type: `AnyBytes::<T>::HOLDS` is the constant of the type where it has one, else that of the trait.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AnyBytes<T>(PhantomData<T>);
+
+#[doc(hidden)]
+pub trait SomeBytes {
+    const HOLDS: bool = false;
+}
+
+impl<T> SomeBytes for AnyBytes<T> {}
+
+impl<T: FieldBits> AnyBytes<T> {
+    #[doc(hidden)]
+    pub const HOLDS: bool = true;
+}
+
+/// Asks [`AnyBytes`] of a type that is not generic where this stands.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __any_bytes {
+    ($t:ty) => {{
+        #[allow(unused_imports)]
+        use $crate::dynamic::SomeBytes as _;
+        $crate::dynamic::AnyBytes::<$t>::HOLDS
+    }};
+}
+#[doc(hidden)]
+pub use __any_bytes as any_bytes;
 
 impl Kernel {
     #[doc(hidden)]
@@ -173,7 +207,7 @@ fn on<'t, X: Transport>(name: &str, transport: &'t dyn Any) -> Result<&'t X> {
 
 impl Field {
     const fn elements<T: Element>(name: &'static str, access: Access) -> Self {
-        Field { name, access, code: T::CODE, size: T::SIZE, optional: false }
+        Field { name, access, code: T::CODE, size: T::SIZE, optional: false, any_bytes: true }
     }
 
     #[doc(hidden)]
@@ -197,14 +231,14 @@ impl Field {
     }
 
     #[doc(hidden)]
-    pub const fn value<T: Plain>(name: &'static str) -> Self {
+    pub const fn value<T: Plain>(name: &'static str, any_bytes: bool) -> Self {
         let (access, code) = (Access::Value, <T as Crosses>::CODE);
-        Field { name, access, code, size: size_of::<T>(), optional: false }
+        Field { name, access, code, size: size_of::<T>(), optional: false, any_bytes }
     }
 
     #[doc(hidden)]
-    pub const fn option<T: Plain>(name: &'static str) -> Self {
-        Field { optional: true, ..Self::value::<T>(name) }
+    pub const fn option<T: Plain>(name: &'static str, any_bytes: bool) -> Self {
+        Field { optional: true, ..Self::value::<T>(name, any_bytes) }
     }
 }
 

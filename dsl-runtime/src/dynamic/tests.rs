@@ -40,6 +40,42 @@ mod turned {
     }
 }
 
+#[comm_kernel(transports(Shm), schedules(all_to_all), elements(u16))]
+mod valued {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
+    #[repr(C)]
+    pub struct Pair {
+        pub a: [u16; 2],
+        pub b: F8E4M3,
+        pub c: u8,
+    }
+    #[derive(Clone, Copy, Plain)]
+    #[repr(C)]
+    pub struct Gap {
+        pub a: u8,
+        pub b: u16,
+    }
+    #[derive(Clone, Copy, Plain)]
+    #[repr(u8)]
+    pub enum Mode {
+        Add,
+    }
+    pub struct Args<'a, T> {
+        pub input: &'a [T],
+        pub output: Out<'a, T>,
+        pub number: T,
+        pub pair: Pair,
+        pub pairs: Option<[[Pair; 2]; 2]>,
+        pub flag: bool,
+        pub flags: [bool; 2],
+        pub gap: Gap,
+        pub mode: Option<Mode>,
+    }
+    pub fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T {
+        args.input[ctx.index()]
+    }
+}
+
 fn alone() -> (Shm, Device, Stream) {
     let shm = Shm::rendezvous(&World::single().unwrap(), 1 << 16).unwrap();
     let device = Device::of(&shm);
@@ -66,6 +102,14 @@ fn a_table_says_what_there_is() {
     assert_eq!(fields, expected);
     assert_eq!(all[6].fields[0].access, Access::AddTo);
     assert!(all[6].fields[1].optional && !all[3].fields[1].optional);
+}
+
+#[test]
+fn a_table_says_which_values_are_any_bytes() {
+    let fields = kernels!(valued)[0].fields.iter();
+    let any: Vec<_> = fields.clone().filter(|f| f.any_bytes).map(|f| f.name).collect();
+    assert_eq!(any, ["input", "output", "number", "pair", "pairs"]);
+    assert_eq!(fields.map(|f| f.size).collect::<Vec<_>>(), [2, 2, 2, 6, 24, 1, 2, 4, 1]);
 }
 
 #[test]

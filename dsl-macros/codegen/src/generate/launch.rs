@@ -103,7 +103,10 @@ pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &To
             Kind::Handle(_) | Kind::Plain => ("value", "value", &f.ty),
         };
         let (describe, take) = (format_ident!("{describe}"), format_ident!("{take}"));
-        described.extend(quote!(#krate::dynamic::Field::#describe::<#ty>(#label),));
+        // Asked here, where the type is not generic.
+        let any_bytes = matches!(f.kind, Kind::Option(_) | Kind::Handle(_) | Kind::Plain)
+            .then(|| quote!(, #krate::dynamic::any_bytes!(#ty)));
+        described.extend(quote!(#krate::dynamic::Field::#describe::<#ty>(#label #any_bytes),));
         taken.extend(quote!(#name: values.#take::<#ty>()?,));
     }
     let life = has_buffers(fields).then(|| quote!('v,));
