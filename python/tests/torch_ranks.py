@@ -81,7 +81,7 @@ def symmetric_memory():
 def pools_of_symmetric_memory():
     if not CUDA:
         return "needs GPUs"
-    n = size * 300_000
+    n = size * 4_000_000
     pool = on.mem_pool()
     with torch.cuda.use_mem_pool(pool):
         outs = [torch.empty(n, dtype=torch.bfloat16, device=DEVICE) for _ in range(3)]
@@ -116,10 +116,11 @@ def pools_of_symmetric_memory():
     kept = outs[1]
     del outs, large, out
     side = torch.cuda.Stream()
+    all_, x = whole((n,), torch.bfloat16, 7)
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.use_mem_pool(pool), torch.cuda.stream(side):
         again = torch.empty(n, dtype=torch.bfloat16, device=DEVICE)
-        all_, x = whole((n,), torch.bfloat16, 7)
-        side.wait_stream(torch.cuda.default_stream())
+    with torch.cuda.stream(side):
         on.all_to_all(x, out=again)
     side.synchronize()
     assert torch.equal(again, all_.reshape(size, size, -1)[:, rank].reshape(-1))

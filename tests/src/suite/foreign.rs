@@ -8,6 +8,7 @@ use crate::run::Ground;
 use crate::windows::{Player, step, windowed_over};
 use crate::{AllToAllOf, Outcome, Rank, Stop, Subject, reference};
 use fusewire::device::element::Element;
+use fusewire::driver::Context;
 use fusewire::foreign::NotExportable;
 use fusewire::peers::Machine;
 use fusewire::{Buffer, Device, Error, LaunchOptions, Protocol, WindowConfig};
@@ -17,12 +18,25 @@ use std::time::{Duration, Instant};
 
 /// Memory, and whether it was dropped.
 struct Owner {
-    _memory: Buffer<u8>,
+    memory: Memory,
     dropped: Arc<AtomicBool>,
+}
+
+enum Memory {
+    Ours {
+        _buffer: Buffer<u8>,
+    },
+    /// Of `cuMemAlloc`.
+    Plain(u64, Context),
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if let Memory::Plain(address, context) = &self.memory {
+            context.bind().expect("the context of memory that is there");
+            // SAFETY: allocated in `of_others`, and freed once.
+            unsafe { cudarc::driver::result::free_sync(*address).expect("memory that is there") };
+        }
         self.dropped.store(true, Ordering::Release);
     }
 }
@@ -30,16 +44,33 @@ impl Drop for Owner {
 /// Where the memory of others begins in its allocation.
 const OFFSET: usize = 4096;
 
-/// `len` elements of memory that belongs to an owner, from a place within an allocation of this kind on.
+/// `len` elements of memory that belongs to an owner, from a place within an allocation of this kind on: 0 is what the machine's own call gives, 1 and 2
+/// are shared and ordinary buffers.
 fn of_others<T: Element>(
     device: &Device,
+    machine: &Machine,
     len: usize,
     kind: usize,
 ) -> fusewire::Result<(Buffer<T>, Arc<AtomicBool>)> {
     let bytes = len * T::SIZE + 2 * OFFSET;
-    let memory = if kind == 0 { device.buffer::<u8>(bytes)? } else { device.shared_buffer::<u8>(bytes)? };
-    let (address, dropped) = (memory.address() + OFFSET as u64, Arc::new(AtomicBool::new(false)));
-    let owner = Owner { _memory: memory, dropped: Arc::clone(&dropped) };
+    let (start, memory) = match (kind, machine) {
+        (0, Machine::Cuda(context)) => {
+            context.bind()?;
+            // SAFETY: the context is current; freed by `Owner`.
+            let start = unsafe { cudarc::driver::result::malloc_sync(bytes) }.expect("device memory");
+            (start, Memory::Plain(start, context.clone()))
+        }
+        (1, _) => {
+            let buffer = device.shared_buffer::<u8>(bytes)?;
+            (buffer.address(), Memory::Ours { _buffer: buffer })
+        }
+        _ => {
+            let buffer = device.buffer::<u8>(bytes)?;
+            (buffer.address(), Memory::Ours { _buffer: buffer })
+        }
+    };
+    let (address, dropped) = (start + OFFSET as u64, Arc::new(AtomicBool::new(false)));
+    let owner = Owner { memory, dropped: Arc::clone(&dropped) };
     // SAFETY: the owner's, which nobody else uses.
     Ok((unsafe { Buffer::from_raw(device, address, len, owner)? }, dropped))
 }
@@ -48,17 +79,23 @@ fn of_others<T: Element>(
 fn ground<X: Subject>(rank: &Rank<X>) -> Result<Ground<X>, Stop> {
     let ground = rank.small()?;
     if !X::MAPS {
-        let refused = of_others::<u32>(&ground.device, 4, 0)?.0.into_symmetric(&ground.transport);
+        let refused =
+            of_others::<u32>(&ground.device, machine(&ground), 4, 0)?.0.into_symmetric(&ground.transport);
         says(misuse(refused), &["no symmetric buffers"]);
         return Err(Stop::LeftOut(format!("{} does not map peers' memory, and says so", X::NAME)));
     }
-    if !is_near(rank)? && matches!(ground.transport.link().machine(), Machine::Host) {
-        let refused = of_others::<u32>(&ground.device, 4, 0)?.0.into_symmetric(&ground.transport);
+    if !is_near(rank)? && matches!(machine(&ground), Machine::Host) {
+        let refused =
+            of_others::<u32>(&ground.device, machine(&ground), 4, 0)?.0.into_symmetric(&ground.transport);
         let refused = refused.expect_err("memory of one process was mapped by another");
         assert!(matches!(refused, Error::NotExportable { why: NotExportable::Private, .. }), "{refused}");
         return Err(Stop::LeftOut("memory of one process is refused to ranks in others".into()));
     }
     Ok(ground)
+}
+
+fn machine<X: Subject>(ground: &Ground<X>) -> &Machine {
+    ground.transport.link().machine()
 }
 
 /// Whether all ranks are in one process.
@@ -72,11 +109,13 @@ pub fn symmetric_outputs<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (ground, chunk) = (ground(rank)?, rank.scale.pick(3000, 50_000));
     let (me, n, stream) = (rank.me(), chunk * rank.size(), &ground.stream);
     let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
-    for kind in [0, 1, 2] {
+    for kind in [0, 1, 2, 3] {
         let mut output = match kind {
             // Of this library, made symmetric.
-            2 => ground.device.buffer::<u32>(n)?.into_symmetric(&ground.transport)?,
-            kind => of_others(&ground.device, n, kind)?.0.into_symmetric(&ground.transport)?,
+            3 => ground.device.buffer::<u32>(n)?.into_symmetric(&ground.transport)?,
+            kind => {
+                of_others(&ground.device, machine(&ground), n, kind)?.0.into_symmetric(&ground.transport)?
+            }
         };
         for (k, protocol) in [Protocol::Direct, Protocol::Bulk, Protocol::Copy].into_iter().enumerate() {
             let data = rank.data(10 * kind + k);
@@ -115,7 +154,7 @@ pub fn kept_until_no_rank_has_it<X: Subject>(rank: &Rank<X>) -> Outcome {
     let n = 100 * rank.size();
     let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
     let input = ground.device.buffer::<u32>(n)?;
-    let (buffer, dropped) = of_others::<u32>(&ground.device, n, 0)?;
+    let (buffer, dropped) = of_others::<u32>(&ground.device, machine(&ground), n, 0)?;
     let mut output = Some(buffer.into_symmetric(&ground.transport)?);
     if let Some(output) = &mut output {
         launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
@@ -158,12 +197,34 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
         let elsewhere = if rank.me() == 0 { Device::host() } else { ground.device.clone() };
         let refused = elsewhere.buffer::<u32>(8)?.into_symmetric(transport);
         says(refused.expect_err("memory of the host was mapped"), &["rank 0", "another device"]);
+        of_a_pool(rank, &ground)?;
     }
     let none = ground.device.buffer::<u32>(0)?.into_symmetric(transport);
     says(misuse(none), &["no elements"]);
     let sizes = ground.device.buffer::<u32>(8 + rank.me())?.into_symmetric(transport);
     says(sizes.expect_err("sizes differ"), &["bytes of others"]);
     drop(ground.device.buffer::<u32>(8)?.into_symmetric(transport)?);
+    Ok(())
+}
+
+/// Memory of `cudaMallocAsync` is mapped by no other process, and by no other GPU.
+fn of_a_pool<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Outcome {
+    let Machine::Cuda(context) = machine(ground) else { unreachable!("on GPUs") };
+    let gpus = rank.world.all_gather_as(&context.device().ordinal())?;
+    if is_near(rank)? && gpus.iter().all(|gpu| *gpu == gpus[0]) {
+        return Ok(());
+    }
+    let raw = ground.stream.as_raw().cast();
+    context.bind().map_err(Error::from)?;
+    // SAFETY: the context is current; freed below, behind all that could use it.
+    let start = unsafe { cudarc::driver::result::malloc_async(raw, 4096) }.expect("memory of a pool");
+    ground.stream.synchronize()?;
+    // SAFETY: freed below, when the buffer is gone.
+    let buffer = unsafe { Buffer::<u32>::from_raw(&ground.device, start, 8, ())? };
+    let refused = buffer.into_symmetric(&ground.transport).expect_err("memory of a pool was mapped");
+    // SAFETY: allocated above; nothing uses it.
+    unsafe { cudarc::driver::result::free_async(start, raw) }.expect("memory of a pool");
+    assert!(matches!(refused, Error::NotExportable { why: NotExportable::Pool, .. }), "{refused}");
     Ok(())
 }
 
@@ -175,10 +236,11 @@ pub fn window_data<X: Subject>(rank: &Rank<X>) -> Outcome {
     }
     let (words, size, me) = (500, rank.size(), rank.me());
     let (next, previous) = ((me + 1) % size, (me + size - 1) % size);
-    for kind in [0, 1] {
+    let own_machine = machine(&ground).clone();
+    for kind in [0, 1, 2] {
         let mut dropped = None;
         let mut on = windowed_over(rank, WindowConfig::default(), |device| {
-            let (data, told) = of_others::<u64>(device, 2 * words, kind)?;
+            let (data, told) = of_others::<u64>(device, &own_machine, 2 * words, kind)?;
             dropped = Some(told);
             Ok(data)
         })?;

@@ -28,10 +28,12 @@ impl DeviceMemory {
         }
         context.bind()?;
         let device = context.device();
-        let page = Granularity::query(device, false)?.minimum;
+        // So that it can become symmetric.
+        let exportable = device.supports_posix_fd();
+        let page = Granularity::query(device, exportable)?.minimum;
         let size = round_up(bytes, page)
             .ok_or_else(|| Error::misuse(format!("{bytes} bytes cannot be allocated")))?;
-        let physical = PhysicalMemory::create(device, size, false)?;
+        let physical = PhysicalMemory::create(device, size, exportable)?;
         let mapping = Mapping::new(&Reservation::new(size, 0)?, 0, &physical, &[device])?;
         Ok(Self { mapping, bytes, context: context.clone() })
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
+use std::ptr;
 
 use cudarc::driver::sys;
 
@@ -59,38 +60,44 @@ impl ForeignAllocation {
         let result = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut size, start.as_u64()) };
         check(result, "cuMemGetAddressRange", || format!("looking for the allocation at {start}"))?;
         let whole = start.as_u64() - base + bytes as u64 <= size as u64;
-        let found = |exported| Ok(Ok(Self { base: DevicePtr::new(base), bytes: size, exported }));
-        if let Some(first) = PhysicalMemory::at(DevicePtr::new(base), size) {
-            // Mappings that stand side by side may be one range to the driver.
-            let last = PhysicalMemory::at(DevicePtr::new(base + size as u64 - 1), size);
-            return match last {
-                Some(last) if whole && last.as_raw() == first.as_raw() => match first.has_fd()? {
-                    true => found(Exported::Fd(first.export_fd()?)),
-                    false => Ok(Err(NotExported::NoHandle)),
-                },
-                _ => Ok(Err(NotExported::Several)),
-            };
-        }
-        if !whole {
-            return Err(Error::misuse(format!(
-                "{bytes} bytes from {start} on are not within the allocation of {size} bytes that begins at {base:#x}"
-            )));
-        }
-        let (mut managed, mut legacy) = (0u32, 0u32);
+        let (mut managed, mut legacy, mut pool) = (0u32, 0u32, ptr::null_mut::<c_void>());
         let mut asked = [
             sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
             sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+            sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
         ];
-        let mut answers = [(&raw mut managed).cast::<c_void>(), (&raw mut legacy).cast()];
-        // SAFETY: each answer has room for its attribute, of at most 32 bits.
+        let mut answers =
+            [(&raw mut managed).cast::<c_void>(), (&raw mut legacy).cast(), (&raw mut pool).cast()];
+        // SAFETY: each answer has room for its attribute: two of at most 32 bits, and a pointer.
         let result = unsafe {
-            sys::cuPointerGetAttributes(2, asked.as_mut_ptr(), answers.as_mut_ptr(), start.as_u64())
+            sys::cuPointerGetAttributes(3, asked.as_mut_ptr(), answers.as_mut_ptr(), start.as_u64())
         };
         check(result, "cuPointerGetAttributes", || format!("asking what {start} is"))?;
-        // Both are booleans, of one byte.
+        let found = |exported| Ok(Ok(Self { base: DevicePtr::new(base), bytes: size, exported }));
+        // The first two are booleans, of one byte.
         match (managed & 0xff, legacy & 0xff) {
-            (0, 0) => return Ok(Err(NotExported::Pool)),
-            (0, _) => {}
+            (0, 0) if !pool.is_null() => return Ok(Err(NotExported::Pool)),
+            // `cuMemCreate`, of which the driver says nothing else.
+            (0, 0) => {
+                let Some(first) = PhysicalMemory::at(DevicePtr::new(base), size) else {
+                    return Ok(Err(NotExported::Pool));
+                };
+                // Mappings that stand side by side may be one range to the driver.
+                let last = PhysicalMemory::at(DevicePtr::new(base + size as u64 - 1), size);
+                return match last {
+                    Some(last) if whole && last.as_raw() == first.as_raw() => match first.has_fd()? {
+                        true => found(Exported::Fd(first.export_fd()?)),
+                        false => Ok(Err(NotExported::NoHandle)),
+                    },
+                    _ => Ok(Err(NotExported::Several)),
+                };
+            }
+            (0, _) if whole => {}
+            (0, _) => {
+                return Err(Error::misuse(format!(
+                    "{bytes} bytes from {start} on are not within the allocation of {size} bytes that begins at {base:#x}"
+                )));
+            }
             _ => return Ok(Err(NotExported::Managed)),
         }
         let mut handle = sys::CUipcMemHandle_st { reserved: [0; 64] };
