@@ -1,5 +1,7 @@
 //! The header is that of the source.
 
+use fusewire::Protocol;
+use fusewire_capi::fusewire_protocol;
 use std::path::Path;
 
 #[test]
@@ -30,4 +32,14 @@ fn the_header_is_that_of_the_source() {
         kept == text,
         "include/fusewire.h is of another source: run with FUSEWIRE_BLESS=1 and read the difference"
     );
+}
+
+#[test]
+fn protocols_have_one_name_in_each_language() {
+    for protocol in Protocol::ALL {
+        assert_eq!(Option::from(fusewire_protocol::from(Some(protocol))), Some(protocol));
+        assert_eq!(protocol.name().parse::<Protocol>().unwrap(), protocol);
+    }
+    assert_eq!(Option::<Protocol>::from(fusewire_protocol::from(None)), None);
+    assert!("Simple".parse::<Protocol>().unwrap_err().to_string().contains("simple, ll128"));
 }

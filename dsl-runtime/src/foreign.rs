@@ -301,8 +301,7 @@ impl<T: Element> Buffer<T> {
     /// Makes the elements symmetric memory where they are, as [`Buffer::symmetric`] allocates it: those of [`Buffer::from_raw`], of a tensor, or of an
     /// ordinary buffer. Collective: all ranks call it, with equal lengths. Waits for what is queued with the buffer.
     ///
-    /// Peers have the memory mapped. So its owner is dropped when every rank has dropped its buffer or is gone; never, if that takes longer
-    /// than the deadline of the world.
+    /// Peers have the memory mapped. So its owner is dropped when every rank has dropped its buffer or is gone. If this is refused, the buffer is gone.
     ///
     /// | memory | ranks of one process | ranks of several |
     /// |---|---|---|
@@ -315,18 +314,20 @@ impl<T: Element> Buffer<T> {
     /// [`Error::NotExportable`], on all ranks; [`Error::Misuse`] for no elements, and where [`Buffer::symmetric`] gives it; [`Error::Peer`] if a rank
     /// does not come or has another length.
     pub fn into_symmetric<X: Transport>(self, transport: &X) -> Result<Self> {
+        // Graphs of others may have let go of it.
+        settle();
         let (len, device) = (self.len(), Device::of(transport));
-        if len == 0 {
-            return Err(Error::misuse("a buffer of no elements has no memory that could be symmetric"));
-        }
         let memory = self.into_memory();
-        memory.wait_idle()?;
+        let idle = match memory.wait_idle() {
+            Err(error) if !error.is_misuse() => return Err(error),
+            waited => waited.is_ok(),
+        };
         let own = match Arc::try_unwrap(memory) {
             Ok(memory) if device.check_same(memory.machine(), "a buffer").is_err() => {
                 Err(NotExportable::Elsewhere)
             }
-            Ok(memory) => Ok((memory.address(), Box::new(memory) as Owner)),
-            Err(_) => Err(NotExportable::InUse),
+            Ok(memory) if idle => Ok((memory.address(), Box::new(memory) as Owner)),
+            _ => Err(NotExportable::InUse),
         };
         // SAFETY: elements of a buffer, on that device, until the memory is dropped: nothing else reaches them by it.
         let symmetric = unsafe { transport.link().adopt(own, len * T::SIZE)? };
@@ -352,7 +353,7 @@ impl<T: Element> Buffer<T> {
 /// See [`Buffer::hand_to`].
 pub(crate) fn hand_to(memory: &Arc<Memory>, stream: &Stream) -> Result<()> {
     stream.device().check_same(memory.machine(), "a buffer")?;
-    Claims::of(stream, [(memory, Access::Write)]).map(drop)
+    Claims::of(stream, [(memory, Access::Write)]).map(Claims::hand_over)
 }
 
 #[cfg(test)]
@@ -443,5 +444,32 @@ mod tests {
         go.wait();
         assert_eq!(copy.read(&ours).unwrap()[0], 9);
         assert_eq!(*lock(&seen), 2);
+    }
+
+    /// Work of others has no number, and may be queued when the stream was waited for already, or behind another buffer's use.
+    #[test]
+    fn what_others_queue_behind_a_hand_over_is_waited_for() {
+        let (device, go) = (Device::host(), Arc::new(std::sync::Barrier::new(2)));
+        let [ours, theirs] = [(); 2].map(|()| device.stream().unwrap());
+        let mut buffers = [(); 2].map(|()| Buffer::from_vec(vec![1u8; 16]));
+        let mut copy = device.buffer::<u8>(16).unwrap();
+        buffers.iter_mut().for_each(|buffer| buffer.hand_to(&theirs).unwrap());
+        theirs.synchronize().unwrap();
+        // Records an event on their stream.
+        copy.copy_from(&ours, &buffers[1]).unwrap();
+        let (address, waits) = (buffers[0].address() as usize, Arc::clone(&go));
+        theirs.push(Arc::new(move |_| {
+            waits.wait();
+            // SAFETY: behind the hand-over, and in front of what uses the buffer later.
+            unsafe { (address as *mut u8).write(9) }
+        }));
+        copy.copy_from(&ours, &buffers[0]).unwrap();
+        go.wait();
+        assert_eq!(copy.read(&ours).unwrap()[0], 9);
+        // A stream that nobody has any more is waited for as far as it was given work.
+        buffers[0].hand_to(&theirs).unwrap();
+        drop(theirs);
+        copy.copy_from(&ours, &buffers[0]).unwrap();
+        assert_eq!(copy.read(&ours).unwrap()[0], 9);
     }
 }

@@ -4,6 +4,7 @@
 use crate::event::Event;
 use crate::residency::Ledger;
 use crate::stream::{Kind, Queue, lock};
+use crate::uses::HANDED;
 use crate::{Error, Result, Stream};
 use fusewire_transports::host::{Launching, Link};
 use std::any::Any;
@@ -33,6 +34,7 @@ impl Queue {
     /// # Errors
     /// [`Error::Misuse`] if `before` is capturing or was given up; the driver's.
     pub(crate) fn follow(self: &Arc<Self>, before: &Queue, number: u64, what: &str) -> Result<()> {
+        let number = before.last_of(number);
         if before.is_past(number) {
             return Ok(());
         }
@@ -45,6 +47,14 @@ impl Queue {
         let Kind::Cuda(stream) = &self.kind else { return self.wait_for(before.mark(what)?) };
         // What is on the GPU is counted as this stream's from here on: nobody is admitted to either meanwhile.
         Ledger::of(stream.context())?.join(self, before, || self.wait_for(before.mark(what)?))
+    }
+
+    /// The number of a use: of memory that was handed to a stream which nobody has any more, the last one, behind which its event was recorded.
+    pub(crate) fn last_of(&self, number: u64) -> u64 {
+        match number {
+            HANDED if self.has_no_handle() => self.last_use(),
+            number => number,
+        }
     }
 
     fn wait_for(&self, mark: MutexGuard<'_, Option<Mark>>) -> Result<()> {
@@ -69,6 +79,7 @@ impl Queue {
     /// # Errors
     /// As for [`Queue::follow`].
     pub(crate) fn wait_use(&self, number: u64, what: &str) -> Result<()> {
+        let number = self.last_of(number);
         if self.is_past(number) {
             return Ok(());
         }
@@ -95,7 +106,7 @@ impl Queue {
     /// Whether the device has got behind the use of memory with this number.
     pub(crate) fn reached(&self, number: u64) -> Result<bool> {
         // Nothing is recorded on a stream that is past it: it may be gone.
-        if self.is_past(number) {
+        if self.is_past(self.last_of(number)) {
             return Ok(true);
         }
         self.event_behind(number)?.map_or(Ok(true), |event| event.has_happened())
@@ -103,6 +114,7 @@ impl Queue {
 
     /// An event behind the use of memory with this number, which is recorded if there is none. It stays there.
     pub(crate) fn event_behind(&self, number: u64) -> Result<Option<Event>> {
+        let number = self.last_of(number);
         let mut mark = self.marks.lock();
         if mark.as_ref().is_none_or(|mark| mark.number < number) {
             drop(mark);

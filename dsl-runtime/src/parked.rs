@@ -38,7 +38,7 @@ impl Use {
     /// Whether the stream has got behind it; `false` while that cannot be told. `busy`: streams that have not got behind an earlier use.
     fn is_over(&mut self, busy: &mut Vec<*const Queue>) -> bool {
         let Use { queue, number, event } = self;
-        if queue.is_past(*number) {
+        if queue.is_past(queue.last_of(*number)) {
             return true;
         }
         let at = Arc::as_ptr(queue);

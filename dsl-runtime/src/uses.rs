@@ -42,6 +42,9 @@ struct State {
     recorded: Vec<(Weak<Capture>, bool)>,
 }
 
+/// The number of a use that is over when all is that the stream has been given, by whomever: whoever comes next has an event recorded for itself.
+pub(crate) const HANDED: u64 = u64::MAX;
+
 /// What a capture holds while it is under way.
 #[derive(Default)]
 pub(crate) struct Capture;
@@ -65,6 +68,8 @@ pub(crate) struct Claims<'m> {
     held: usize,
     /// Whose uses these are once everybody else was waited for.
     entered: Option<&'m Arc<Queue>>,
+    /// Whether others queue work with it behind this, which has no number.
+    handed: bool,
     /// What is queued on the stream is recorded, or is not, as it was when this was made.
     _mode: Option<RwLockReadGuard<'m, ()>>,
     /// Queues of which this may be the last end, which can wait for peers: let go of when nothing is held any more.
@@ -95,7 +100,14 @@ impl<'m> Claims<'m> {
         drop(states);
         stream
             .captured(|c| c.memory.extend(all.iter().map(|(memory, access)| (Arc::clone(memory), *access))));
-        Ok(Claims { all: Vec::new(), held: 0, entered: None, known: Vec::new(), _mode: Some(mode) })
+        Ok(Claims {
+            all: Vec::new(),
+            held: 0,
+            entered: None,
+            handed: false,
+            known: Vec::new(),
+            _mode: Some(mode),
+        })
     }
 
     /// As [`Claims::of`], for `what` cannot be captured. To look at memory, the host waits.
@@ -120,7 +132,8 @@ impl<'m> Claims<'m> {
         let queue = stream.queue();
         let all = memory.into_iter().map(|(memory, access)| (memory.uses(), access)).collect();
         let all = in_order(all, |uses| std::ptr::from_ref(*uses));
-        let mut claims = Claims { all, held: 0, entered: None, known: Vec::new(), _mode: Some(mode) };
+        let mut claims =
+            Claims { all, held: 0, entered: None, handed: false, known: Vec::new(), _mode: Some(mode) };
         let (mut before, mut answers, mut recorded) = (Vec::new(), Vec::new(), false);
         let looks = claims.all.iter().all(|(_, access)| *access == Access::Look);
         for &(uses, access) in &claims.all {
@@ -175,9 +188,21 @@ impl<'m> Claims<'m> {
         Ok(claims)
     }
 
+    /// Leaves the memory to whoever queues work on the stream next.
+    pub(crate) fn hand_over(mut self) {
+        self.handed = true;
+    }
+
     fn alone(uses: &'m Uses) -> Self {
         drop(uses.take_turn(Access::Write));
-        Claims { all: vec![(uses, Access::Write)], held: 1, entered: None, known: Vec::new(), _mode: None }
+        Claims {
+            all: vec![(uses, Access::Write)],
+            held: 1,
+            entered: None,
+            handed: false,
+            known: Vec::new(),
+            _mode: None,
+        }
     }
 }
 
@@ -185,6 +210,7 @@ impl Drop for Claims<'_> {
     fn drop(&mut self) {
         // Behind the queueing: whoever sees this number and waits for the stream then has waited for the work.
         let by = self.entered.map(|queue| (queue, queue.next_use()));
+        let by = by.map(|(queue, number)| (queue, if self.handed { HANDED } else { number }));
         for &(uses, access) in &self.all[..self.held] {
             let mut state = uses.state();
             self.known.extend(by.and_then(|(queue, number)| state.enter(queue, number, access)));
@@ -280,7 +306,8 @@ impl State {
             self.read.clear();
             return match &mut self.wrote {
                 Some((writer, last)) if Arc::ptr_eq(writer, queue) => {
-                    *last = number;
+                    // What was handed over may be in other hands still.
+                    *last = number.max(*last);
                     None
                 }
                 writer => writer.replace((Arc::clone(queue), number)),

@@ -77,6 +77,31 @@ fn memory_of_others_is_symmetric_until_no_rank_has_it() {
     }
 }
 
+/// Ranks let go in opposite orders, and of their transports meanwhile: no owner is kept, and no end is given up.
+#[test]
+fn owners_go_in_any_order() {
+    ranks(2, |world| {
+        let (shm, other) = (Shm::rendezvous(world, 1 << 16)?, Shm::rendezvous(world, 1 << 16)?);
+        let told = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let adopt = |told: &Arc<AtomicBool>| {
+            let owner = Owner(vec![0; 8], Arc::clone(told));
+            let address = owner.0.as_ptr().addr() as u64;
+            // SAFETY: the owner's elements, which nobody else uses.
+            let buffer = unsafe { Buffer::<u32>::from_raw(&Device::of(&shm), address, 8, owner)? };
+            buffer.into_symmetric(&shm)
+        };
+        let [first, second] = [adopt(&told[0])?, adopt(&told[1])?];
+        let (now, later) = if world.rank() == 0 { (first, second) } else { (second, first) };
+        drop(now);
+        // Long enough for both to wait for the other.
+        std::thread::sleep(Duration::from_millis(50));
+        other.close()?;
+        drop(later);
+        told.iter().for_each(|told| waits_for(told));
+        Ok(())
+    });
+}
+
 #[test]
 fn what_a_graph_uses_is_refused_on_all_ranks() {
     ranks(2, |world| {

@@ -13,6 +13,9 @@ from .errors import Misuse
 _NUMBERED = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count(1)
 
+#: PyTorch's allocators of pools, by the numbers of these: kept for as long as the process runs.
+_ALLOCATORS = {}
+
 #: How kernels call the element types that are reduced.
 _REDUCED = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "int32": "i32", "int64": "i64"}
 _OPS = {"sum": "sum", "avg": "average", "mean": "average", "max": "max", "min": "min"}
@@ -271,19 +274,31 @@ class Nvl(Transport):
     def mem_pool(self):
         """A ``torch.cuda.MemPool`` whose tensors are symmetric memory, so that peers store straight into them as outputs.
 
-            with torch.cuda.use_mem_pool(nvl.mem_pool()):
+            pool = nvl.mem_pool()
+            with torch.cuda.use_mem_pool(pool):
                 out = torch.empty(n, dtype=torch.bfloat16, device="cuda")
 
-        Every rank makes the same pools, and allocates and frees the same sizes in them in the same order: the pool grows by a collective, and an output
-        has the same place on every rank. What has not is told so by the launch. Let it grow before a capture, not within. It stands on the transport, which
-        is to be closed behind it.
+        Every rank makes the same pools, and allocates and frees the same sizes in them in the same order. The pool grows by a collective: a rank that
+        allocates alone waits for the others until the world's timeout, and then finds no memory. Outputs then have the same place on every rank; a
+        launch whose outputs have not raises ``Fault``. ``torch.cuda.empty_cache`` and want of memory free segments: they come to all ranks, or to none.
+
+        Allocate before a capture, not within. Tensors of one segment are one buffer to the order of streams: calls with two of them on two streams run one behind
+        the other. There are at most eight pools at a time. Close the transport after its pools are gone.
         """
         import torch
 
         number, alloc, free = self._raw._pool()
-        allocator = torch.cuda.memory.CUDAPluggableAllocator(_fusewire.__file__, alloc, free)
-        pool = torch.cuda.MemPool(allocator.allocator())
-        pool._fusewire = (allocator, self)
+        try:
+            # PyTorch's own pointers to it may outlive the pool.
+            allocator = _ALLOCATORS.get(number)
+            if allocator is None:
+                made = torch.cuda.memory.CUDAPluggableAllocator(_fusewire.__file__, alloc, free)
+                allocator = _ALLOCATORS[number] = (made, made.allocator())
+            pool = torch.cuda.MemPool(allocator[1])
+        except BaseException:
+            _fusewire._pool_closed(number)
+            raise
+        pool._fusewire = self
         weakref.finalize(pool, _fusewire._pool_closed, number)
         return pool
 

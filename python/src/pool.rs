@@ -9,6 +9,7 @@ use crate::transport::Open;
 use fusewire_capi::{fusewire_status, fusewire_symmetric};
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
+use std::io::Write;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -67,27 +68,37 @@ impl Slot {
     fn alloc(&self, bytes: isize, device: c_int) -> *mut c_void {
         let Some(on) = self.lock().as_ref().map(|pool| Arc::clone(&pool.on)) else { return ptr::null_mut() };
         let refused = |what: String| {
-            eprintln!("fusewire: a pool of symmetric memory asks for {bytes} bytes: {what}");
+            // PyTorch says no more than that there is no memory. A message that cannot be written is no reason to end the process.
+            let asked = format!("a pool of symmetric memory needs {bytes} more bytes on every rank");
+            let _ = writeln!(std::io::stderr(), "fusewire: {asked}: {what}");
             ptr::null_mut()
         };
         if device != on.device {
-            return refused(format!("it is of GPU {}, and PyTorch's device is {device}", on.device));
+            let own = on.device;
+            return refused(format!("the pool is of GPU {own}, but PyTorch allocates on GPU {device}"));
         }
         let (api, mut at) = (on.handle.api, ptr::null_mut());
         // SAFETY: the transport is there, and `at` takes the memory.
         let status =
             unsafe { (api.fusewire_symmetric_new)(on.handle.get().0, bytes.max(1) as usize, &mut at) };
         if status != fusewire_status::FUSEWIRE_OK {
-            return refused(Said::last(api).message);
+            return refused(format!(
+                "{} (all ranks allocate and free the same in their pools, in the same order)",
+                Said::last(api).message
+            ));
         }
         // SAFETY: made just now.
         let segment = unsafe { Handle::new(api, at, api.fusewire_symmetric_free) };
         let start = address(&segment);
-        if let Some(pool) = &mut *self.lock() {
-            pool.settle();
-            pool.live.push(segment);
+        // It may have been closed meanwhile, and be another's.
+        match &mut *self.lock() {
+            Some(pool) if Arc::ptr_eq(&pool.on, &on) => {
+                pool.settle();
+                pool.live.push(segment);
+                start
+            }
+            _ => refused("the pool was closed meanwhile".into()),
         }
-        start
     }
 
     fn free(&self, at: *mut c_void, stream: *mut c_void) {
@@ -143,6 +154,9 @@ slots! {
 /// A pair of functions for a pool on a transport: its number and their names.
 pub fn open(py: Python<'_>, on: &Arc<Open>) -> PyResult<(usize, &'static str, &'static str)> {
     for (number, slot) in SLOTS.iter().enumerate() {
+        let mut pool = slot.lock();
+        pool.iter_mut().for_each(Pool::settle);
+        slot.end(pool);
         let mut slot = slot.lock();
         if slot.is_none() {
             *slot = Some(Pool { on: Arc::clone(on), live: Vec::new(), kept: Vec::new(), closed: false });
@@ -152,7 +166,11 @@ pub fn open(py: Python<'_>, on: &Arc<Open>) -> PyResult<(usize, &'static str, &'
     }
     Err(misuse(
         py,
-        format!("there are {} pools of symmetric memory in this process, which is the most", SLOTS.len()),
+        format!(
+            "there are {} pools of symmetric memory in this process, which is the most: use one again, or delete pools with all their tensors and call \
+             `torch.cuda.empty_cache()`",
+            SLOTS.len()
+        ),
     ))
 }
 

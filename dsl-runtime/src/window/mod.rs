@@ -123,8 +123,10 @@ impl Drop for Kept {
         match (memory.peers.topology().has_rdma(), memory.peers.machine()) {
             // The operation that held it last is not to wait for its own stream, nor the stream for peers.
             (true, _) if on_stream() => drop_apart(TearsDown(memory)),
-            // Its owner may free it when it goes: behind the last rank that has it mapped.
-            (false, _) if foreign => drop_apart(TearsDown(memory)),
+            // Its owner may free it when it goes: behind this rank's kernels, and behind the last rank that has it mapped.
+            (false, _) if foreign => {
+                drop_later(memory.inbox.uses().users(), Box::new(EndsApart(Some(memory))))
+            }
             (true, _) => drop(TearsDown(memory)),
             // Operations hold what they use.
             (false, Machine::Host) => {}
@@ -213,7 +215,8 @@ impl HostWindow {
     /// Maps the peers' inboxes and data, and exchanges keys. Collective, once; with equal configurations.
     ///
     /// # Errors
-    /// [`PeersError::AlreadyExchanged`]; [`Error::Peer`] naming what differs; memory that cannot be mapped or registered.
+    /// [`PeersError::AlreadyExchanged`]; [`Error::Peer`] naming what differs; [`Error::NotExportable`] for data of others, on all ranks; memory that cannot
+    /// be mapped or registered.
     pub fn exchange(&self) -> Result<()> {
         let memory = &self.memory;
         if memory.exchanged.get().is_some() {
@@ -223,12 +226,24 @@ impl HostWindow {
         // Nobody goes on alone.
         let world = memory.peers.world();
         let said = world.all_gather_as(&built.as_ref().err().map(ToString::to_string));
-        // This rank's own error first: where a rank is missing, nothing is said either.
-        let built = built?;
-        if let Some((rank, why)) = said?.into_iter().enumerate().find_map(|(r, e)| Some((r, e?))) {
+        let refused =
+            |said: &Vec<Option<String>>| said.iter().enumerate().find_map(|(r, why)| Some((r, why.clone()?)));
+        if let Some((rank, why)) = said.as_ref().ok().and_then(refused) {
+            // Nor does memory go that a peer has mapped.
+            let own = built.map(drop);
+            world.barrier()?;
+            own?;
             return Err(Error::misuse(format!("rank {rank} could not exchange the window: {why}")));
         }
+        if said.is_err() && self.memory.data.is_some() {
+            // Peers may have it mapped.
+            std::mem::forget(Arc::clone(&memory.0));
+        }
+        // This rank's own error first: where a rank is missing, nothing is said either.
+        let built = built?;
+        said?;
         let name = world.name_teardown()?;
+        let name = if built.has_foreign() { name.apart() } else { name };
         *memory.teardown.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
         memory
             .exchanged
@@ -371,18 +386,34 @@ impl Sources {
     }
 }
 
-/// The end of a window whose memory adapters reach: first this rank's kernels end, then every rank's. Nobody deregisters before.
+/// The end of a window that adapters reach, or whose data belongs to others: first this rank's kernels end, then every rank's. Nobody deregisters or frees
+/// before.
 struct TearsDown(Arc<WindowMemory>);
+
+/// The same on a thread of its own, as soon as this is dropped.
+struct EndsApart(Option<Arc<WindowMemory>>);
+
+impl Drop for EndsApart {
+    fn drop(&mut self) {
+        if let Some(memory) = self.0.take() {
+            drop_apart(TearsDown(memory));
+        }
+    }
+}
 
 impl Drop for TearsDown {
     fn drop(&mut self) {
-        let memory = &self.0;
+        let (memory, exchanged) = (&self.0, self.0.exchanged.get());
         // If that is refused, they may be running: the memory stays.
         if memory.inbox.wait_idle().is_err_and(|error| error.is_misuse()) {
             std::mem::forget(Arc::clone(memory));
+            // So does that of the peers, who wait for this rank.
+            if exchanged.is_some_and(Exchanged::has_foreign) {
+                return;
+            }
         }
         let quiet = memory.peers.quiesce();
-        memory.exchanged.get().inspect(|exchanged| exchanged.unmap_foreign());
+        exchanged.inspect(|exchanged| exchanged.unmap_foreign());
         let name = memory.teardown.lock().unwrap_or_else(PoisonError::into_inner).take();
         let done = name.is_none_or(|name| memory.peers.world().teardown(name));
         if !done || quiet.is_err() {

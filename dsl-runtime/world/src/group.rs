@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::Rank;
-use crate::world::ONCE;
+use crate::world::{APART, ONCE};
 
 /// Which ranks of the world a [`World`](crate::World) handle speaks of, and which of them this rank is.
 #[derive(Debug)]
@@ -41,13 +41,19 @@ impl Group {
     }
 }
 
+/// Marks groups whose end is waited for beside everything else.
+pub(crate) const APART_GROUP: u64 = 1 << 63;
+
 /// The same number on every rank for the same context and members in the same order.
 pub(crate) fn group_id(context: u64, members: &[Rank]) -> u64 {
     let mut hash = Sha256::new().chain_update(context.to_le_bytes());
     for &rank in members {
         hash.update((rank as u64).to_le_bytes());
     }
-    first_8(hash)
+    match context & (ONCE | APART) == ONCE | APART {
+        true => first_8(hash) | APART_GROUP,
+        false => first_8(hash) & !APART_GROUP,
+    }
 }
 
 pub(crate) fn first_8(hash: Sha256) -> u64 {

@@ -191,7 +191,7 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
         Error::NotExportable { rank, why: NotExportable::InUse } if rank == last => {}
         other => panic!("{other}"),
     }
-    says(refused, &[&format!("rank {last}"), "a graph", "Buffer::symmetric"]);
+    says(refused, &[&format!("rank {last}"), "a graph", "drop that first"]);
     drop(graph);
     if rank.scale == crate::Scale::Gpu {
         let elsewhere = if rank.me() == 0 { Device::host() } else { ground.device.clone() };

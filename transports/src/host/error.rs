@@ -25,9 +25,7 @@ pub enum Error {
         rank: usize,
     },
     /// Peers cannot map memory that somebody else allocated. Every rank is told.
-    #[error(
-        "the memory of rank {rank} cannot be mapped by its peers, since {why}: take memory of `Buffer::symmetric` or `Device::shared_buffer`"
-    )]
+    #[error("the memory of rank {rank} cannot be mapped by its peers: {why}")]
     NotExportable {
         /// Whose memory it is.
         rank: usize,

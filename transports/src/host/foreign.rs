@@ -21,27 +21,33 @@ use std::sync::OnceLock;
 #[non_exhaustive]
 pub enum NotExportable {
     /// Memory of the host that is no other process's.
-    #[error("it is memory of one process, and not all ranks are in that")]
+    #[error("it is memory of one process, and not all ranks are in that. {OURS}")]
     Private,
     /// `cuMemAllocManaged`.
-    #[error("it is managed memory, whose pages move between host and GPU")]
+    #[error("it is managed memory, whose pages move between host and GPU. {OURS}")]
     Managed,
     /// `cudaMallocAsync`.
-    #[error("it is of a pool of CUDA's (`cudaMallocAsync`)")]
+    #[error("it is of a pool of CUDA's (`cudaMallocAsync`). {OURS}")]
     Pool,
     /// `cuMemCreate` without a file descriptor.
-    #[error("`cuMemCreate` was not asked for a file descriptor of it")]
+    #[error("`cuMemCreate` was not asked for a file descriptor of it. {OURS}")]
     NoHandle,
     /// Several times `cuMemCreate`, as PyTorch's expandable segments.
-    #[error("it is made of several allocations of `cuMemCreate` (expandable segments of PyTorch are)")]
+    #[error(
+        "it is made of several allocations of `cuMemCreate` (expandable segments of PyTorch are). {OURS}"
+    )]
     Several,
     /// It is not on the device of the transport.
-    #[error("it is on another device than the transport")]
+    #[error("it is on another device than the transport: copy it to that one first")]
     Elsewhere,
     /// Launches and graphs know it as a buffer of its own.
-    #[error("a graph or an operation that is under way uses it")]
+    #[error("a graph, a window or an operation still has it: drop that first")]
     InUse,
 }
+
+/// What to do instead.
+const OURS: &str =
+    "Outputs that peers reach are made by `Buffer::symmetric`, data of windows by `Device::shared_buffer`";
 
 /// Memory that somebody else allocated, as this rank reaches it: its own, or a peer's.
 #[derive(Debug)]
@@ -86,10 +92,10 @@ enum Said {
     Failed(String),
 }
 
-/// Tells processes apart, also those that have one number in two containers.
+/// Tells processes apart: also those that have one number in two containers, and one that was forked.
 fn process() -> u64 {
-    static PROCESS: OnceLock<u64> = OnceLock::new();
-    *PROCESS.get_or_init(|| RandomState::new().hash_one(std::process::id()))
+    static SEED: OnceLock<RandomState> = OnceLock::new();
+    SEED.get_or_init(RandomState::new).hash_one(std::process::id())
 }
 
 impl Foreign {
@@ -176,16 +182,18 @@ impl Foreign {
         }
     }
 
-    /// Maps the memory of every rank that is `wanted`. `own`, or why there is none. Collective; if it fails on one rank it does on all.
+    /// Maps the memory of every rank that is `wanted`, and makes `more` of it. `own`, or why there is none. Collective; what fails on one rank is
+    /// [`Refused`] on all, and then no rank has the memory mapped any more.
     ///
     /// # Errors
-    /// [`Error::NotExportable`]; [`Error::Misuse`] where a rank could not map it; ranks that do not come.
-    pub(crate) fn map_all(
+    /// Ranks that do not come: others may have the memory mapped.
+    pub(crate) fn map_all<M>(
         world: &World,
         machine: &Machine,
         own: Result<&Foreign, NotExportable>,
         wanted: impl Fn(usize) -> bool,
-    ) -> Result<Vec<Option<Foreign>>> {
+        more: impl FnOnce(&[Option<Foreign>]) -> Result<M>,
+    ) -> Result<Made<M>> {
         let offered = match own {
             Ok(own) => own.offer(machine),
             Err(why) => Err(Error::NotExportable { rank: world.rank(), why }),
@@ -211,7 +219,8 @@ impl Foreign {
             Some(error) => Err(error),
             None => all.iter().enumerate().map(each).collect(),
         };
-        let said = match &mapped {
+        let made = mapped.and_then(|mapped| more(&mapped).map(|more| (mapped, more)));
+        let said = match &made {
             Ok(_) => Said::Done,
             Err(Error::NotExportable { rank, why }) => Said::NotExportable(*rank, *why),
             Err(error) => Said::Failed(error.to_string()),
@@ -219,19 +228,25 @@ impl Foreign {
         // Nobody goes on alone.
         let said: Vec<Said> = world.all_gather_as(&said)?;
         let failed = said.into_iter().enumerate().find(|(_, said)| !matches!(said, Said::Done));
-        let Some((rank, said)) = failed else { return mapped };
-        let own = mapped.err();
+        let Some((rank, said)) = failed else { return made.map(Ok) };
+        let own = made.err();
         // Nor does memory go that a peer has mapped.
         world.barrier()?;
-        Err(own.unwrap_or_else(|| match said {
+        Ok(Err(Refused(own.unwrap_or_else(|| match said {
             Said::NotExportable(rank, why) => Error::NotExportable { rank, why },
             Said::Failed(why) => {
                 Error::Misuse { what: format!("rank {rank} could not share its memory: {why}") }
             }
             Said::Done => unreachable!("looked for one that is not"),
-        }))
+        }))))
     }
 }
+
+/// What was mapped and made of it; or what all ranks were refused.
+type Made<M> = Result<(Vec<Option<Foreign>>, M), Refused>;
+
+/// What all ranks were refused.
+pub(crate) struct Refused(pub(crate) Error);
 
 /// What keeps memory of others.
 pub type Owner = Box<dyn Any + Send + Sync>;
@@ -241,7 +256,7 @@ struct Adopted {
     /// The peers'.
     mapped: Vec<Option<Foreign>>,
     /// That kernels read.
-    table: Option<Table<u64>>,
+    _table: Table<u64>,
     /// Of this rank's memory, until every rank has unmapped it.
     owner: Option<Owner>,
     teardown: Option<Teardown>,
@@ -268,7 +283,7 @@ impl Drop for Adopted {
 /// Makes memory that is there symmetric: `bytes` bytes at an address, and what keeps them; or why this rank has none. Collective.
 ///
 /// # Errors
-/// As for [`Foreign::map_all`].
+/// [`Error::NotExportable`], [`Error::Misuse`] where a rank could not map it; ranks that do not come.
 ///
 /// # Safety
 /// The memory is there until the owner is dropped.
@@ -283,11 +298,24 @@ pub(super) unsafe fn adopt(
         Ok((address, owner)) => (Ok(unsafe { Foreign::new(address, bytes) }), Some(owner)),
         Err(why) => (Err(why), None),
     };
-    let mapped = Foreign::map_all(world, machine, own.as_ref().map_err(|why| *why), |_| true)?;
-    let own = own.map_or(0, |own| own.address);
-    let bases: Box<[u64]> = mapped.iter().map(|peer| peer.as_ref().map_or(own, Foreign::address)).collect();
-    let mut kept = Adopted { mapped, table: None, owner, teardown: None, world: world.clone() };
-    kept.teardown = Some(world.name_teardown()?);
-    let table = kept.table.insert(Table::new(machine, bases.to_vec())?).address();
-    Ok(Symmetric::new(world.rank(), bases, bytes, table, kept))
+    // Until it is known that no peer has the memory.
+    let mut owner = ManuallyDrop::new(owner);
+    let here = own.as_ref().map_or(0, |own| own.address);
+    let tabled = |mapped: &[Option<Foreign>]| {
+        let bases = mapped.iter().map(|peer| peer.as_ref().map_or(here, Foreign::address));
+        let bases: Vec<u64> = bases.collect();
+        Ok((Table::new(machine, bases.clone())?, bases.into_boxed_slice()))
+    };
+    let made = Foreign::map_all(world, machine, own.as_ref().map_err(|why| *why), |_| true, tabled)?;
+    let (mapped, (table, bases)) = match made {
+        Ok(made) => made,
+        Err(Refused(error)) => {
+            drop(ManuallyDrop::into_inner(owner));
+            return Err(error);
+        }
+    };
+    let teardown = Some(world.name_teardown()?.apart());
+    let (address, owner) = (table.address(), owner.take());
+    let kept = Adopted { mapped, _table: table, owner, teardown, world: world.clone() };
+    Ok(Symmetric::new(world.rank(), bases, bytes, address, kept))
 }

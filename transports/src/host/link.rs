@@ -340,10 +340,10 @@ impl Link {
     }
 
     /// Makes memory that is there symmetric: `bytes` bytes at an address, and what keeps them; or why this rank has none. Collective: all ranks call it,
-    /// with equal sizes. The owner is dropped when every rank has dropped its part or is gone; if that takes longer than the world's deadline, never.
+    /// with equal sizes. The owner is dropped when every rank has dropped its part or is gone.
     ///
     /// # Errors
-    /// [`Error::NotExportable`], on all ranks; else as [`Link::symmetric`].
+    /// [`Error::NotExportable`], on all ranks; [`Error::Misuse`] for no bytes; else as [`Link::symmetric`].
     ///
     /// # Safety
     /// The memory is on this link's machine, and there until the owner is dropped.
@@ -355,13 +355,17 @@ impl Link {
         let number = self.allocations.fetch_add(1, Ordering::Relaxed);
         let fields = [("number", number.to_string()), ("bytes of others", bytes.to_string())];
         self.world.agree("symmetric allocation", &fields)?;
-        match self.region.reaches_mapped() {
-            // SAFETY: the caller's contract.
-            true => Ok(Arc::new(
-                unsafe { foreign::adopt(&self.world, &self.machine, own, bytes)? }.of(self.id, number),
-            )),
-            false => Err(self.not_symmetric()),
+        if !self.region.reaches_mapped() {
+            return Err(self.not_symmetric());
         }
+        if bytes == 0 {
+            return Err(Error::Misuse {
+                what: "a buffer of no elements has no memory that could be symmetric".into(),
+            });
+        }
+        // SAFETY: the caller's contract.
+        let memory = unsafe { foreign::adopt(&self.world, &self.machine, own, bytes)? };
+        Ok(Arc::new(memory.of(self.id, number)))
     }
 
     fn not_symmetric(&self) -> Error {

@@ -20,6 +20,7 @@ pub use abort::AbortHandle;
 pub use board::Board;
 pub use error::{Error, Result};
 pub use fault::{Fault, Operation, Place, Refusal};
+pub(crate) use foreign::Refused;
 pub use foreign::{Foreign, NotExportable};
 pub use ledger::{Cut, Launched, OWN_SCHEDULE};
 pub use link::{Health, Launching, Link, Machine, Queue, Region};

@@ -1,7 +1,7 @@
 //! Memory of peers, mapped.
 
 use super::{Inner, LinkKind, PeersError, Sharable};
-use crate::host::{Error, Foreign, Machine, Result};
+use crate::host::{Error, Foreign, Machine, Refused, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ pub struct MappedPeers {
     peers: Vec<Option<Arc<Sharable>>>,
     bytes: Vec<u64>,
     rank: usize,
+    foreign: bool,
 }
 
 impl MappedPeers {
@@ -39,9 +40,9 @@ impl MappedPeers {
         self.peers[self.rank].as_ref()
     }
 
-    /// Whether some of it is memory of others, which goes when its owner says so.
+    /// Whether some rank's is memory of others, which goes when its owner says so. The same on all ranks.
     pub fn has_foreign(&self) -> bool {
-        self.peers.iter().flatten().any(|memory| matches!(**memory, Sharable::Foreign(_)))
+        self.foreign
     }
 }
 
@@ -66,13 +67,14 @@ impl Inner {
             return Err(Error::Misuse { what: format!("rank {rank} could not share its memory: {why}") });
         }
         let said: Vec<(u64, bool)> = said.into_iter().flatten().collect();
-        let mut peers = match said.iter().any(|(_, foreign)| *foreign) {
+        let foreign = said.iter().any(|(_, foreign)| *foreign);
+        let mut peers = match foreign {
             true => self.map_foreign(own)?,
             false => self.map_descriptors(fd.as_ref(), &said)?,
         };
         peers[self.world.rank()] = Some(Arc::clone(own));
         let bytes = said.into_iter().map(|(bytes, _)| bytes).collect();
-        Ok(MappedPeers { peers, bytes, rank: self.world.rank() })
+        Ok(MappedPeers { peers, bytes, rank: self.world.rank(), foreign })
     }
 
     fn map_descriptors(
@@ -100,7 +102,8 @@ impl Inner {
         // SAFETY: as long as `own`, which the caller keeps with what is mapped.
         let own = unsafe { Foreign::new(own.address(), own.bytes()) };
         let mapped = |rank| self.topology.kind(rank) == Some(LinkKind::Mapped);
-        let peers = Foreign::map_all(&self.world, &self.machine, Ok(&own), mapped)?;
+        let made = Foreign::map_all(&self.world, &self.machine, Ok(&own), mapped, |_| Ok(()))?;
+        let (peers, ()) = made.map_err(|Refused(error)| error)?;
         Ok(peers.into_iter().map(|peer| Some(Arc::new(Sharable::Foreign(peer?)))).collect())
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::proto::{Event, OpKey};
 use crate::error::PeerError;
+use crate::group::APART_GROUP;
 use crate::sync::{after, lock, wait_for};
 use crate::wire::{self, Bytes};
 use crate::{Error, LostCallback, NoticeCallback, Rank, Result};
@@ -139,10 +140,10 @@ impl State {
         }
     }
 
-    /// Whether `rank` is done with an end that this rank, done with `own` of each group's, has not come to.
+    /// Whether `rank` is done with an end that this rank, done with `own` of each group's, has not come to; but for those that nobody stops for.
     pub fn is_ahead(&self, rank: Rank, own: impl Fn(u64) -> u64) -> bool {
-        let done = self.done.get(&rank);
-        done.is_some_and(|groups| groups.iter().any(|(group, count)| *count > own(*group)))
+        let ahead = |(group, count): (&u64, &u64)| group & APART_GROUP == 0 && *count > own(*group);
+        self.done.get(&rank).is_some_and(|groups| groups.iter().any(ahead))
     }
 
     /// True when `rank` is done with the group's `count`th teardown, or gone.

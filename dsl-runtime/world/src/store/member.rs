@@ -14,7 +14,7 @@ use crate::list::Ranks;
 use crate::sync::{after, lock};
 use crate::tcp::client::Connection;
 use crate::wire::{self, Bytes};
-use crate::world::ONCE;
+use crate::world::{APART, ONCE};
 use crate::{Error, Rank, Result};
 
 /// How long to wait, after a deadline has passed, for the store to say who was missing.
@@ -220,6 +220,7 @@ impl Bootstrap for Member {
             members.iter().copied().filter(|&r| r != self.rank && !state.settled(group, nth, r)).collect()
         };
         let once = context & ONCE != 0;
+        let stops = once && context & APART == 0;
         let own = |group| lock(&self.counts).get(&group).map_or(0, |counts| counts.1);
         let settled = self.inbox.wait(deadline, |state| {
             let missing = missing(state);
@@ -227,7 +228,7 @@ impl Bootstrap for Member {
                 return Some(Ok(()));
             }
             // A rank that ends things in another order waits for this one meanwhile.
-            let crossing = missing.into_iter().find(|rank| once && state.is_ahead(*rank, own));
+            let crossing = missing.into_iter().find(|rank| stops && state.is_ahead(*rank, own));
             let crossing =
                 crossing.map(|rank| Err(Error::timeout("teardown", started.elapsed(), vec![rank])));
             crossing.or_else(|| state.closed().cloned().map(Err))
@@ -318,5 +319,26 @@ mod tests {
             // Nobody is done with anything that is still known.
             assert!((0..2).all(|rank| !member.inbox.with(|state| state.is_ahead(rank, |_| 0))));
         }
+    }
+
+    /// Ranks come to two ends on threads of their own, in opposite orders, and to an ordinary end before that: none is given up.
+    #[test]
+    fn ends_apart_wait_beside_others() {
+        let hub = Arc::new(Hub::new(2, 1000));
+        let members = [0, 1].map(|rank| Member::local(&hub, rank).unwrap());
+        let soon = || after(Duration::from_secs(20));
+        let end = |rank: usize, name: u64| members[rank].settle_in(name | ONCE, &[0, 1], soon());
+        std::thread::scope(|scope| {
+            let apart = [0, 1].map(|rank| scope.spawn(move || end(rank, APART | (7 + rank as u64))));
+            std::thread::sleep(Duration::from_millis(30));
+            // Each is ahead with an end that the other has not come to.
+            let ordinary = [0, 1].map(|rank| {
+                std::thread::sleep(Duration::from_millis(30));
+                scope.spawn(move || end(rank, 3))
+            });
+            ordinary.into_iter().for_each(|ended| ended.join().unwrap().unwrap());
+            [0, 1].iter().for_each(|rank| end(*rank, APART | (8 - *rank as u64)).unwrap());
+            apart.into_iter().for_each(|ended| ended.join().unwrap().unwrap());
+        });
     }
 }

@@ -5,8 +5,8 @@ mod collectives;
 mod teardown;
 mod threads;
 
-pub(crate) use teardown::ONCE;
 pub use teardown::Teardown;
+pub(crate) use teardown::{APART, ONCE};
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

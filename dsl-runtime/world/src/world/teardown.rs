@@ -1,6 +1,6 @@
 //! Ends of what ranks made together.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
@@ -22,10 +22,22 @@ impl Teardown {
     pub fn topic(&self) -> u64 {
         self.context
     }
+
+    /// The same end, for ranks that wait for it on a thread of its own, beside other ends and as long as it takes. All ranks say so, or none.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Teardown { context: self.context | APART }
+    }
 }
 
 /// Marks contexts in which there is one end and nothing else. Contexts of groups do not have it.
 pub(crate) const ONCE: u64 = 1 << 63;
+
+/// Marks such contexts whose end is waited for beside everything else.
+pub(crate) const APART: u64 = 1 << 62;
+
+/// As good as for ever.
+const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 impl World {
     /// Collective: a name for the end of what the ranks make now.
@@ -35,7 +47,7 @@ impl World {
     pub fn name_teardown(&self) -> Result<Teardown> {
         let parts = self.gather("name_teardown", &random::<16>()?)?;
         let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part));
-        Ok(Teardown { context: first_8(hash) | ONCE })
+        Ok(Teardown { context: first_8(hash) & !APART | ONCE })
     }
 
     /// Returns when every rank is done with what has this name, **or is known to be dead or gone**: whether that is so. Where it is not,
@@ -56,7 +68,11 @@ impl World {
     /// # Errors
     /// The deadline passed, or a rank waits for the end of something else: the error names the ranks. The store is gone.
     pub fn end(&self, name: Teardown) -> Result<()> {
-        let deadline = if std::thread::panicking() { Instant::now() } else { self.deadline() };
+        let deadline = match name.context & APART != 0 {
+            _ if std::thread::panicking() => Instant::now(),
+            true => Instant::now() + YEARS,
+            false => self.deadline(),
+        };
         self.core.bootstrap.settle_in(name.context, &self.group.members, deadline)
     }
 }
