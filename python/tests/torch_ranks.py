@@ -130,6 +130,16 @@ def pools_of_symmetric_memory():
     assert torch.equal(kept, all_.reshape(size, size, -1)[:, rank].reshape(-1))
     del kept
     torch.cuda.empty_cache()
+    # A segment that is freed while a stream is to write it goes behind that.
+    pool = on.mem_pool()
+    with torch.cuda.use_mem_pool(pool), torch.cuda.stream(side):
+        late = torch.empty(8 << 20, device=DEVICE)
+        torch.cuda._sleep(100_000_000)
+        late.fill_(3.0)
+    del late, pool
+    torch.cuda.empty_cache()
+    assert not side.query(), "the stream was waited for"
+    side.synchronize()
     # As many pools as there can be, and again when they are gone.
     for _ in range(2):
         pools = [on.mem_pool() for _ in range(8)]

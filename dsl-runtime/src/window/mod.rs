@@ -123,12 +123,13 @@ impl Drop for Kept {
         match (memory.peers.topology().has_rdma(), memory.peers.machine()) {
             // The operation that held it last is not to wait for its own stream, nor the stream for peers.
             (true, _) if on_stream() => drop_apart(TearsDown(memory)),
-            // Its owner may free it when it goes: behind this rank's kernels, and behind the last rank that has it mapped.
-            (false, _) if foreign => {
-                drop_later(memory.inbox.uses().users(), Box::new(EndsApart(Some(memory))))
-            }
             (true, _) => drop(TearsDown(memory)),
+            // Its owner may free it when it goes: behind this rank's kernels, and behind the last rank that has it mapped.
+            (false, Machine::Cuda(_)) if foreign => {
+                drop_later(memory.inbox.uses().users(), Box::new(EndsApart(Some(memory))));
+            }
             // Operations hold what they use.
+            (false, Machine::Host) if foreign => drop(EndsApart(Some(memory))),
             (false, Machine::Host) => {}
             (false, Machine::Cuda(_)) => drop_later(memory.inbox.uses().users(), Box::new(memory)),
         }
