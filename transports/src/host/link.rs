@@ -1,11 +1,12 @@
 //! A rank's end of a transport: what launches, graphs and the transport itself share.
 
 mod end;
+mod symmetric;
 
 use super::abort::Aborts;
 use super::record::DeviceRecord;
 use super::warning::{self, Waits};
-use super::{Board, Cut, Error, Fault, Launched, NotExportable, Options, Result, Symmetric, foreign};
+use super::{Board, Cut, Error, Fault, Launched, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped, MappedParts};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::{Teardown, World};
@@ -324,54 +325,6 @@ impl Link {
     /// Numbers kernels as they are prepared on this transport; equal on all ranks, which prepare them in the same order.
     pub fn next_kernel(&self) -> u64 {
         self.kernels.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Allocates symmetric memory. Collective: all ranks call it, with equal sizes.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] where peers' memory cannot be stored to; [`Error::World`] when sizes differ over ranks or a rank does not
-    /// come; what the machine says when there is no memory.
-    pub fn symmetric(&self, bytes: usize) -> Result<Arc<Symmetric>> {
-        let number = self.allocations.fetch_add(1, Ordering::Relaxed);
-        let fields = [("number", number.to_string()), ("bytes", bytes.to_string())];
-        self.world.agree("symmetric allocation", &fields)?;
-        let memory = self.region.symmetric(&self.world, bytes.max(1))?.ok_or_else(|| self.not_symmetric())?;
-        Ok(Arc::new(memory.of(self.id, number)))
-    }
-
-    /// Makes memory that is there symmetric: `bytes` bytes at an address, and what keeps them; or why this rank has none. Collective: all ranks call it,
-    /// with equal sizes. The owner is dropped when every rank has dropped its part or is gone.
-    ///
-    /// # Errors
-    /// [`Error::NotExportable`], on all ranks; [`Error::Misuse`] for no bytes; else as [`Link::symmetric`].
-    ///
-    /// # Safety
-    /// The memory is on this link's machine, and there until the owner is dropped.
-    pub unsafe fn adopt(
-        &self,
-        own: Result<(u64, foreign::Owner), NotExportable>,
-        bytes: usize,
-    ) -> Result<Arc<Symmetric>> {
-        let number = self.allocations.fetch_add(1, Ordering::Relaxed);
-        let fields = [("number", number.to_string()), ("bytes of others", bytes.to_string())];
-        self.world.agree("symmetric allocation", &fields)?;
-        if !self.region.reaches_mapped() {
-            return Err(self.not_symmetric());
-        }
-        if bytes == 0 {
-            return Err(Error::Misuse {
-                what: "a buffer of no elements has no memory that could be symmetric".into(),
-            });
-        }
-        // SAFETY: the caller's contract.
-        let memory = unsafe { foreign::adopt(&self.world, &self.machine, own, bytes)? };
-        Ok(Arc::new(memory.of(self.id, number)))
-    }
-
-    fn not_symmetric(&self) -> Error {
-        let what =
-            format!("`{}` has no symmetric buffers: its ranks do not map each other's memory", self.name);
-        Error::Misuse { what }
     }
 
     /// For whoever launches, from before its stream is put behind the last one until the kernel is queued: launches on a transport must not
