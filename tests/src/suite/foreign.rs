@@ -117,7 +117,12 @@ pub fn symmetric_outputs<X: Subject>(rank: &Rank<X>) -> Outcome {
                 of_others(&ground.device, machine(&ground), n, kind)?.0.into_symmetric(&ground.transport)?
             }
         };
-        for (k, protocol) in [Protocol::Direct, Protocol::Bulk, Protocol::Copy].into_iter().enumerate() {
+        // The copy engine is a GPU's.
+        let ways = rank.scale.pick(
+            &[Protocol::Direct, Protocol::Bulk][..],
+            &[Protocol::Direct, Protocol::Bulk, Protocol::Copy],
+        );
+        for (k, &protocol) in ways.iter().enumerate() {
             let data = rank.data(10 * kind + k);
             let input = ground.device.buffer_from(&data.all::<u32>(me, n))?;
             let options = LaunchOptions::default().protocol(protocol);

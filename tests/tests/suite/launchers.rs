@@ -45,7 +45,7 @@ fn text(output: &Output) -> String {
 fn all_passed(outputs: &[Output]) {
     for (rank, output) in outputs.iter().enumerate() {
         assert!(output.status.success(), "rank {rank}: {}", text(output));
-        assert_eq!(text(output).contains("5 passed, 0 failed"), rank == 0, "rank {rank}: {}", text(output));
+        assert_eq!(text(output).contains("6 passed, 0 failed"), rank == 0, "rank {rank}: {}", text(output));
     }
 }
 
@@ -83,7 +83,7 @@ fn as_torchrun_sets_them() {
 fn a_job_of_one() {
     let outputs = start(1, |_| vec![("FUSEWIRE_RANK", "0".into()), ("FUSEWIRE_WORLD_SIZE", "1".into())]);
     assert!(
-        outputs[0].status.success() && text(&outputs[0]).contains("4 passed, 0 failed"),
+        outputs[0].status.success() && text(&outputs[0]).contains("5 passed, 0 failed"),
         "{}",
         text(&outputs[0])
     );
@@ -120,6 +120,6 @@ fn by_launcher(variable: &str, launcher: &str, arguments: &[&str]) {
         // Slurm names nodes, whose addresses are not loopback: those ranks need a secret.
         let output =
             command.env("FUSEWIRE_TOKEN", "of this test alone").output().expect("the launcher is installed");
-        assert!(output.status.success() && text(&output).contains("5 passed, 0 failed"), "{}", text(&output));
+        assert!(output.status.success() && text(&output).contains("6 passed, 0 failed"), "{}", text(&output));
     }
 }

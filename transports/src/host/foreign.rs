@@ -6,7 +6,7 @@
 use super::{Error, Machine, Result, Symmetric, Table};
 use fusewire_driver::DevicePtr;
 use fusewire_driver::memory::{
-    DeviceRegion, Exported, ForeignAllocation, IpcHandle, IpcMemory, NotExported, SharedMemory, reach,
+    DeviceRegion, Export, ForeignAllocation, IpcHandle, IpcMemory, NotExported, SharedMemory, reach,
 };
 use fusewire_world::{Teardown, World};
 use serde::{Deserialize, Serialize};
@@ -127,8 +127,8 @@ impl Foreign {
                     Ok(ForeignAllocation { base, bytes, exported }) => {
                         let offset = self.address - base.as_u64();
                         Ok(match exported {
-                            Exported::Ipc(handle) => How::Ipc { handle: handle.into(), offset },
-                            Exported::Fd(fd) => {
+                            Export::Ipc(handle) => How::Ipc { handle: handle.into(), offset },
+                            Export::Fd(fd) => {
                                 passed = Some(fd);
                                 How::Fd { bytes: bytes as u64, offset }
                             }

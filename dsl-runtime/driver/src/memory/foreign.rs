@@ -13,7 +13,7 @@ use crate::{Context, Device, DevicePtr};
 
 /// How an allocation of others leaves the process.
 #[derive(Debug)]
-pub enum Exported {
+pub enum Export {
     /// From `cuMemAlloc` or `cudaMalloc`: by a handle of CUDA's IPC, which other processes open.
     Ipc(IpcHandle),
     /// From `cuMemCreate`: by a file descriptor.
@@ -31,7 +31,7 @@ pub struct ForeignAllocation {
     /// Its size in bytes.
     pub bytes: usize,
     /// How it leaves the process.
-    pub exported: Exported,
+    pub exported: Export,
 }
 
 /// Why memory of others does not leave its process.
@@ -86,7 +86,7 @@ impl ForeignAllocation {
                 let last = PhysicalMemory::at(DevicePtr::new(base + size as u64 - 1), size);
                 return match last {
                     Some(last) if whole && last.as_raw() == first.as_raw() => match first.has_fd()? {
-                        true => found(Exported::Fd(first.export_fd()?)),
+                        true => found(Export::Fd(first.export_fd()?)),
                         false => Ok(Err(NotExported::NoHandle)),
                     },
                     _ => Ok(Err(NotExported::Several)),
@@ -104,7 +104,7 @@ impl ForeignAllocation {
         // SAFETY: a valid out-pointer, and the beginning of an allocation.
         let result = unsafe { sys::cuIpcGetMemHandle(&mut handle, base) };
         check(result, "cuIpcGetMemHandle", || format!("exporting {size} bytes at {base:#x}"))?;
-        found(Exported::Ipc(handle.reserved.map(|byte| byte as u8)))
+        found(Export::Ipc(handle.reserved.map(|byte| byte as u8)))
     }
 }
 

@@ -18,7 +18,7 @@ mod vmm;
 pub use align::round_up;
 pub use device::DeviceMemory;
 pub use dmabuf::DmaBuf;
-pub use foreign::{Exported, ForeignAllocation, IpcHandle, IpcMemory, NotExported, reach};
+pub use foreign::{Export, ForeignAllocation, IpcHandle, IpcMemory, NotExported, reach};
 pub use pinned::PinnedMemory;
 pub use registered::{RegisteredMemory, release_dropped};
 pub use shared::SharedMemory;
