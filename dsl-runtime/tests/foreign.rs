@@ -18,12 +18,24 @@ mod copy {
 }
 
 /// A vector, and whether it was dropped.
-struct Owner(Vec<u32>, Arc<AtomicBool>);
+struct Owner {
+    _values: Vec<u32>,
+    dropped: Arc<AtomicBool>,
+}
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.1.store(true, Ordering::Release);
+        self.dropped.store(true, Ordering::Release);
     }
+}
+
+/// Memory of others with these elements, and whether its owner was dropped.
+fn of_others(device: &Device, values: Vec<u32>) -> fusewire::Result<(Buffer<u32>, Arc<AtomicBool>)> {
+    let told = Arc::new(AtomicBool::new(false));
+    let (address, len) = (values.as_ptr().addr() as u64, values.len());
+    let owner = Owner { _values: values, dropped: Arc::clone(&told) };
+    // SAFETY: the owner's elements, which nobody else uses.
+    Ok((unsafe { Buffer::from_raw(device, address, len, owner)? }, told))
 }
 
 fn ranks(count: usize, body: impl Fn(&World) -> fusewire::Result<()> + Send + Sync) {
@@ -46,11 +58,8 @@ fn memory_of_others_is_symmetric_until_no_rank_has_it() {
         ranks(count, |world| {
             let (shm, me) = (Shm::rendezvous(world, 1 << 16)?, world.rank());
             let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
-            let told = Arc::new(AtomicBool::new(false));
-            let owner = Owner(vec![0; 5 * count], Arc::clone(&told));
-            let address = owner.0.as_ptr().addr() as u64;
-            // SAFETY: the owner's elements, which nobody else uses.
-            let buffer = unsafe { Buffer::<u32>::from_raw(&device, address, 5 * count, owner)? };
+            let (buffer, told) = of_others(&device, vec![0; 5 * count])?;
+            let address = buffer.address();
             let mut output = buffer.into_symmetric(&shm)?;
             assert_eq!(output.address(), address);
             let sent: Vec<u32> = (0..5 * count).map(|i| (100 * me + i) as u32).collect();
@@ -82,22 +91,19 @@ fn memory_of_others_is_symmetric_until_no_rank_has_it() {
 fn owners_go_in_any_order() {
     ranks(2, |world| {
         let (shm, other) = (Shm::rendezvous(world, 1 << 16)?, Shm::rendezvous(world, 1 << 16)?);
-        let told = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let adopt = |told: &Arc<AtomicBool>| {
-            let owner = Owner(vec![0; 8], Arc::clone(told));
-            let address = owner.0.as_ptr().addr() as u64;
-            // SAFETY: the owner's elements, which nobody else uses.
-            let buffer = unsafe { Buffer::<u32>::from_raw(&Device::of(&shm), address, 8, owner)? };
-            buffer.into_symmetric(&shm)
+        let adopted = || {
+            let (buffer, told) = of_others(&Device::of(&shm), vec![0; 8])?;
+            Ok::<_, Error>((buffer.into_symmetric(&shm)?, told))
         };
-        let [first, second] = [adopt(&told[0])?, adopt(&told[1])?];
+        let [(first, of_first), (second, of_second)] = [adopted()?, adopted()?];
         let (now, later) = if world.rank() == 0 { (first, second) } else { (second, first) };
         drop(now);
         // Long enough for both to wait for the other.
         std::thread::sleep(Duration::from_millis(50));
         other.close()?;
         drop(later);
-        told.iter().for_each(|told| waits_for(told));
+        waits_for(&of_first);
+        waits_for(&of_second);
         Ok(())
     });
 }
@@ -136,11 +142,7 @@ fn a_window_has_memory_of_others_until_no_rank_has_it() {
         let peers = MultiPeerTransport::new(&shm, &PeersConfig::default())?;
         peers.exchange()?;
         let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
-        let told = Arc::new(AtomicBool::new(false));
-        let owner = Owner(vec![7; 4], Arc::clone(&told));
-        let address = owner.0.as_ptr().addr() as u64;
-        // SAFETY: the owner's elements, which nobody else uses.
-        let inbox = unsafe { Buffer::<u32>::from_raw(&device, address, 4, owner)? };
+        let (inbox, told) = of_others(&device, vec![7; 4])?;
         let window = HostWindow::new(&peers, WindowConfig::default(), Some(&inbox))?;
         window.exchange()?;
         let message = device.buffer_from(&[me as u32; 3])?;

@@ -104,6 +104,17 @@ fn is_near<X: Subject>(rank: &Rank<X>) -> Result<bool, Stop> {
     Ok(all.iter().all(|process| *process == all[0]))
 }
 
+/// Waits until an owner was dropped, as whoever synchronizes sees to.
+fn goes<X: Subject>(rank: &Rank<X>, ground: &Ground<X>, dropped: &AtomicBool) -> Outcome {
+    let start = Instant::now();
+    while !dropped.load(Ordering::Acquire) {
+        assert!(start.elapsed() < Duration::from_secs(20), "rank {}'s owner was kept", rank.me());
+        ground.stream.synchronize()?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
 /// Eager and replayed, each protocol, from allocations of both kinds; beside an output of this library.
 pub fn symmetric_outputs<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (ground, chunk) = (ground(rank)?, rank.scale.pick(3000, 50_000));
@@ -173,12 +184,7 @@ pub fn kept_until_no_rank_has_it<X: Subject>(rank: &Rank<X>) -> Outcome {
     assert!(!dropped.load(Ordering::Acquire), "rank {} lost memory that peers have mapped", rank.me());
     rank.world.barrier()?;
     drop(output);
-    let start = Instant::now();
-    while !dropped.load(Ordering::Acquire) {
-        assert!(start.elapsed() < Duration::from_secs(20), "rank {}'s owner was kept", rank.me());
-        ground.stream.synchronize()?;
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    goes(rank, &ground, &dropped)?;
     rank.world.barrier()?;
     Ok(())
 }
@@ -264,12 +270,7 @@ pub fn window_data<X: Subject>(rank: &Rank<X>) -> Outcome {
         rank.world.barrier()?;
         drop(player);
         drop(on);
-        let (dropped, start) = (dropped.expect("made above"), Instant::now());
-        while !dropped.load(Ordering::Acquire) {
-            assert!(start.elapsed() < Duration::from_secs(20), "rank {me}'s owner was kept");
-            ground.stream.synchronize()?;
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        goes(rank, &ground, &dropped.expect("made above"))?;
         rank.world.barrier()?;
     }
     Ok(())
