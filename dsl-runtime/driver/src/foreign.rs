@@ -21,7 +21,9 @@ static LET_GO: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 pub struct Recording {
     id: u64,
-    graph: Handle<sys::CUgraph>,
+    pub(crate) graph: Handle<sys::CUgraph>,
+    /// The nodes that the next one stands behind.
+    pub(crate) before: Vec<sys::CUgraphNode>,
     context: Context,
 }
 
@@ -74,17 +76,6 @@ impl Stream {
     /// [`Error::Capture`] if it has become invalid; [`Error::Call`] otherwise, as of the legacy default stream while another stream of the
     /// context captures.
     pub fn recording(&self) -> Result<Option<Recording>> {
-        let under_way = self.capture_info()?;
-        Ok(under_way.map(|Seen { id, graph, .. }| Recording { id, graph, context: self.context().clone() }))
-    }
-
-    /// The graph that a capture records into, and the nodes that the next one stands behind.
-    pub(crate) fn recorded(&self) -> Result<Option<(Handle<sys::CUgraph>, Vec<sys::CUgraphNode>)>> {
-        let under_way = self.capture_info()?;
-        Ok(under_way.map(|Seen { graph, before, .. }| (graph, before)))
-    }
-
-    fn capture_info(&self) -> Result<Option<Seen>> {
         use sys::CUstreamCaptureStatus::*;
         self.context().bind()?;
         let (mut status, mut id, mut graph) = (CU_STREAM_CAPTURE_STATUS_NONE, 0, ptr::null_mut());
@@ -109,7 +100,7 @@ impl Stream {
             CU_STREAM_CAPTURE_STATUS_ACTIVE => {
                 // SAFETY: so many, until something else is done with the stream.
                 let before = unsafe { nodes(before, count) };
-                Ok(Some(Seen { id, graph: Handle(graph), before }))
+                Ok(Some(Recording { id, graph: Handle(graph), before, context: self.context().clone() }))
             }
             CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
                 check(sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "cuStreamGetCaptureInfo", what)?;
@@ -117,13 +108,6 @@ impl Stream {
             }
         }
     }
-}
-
-/// What the driver says of a capture.
-struct Seen {
-    id: u64,
-    graph: Handle<sys::CUgraph>,
-    before: Vec<sys::CUgraphNode>,
 }
 
 /// # Safety

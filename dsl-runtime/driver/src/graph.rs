@@ -10,6 +10,7 @@ use cudarc::driver::sys;
 
 use crate::context::release;
 use crate::error::{Error, Result, check};
+use crate::foreign::Recording;
 use crate::handle::Handle;
 use crate::{Context, Stream};
 
@@ -184,8 +185,7 @@ impl Graph {
     /// [`Error::Misuse`] if the stream is of another context or does not capture, [`Error::Call`] otherwise.
     pub unsafe fn record(&self, stream: &Stream) -> Result<()> {
         self.context.expect_same(stream.context(), "a graph and the stream that records it")?;
-        let recorded = stream.recorded()?;
-        let Some((graph, before)) = recorded else {
+        let Some(Recording { graph, before, .. }) = stream.recording()? else {
             return Err(Error::misuse("a graph is recorded by a stream that captures"));
         };
         let own = lock(&self.raw);

@@ -129,7 +129,7 @@ impl Drop for Kept {
                 drop_later(memory.inbox.uses().users(), Box::new(EndsApart(Some(memory))));
             }
             // Operations hold what they use.
-            (false, Machine::Host) if foreign => drop(EndsApart(Some(memory))),
+            (false, Machine::Host) if foreign => drop_apart(TearsDown(memory)),
             (false, Machine::Host) => {}
             (false, Machine::Cuda(_)) => drop_later(memory.inbox.uses().users(), Box::new(memory)),
         }

@@ -294,7 +294,7 @@ pub(super) unsafe fn adopt(
     bytes: usize,
 ) -> Result<Symmetric> {
     let (own, owner) = match own {
-        // SAFETY: the owner is kept until every rank is done, or for ever.
+        // SAFETY: the owner is dropped when every rank is done, or never.
         Ok((address, owner)) => (Ok(unsafe { Foreign::new(address, bytes) }), Some(owner)),
         Err(why) => (Err(why), None),
     };

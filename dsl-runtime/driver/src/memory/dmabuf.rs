@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use cudarc::driver::sys;
 
+use super::allocation_at;
 use crate::error::{Error, Result, check};
 use crate::{Context, DevicePtr};
 
@@ -23,13 +24,7 @@ impl DmaBuf {
     /// [`Error::Misuse`] if the bytes are not within one allocation, or [`Error::Call`] if the device or the kernel has no dma-bufs
     /// (which takes an open kernel module of the driver and Linux 5.12 or later).
     pub fn export(context: &Context, start: DevicePtr, bytes: usize) -> Result<Self> {
-        context.bind()?;
-        let (mut base, mut size) = (0, 0);
-        // SAFETY: both are valid out-pointers; the driver refuses an address that it does not know.
-        let result = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut size, start.as_u64()) };
-        check(result, "cuMemGetAddressRange", || {
-            format!("looking for the allocation at {:#x}", start.as_u64())
-        })?;
+        let (base, size) = allocation_at(context, start)?;
         let offset = start.as_u64() - base;
         if (size as u64) < offset || size as u64 - offset < bytes as u64 {
             return Err(Error::misuse(format!(

@@ -6,6 +6,7 @@ use std::ptr;
 
 use cudarc::driver::sys;
 
+use super::allocation_at;
 use super::vmm::PhysicalMemory;
 use crate::context::release;
 use crate::error::{Error, Result, check};
@@ -54,11 +55,7 @@ impl ForeignAllocation {
     /// [`Error::Misuse`] if the bytes are not within one allocation, [`Error::Call`] otherwise; the inner one says why the memory does not
     /// leave its process.
     pub fn export(context: &Context, start: DevicePtr, bytes: usize) -> Result<Result<Self, NotExported>> {
-        context.bind()?;
-        let (mut base, mut size) = (0, 0);
-        // SAFETY: both are valid out-pointers; the driver refuses an address that it does not know.
-        let result = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut size, start.as_u64()) };
-        check(result, "cuMemGetAddressRange", || format!("looking for the allocation at {start}"))?;
+        let (base, size) = allocation_at(context, start)?;
         let whole = start.as_u64() - base + bytes as u64 <= size as u64;
         let (mut managed, mut legacy, mut pool) = (0u32, 0u32, ptr::null_mut::<c_void>());
         let mut asked = [

@@ -25,9 +25,21 @@ pub use shared::SharedMemory;
 pub use vmm::{Access, Granularity, Mapping, PhysicalMemory, Reservation};
 
 use bytemuck::Pod;
+use cudarc::driver::sys;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check};
 use crate::{Context, DevicePtr, copy};
+
+/// Where the allocation that holds an address begins, and its size in bytes; whoever made it.
+fn allocation_at(context: &Context, address: DevicePtr) -> Result<(u64, usize)> {
+    context.bind()?;
+    let (mut base, mut size) = (0, 0);
+    // SAFETY: both are valid out-pointers; the driver refuses an address that it does not know.
+    let result = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut size, address.as_u64()) };
+    let what = || format!("looking for the allocation at {:#x}", address.as_u64());
+    check(result, "cuMemGetAddressRange", what)?;
+    Ok((base, size))
+}
 
 mod sealed {
     pub trait Sealed {}

@@ -36,7 +36,7 @@ pub(crate) const ONCE: u64 = 1 << 63;
 /// Marks such contexts whose end is waited for beside everything else.
 pub(crate) const APART: u64 = 1 << 62;
 
-/// As good as for ever.
+/// Longer than any job runs.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 impl World {
