@@ -18,7 +18,7 @@
 // For `to` and `from`: nobody.
 #define FUSEWIRE_NOBODY -1
 
-// For `ll128_channels`: without LL128.
+// For `ll128_channels` and `ll_channels`: without that protocol.
 #define FUSEWIRE_NO_LL128 UINT32_MAX
 
 // Bytes of an id.
@@ -114,6 +114,10 @@ typedef enum {
   FUSEWIRE_TWO_SHOT = 6,
   // The same in 128-byte lines.
   FUSEWIRE_LL128_TWO_SHOT = 7,
+  // In 8-byte words, of which half is a flag.
+  FUSEWIRE_LL = 8,
+  // Nowhere: of a rank alone, on a GPU.
+  FUSEWIRE_LOCAL = 9,
 } fusewire_protocol;
 
 // A kernel that was prepared on a transport.
@@ -235,6 +239,8 @@ typedef struct {
   uint32_t channels;
   // Channels with buffers for LL128; 80. `FUSEWIRE_NO_LL128` is none.
   uint32_t ll128_channels;
+  // Channels with buffers for LL; 64. `FUSEWIRE_NO_LL128` is none.
+  uint32_t ll_channels;
   // How long one wait in a kernel may last, in milliseconds; 10,000.
   uint64_t deadline_ms;
 } fusewire_transport_options;

@@ -48,6 +48,10 @@ pub enum fusewire_protocol {
     FUSEWIRE_TWO_SHOT = 6,
     /// The same in 128-byte lines.
     FUSEWIRE_LL128_TWO_SHOT = 7,
+    /// In 8-byte words, of which half is a flag.
+    FUSEWIRE_LL = 8,
+    /// Nowhere: of a rank alone, on a GPU.
+    FUSEWIRE_LOCAL = 9,
 }
 
 macro_rules! protocols {
@@ -80,6 +84,8 @@ protocols! {
     FUSEWIRE_COPY = Copy,
     FUSEWIRE_TWO_SHOT = TwoShot,
     FUSEWIRE_LL128_TWO_SHOT = Ll128TwoShot,
+    FUSEWIRE_LL = Ll,
+    FUSEWIRE_LOCAL = Local,
 }
 
 /// What a launch is told beside its arguments; equal on all ranks but for `to` and `from`. 0 is the default of each.

@@ -56,11 +56,13 @@ pub struct fusewire_transport_options {
     pub channels: u32,
     /// Channels with buffers for LL128; 80. `FUSEWIRE_NO_LL128` is none.
     pub ll128_channels: u32,
+    /// Channels with buffers for LL; 64. `FUSEWIRE_NO_LL128` is none.
+    pub ll_channels: u32,
     /// How long one wait in a kernel may last, in milliseconds; 10,000.
     pub deadline_ms: u64,
 }
 
-/// For `ll128_channels`: without LL128.
+/// For `ll128_channels` and `ll_channels`: without that protocol.
 pub const FUSEWIRE_NO_LL128: u32 = u32::MAX;
 
 impl From<&fusewire_transport_options> for Options {
@@ -72,10 +74,16 @@ impl From<&fusewire_transport_options> for Options {
         if asked.channels > 0 {
             options.channels = asked.channels;
         }
-        match asked.ll128_channels {
-            0 => {}
-            FUSEWIRE_NO_LL128 => options.ll128_channels = 0,
-            some => options.ll128_channels = some,
+        let flagged = [
+            (asked.ll128_channels, &mut options.ll128_channels),
+            (asked.ll_channels, &mut options.ll_channels),
+        ];
+        for (asked, channels) in flagged {
+            match asked {
+                0 => {}
+                FUSEWIRE_NO_LL128 => *channels = 0,
+                some => *channels = some,
+            }
         }
         if asked.deadline_ms > 0 {
             options.deadline = Duration::from_millis(asked.deadline_ms);

@@ -41,5 +41,5 @@ fn protocols_have_one_name_in_each_language() {
         assert_eq!(protocol.name().parse::<Protocol>().unwrap(), protocol);
     }
     assert_eq!(Option::<Protocol>::from(fusewire_protocol::from(None)), None);
-    assert!("Simple".parse::<Protocol>().unwrap_err().to_string().contains("simple, ll128"));
+    assert!("Simple".parse::<Protocol>().unwrap_err().to_string().contains("simple, ll, ll128"));
 }

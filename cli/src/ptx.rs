@@ -38,7 +38,7 @@ pub struct Args {
     /// Packs in flight: 1, 2, 4 or 8. Default: as the attribute says.
     #[arg(long, value_parser = ["1", "2", "4", "8"])]
     pub unroll: Option<String>,
-    /// How bytes travel: `simple` through rings, small chunks by `ll128` in lines that carry their flags, `direct` into symmetric outputs,
+    /// How bytes travel: `simple` through rings, small chunks by `ll128` in lines that carry their flags or by `ll` in words that do, `direct` into symmetric outputs,
     /// there by `bulk` copies, or by the engine that makes a `copy`; all-reduces in two steps, `two_shot`
     /// and `ll128_two_shot`.
     #[arg(long, value_parser = fusewire::Protocol::ALL.map(fusewire::Protocol::name), default_value = "simple")]

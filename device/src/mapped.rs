@@ -7,7 +7,7 @@ use crate::arch;
 use crate::atomic::{self, Modify, Relaxed, Release, System};
 use crate::group::Group;
 use crate::ops::{ChannelState, Line, SignalState};
-use crate::protocol::ll128::BUFFERS;
+use crate::protocol::{ll, ll128};
 
 /// Bytes that nothing else shares with a signal line: two GPUs' and any adapter's accesses never meet in one line.
 pub const LINE: u64 = 128;
@@ -25,13 +25,26 @@ pub struct Layout {
     pub signals: u32,
     /// Channels that have line buffers; there are twice as many buffers, see [`crate::ops::Direct::ll128_channels`].
     pub ll128_channels: u32,
+    /// Channels that have LL buffers; in the same way.
+    pub ll_channels: u32,
+    /// Pages before the staging: [`Layout::laid_out`] counts them, so that kernels need not.
+    pub pages: u32,
     /// Bytes of staging of one channel; a power of two, 1 KiB to 2 GiB.
     pub window: u64,
     /// Bytes of heap; a multiple of 128.
     pub heap: u64,
 }
 
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
 impl Layout {
+    /// The same with its pages counted.
+    #[must_use]
+    pub const fn laid_out(self) -> Self {
+        Layout { pages: self.ll_state(self.world, 0).div_ceil(PAGE) as u32, ..self }
+    }
+
     #[inline(always)]
     const fn signal_lines(&self) -> u64 {
         2 * self.channels as u64 + self.signals as u64
@@ -78,15 +91,27 @@ impl Layout {
     /// Offset of the line buffers that `writer` fills.
     #[inline(always)]
     pub const fn lines(&self, writer: u32, channel: u32) -> u64 {
-        self.line_state(self.world, 0).next_multiple_of(4096)
-            + BUFFERS * (writer as u64 * 2 * self.ll128_channels as u64 + channel as u64)
+        self.line_state(self.world, 0).next_multiple_of(PAGE)
+            + ll128::BUFFERS * (writer as u64 * 2 * self.ll128_channels as u64 + channel as u64)
+    }
+
+    /// Offset of the LL buffers that `writer` fills.
+    #[inline(always)]
+    pub const fn ll(&self, writer: u32, channel: u32) -> u64 {
+        self.lines(self.world, 0)
+            + ll::BUFFERS * (writer as u64 * 2 * self.ll_channels as u64 + channel as u64)
+    }
+
+    /// Offset of the LL channels' state towards `peer`.
+    #[inline(always)]
+    pub const fn ll_state(&self, peer: u32, channel: u32) -> u64 {
+        self.ll(self.world, 0) + 16 * (peer as u64 * 2 * self.ll_channels as u64 + channel as u64)
     }
 
     /// Offset of a ring of staging; the first is the first byte that a reset need not clear.
     #[inline(always)]
     pub const fn staging(&self, writer: u32, channel: u32) -> u64 {
-        self.lines(self.world, 0).next_multiple_of(4096)
-            + (writer as u64 * self.channels as u64 + channel as u64) * self.window
+        PAGE * self.pages as u64 + (writer as u64 * self.channels as u64 + channel as u64) * self.window
     }
 
     /// Offset of the heap.
@@ -273,6 +298,22 @@ macro_rules! mapped_ops {
                 self.0.line_state(peer, channel)
             }
             #[inline(always)]
+            fn ll_channels(&self) -> u32 {
+                self.0.parts().layout.ll_channels
+            }
+            #[inline(always)]
+            fn ll_out(&self, base: u64, channel: u32) -> *mut u8 {
+                self.0.ll_out(base, channel)
+            }
+            #[inline(always)]
+            fn ll_in(&self, peer: u32, channel: u32) -> *const u8 {
+                self.0.ll_in(peer, channel)
+            }
+            #[inline(always)]
+            fn ll_state(&self, peer: u32, channel: u32) -> *mut $crate::ops::ChannelState {
+                self.0.ll_state(peer, channel)
+            }
+            #[inline(always)]
             fn line_out(&self, base: u64, line: $crate::ops::Line) -> *mut u64 {
                 self.0.line_out(base, line)
             }
@@ -335,6 +376,18 @@ impl Mapped {
     #[inline(always)]
     pub fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState {
         (self.0.own + self.0.layout.line_state(peer, channel)) as *mut ChannelState
+    }
+    #[inline(always)]
+    pub fn ll_out(&self, base: u64, channel: u32) -> *mut u8 {
+        (base + self.0.layout.ll(self.0.rank, channel)) as *mut u8
+    }
+    #[inline(always)]
+    pub fn ll_in(&self, peer: u32, channel: u32) -> *const u8 {
+        (self.0.own + self.0.layout.ll(peer, channel)) as *const u8
+    }
+    #[inline(always)]
+    pub fn ll_state(&self, peer: u32, channel: u32) -> *mut ChannelState {
+        (self.0.own + self.0.layout.ll_state(peer, channel)) as *mut ChannelState
     }
     #[inline(always)]
     pub fn line(&self, peer: u32, line: Line) -> *const u64 {

@@ -169,11 +169,12 @@ pub trait WithDirect {
     fn with<O: Direct>(self, ops: &O) -> Self::Out;
 }
 
-/// Storing to peers' memory line by line, so that a flag travels with its data.
+/// Storing to peers' memory, so that a flag travels with its data.
 ///
 /// # Safety
-/// Buffers are [`crate::protocol::ll128::BUFFERS`] bytes, 128-byte aligned, zero at the start; what eight lanes of a converged warp store to an
-/// aligned line of 128 bytes of `lines_out` arrives whole.
+/// Buffers are [`ll128::BUFFERS`](crate::protocol::ll128::BUFFERS) or [`ll::BUFFERS`](crate::protocol::ll::BUFFERS) bytes, 128-byte aligned, zero at
+/// the start. What eight lanes of a converged warp store to an aligned line of 128 bytes of `lines_out` arrives whole; of `ll_out` what one store has
+/// for 8 aligned bytes.
 #[diagnostic::on_unimplemented(
     message = "transport `{Self}` cannot store to peers' memory line by line",
     label = "flag-in-line exchange needs it",
@@ -190,6 +191,14 @@ pub unsafe trait Direct: Ops {
     fn lines_in(&self, peer: u32, channel: u32) -> *const u8;
     /// Calls so far on this rank's end. All-to-alls count in the state towards this rank itself.
     fn line_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
+    /// Channels that have LL buffers, and as many again, as [`Direct::ll128_channels`].
+    fn ll_channels(&self) -> u32;
+    /// Where this rank stores by LL for the peer whose region is at `base`.
+    fn ll_out(&self, base: u64, channel: u32) -> *mut u8;
+    /// Where what `peer` stores by LL arrives.
+    fn ll_in(&self, peer: u32, channel: u32) -> *const u8;
+    /// As [`Direct::line_state`], of LL channels.
+    fn ll_state(&self, peer: u32, channel: u32) -> *mut ChannelState;
     /// Where this rank raises its `line` in the region at `base`. [`Ops::line`] is where the peer looks for it.
     fn line_out(&self, base: u64, line: Line) -> *mut u64;
 }

@@ -7,12 +7,14 @@ use fusewire_device::args::{Lent, Out, Packs, RawSlice};
 use fusewire_device::ctx::{Consume, Produce};
 use fusewire_device::hooks::Hooks;
 use fusewire_device::launch::{Grid, Params, Shape, Unpack, share_packs};
-use fusewire_device::ops::{Line, Ops};
+use fusewire_device::ops::{Direct, Line, Ops};
 use fusewire_device::pack::Pack;
+use fusewire_device::protocol::ll::{BUFFERS, PACKS, REFRESH};
 use fusewire_device::protocol::simple::channel::CUT;
-use fusewire_device::protocol::{Bulk, Ll128, Protocol, Simple, Store, exchange};
+use fusewire_device::protocol::{Bulk, Ll, Ll128, Protocol, Simple, Store, exchange};
 use fusewire_device::schedule::{AllToAll, Broadcast, NOBODY, Schedule, SendRecv};
 use fusewire_device::wait::{Flow, kind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use world::{Peers, World};
 
@@ -163,6 +165,7 @@ fn a_slow_receiver<P: Protocol<Peers>, S: Schedule>(schedule_of: impl Fn(u32) ->
 #[test]
 fn lines_of_a_call_stay_until_they_are_read() {
     a_slow_receiver::<Ll128, _>(|_| AllToAll, true);
+    a_slow_receiver::<Ll, _>(|_| AllToAll, true);
 }
 
 fn one_way(rank: u32) -> SendRecv {
@@ -175,12 +178,17 @@ fn one_way(rank: u32) -> SendRecv {
 /// Small chunks, one after the other, to a rank that looks all the time.
 #[test]
 fn lines_are_whole_when_their_flags_are_there() {
+    in_a_row::<Ll128>();
+    in_a_row::<Ll>();
+}
+
+fn in_a_row<P: Protocol<Peers>>() {
     let (world, calls, elements) = (World::new(2, 1, 2048), 4000u32, 480u64);
     let flows = world.run(1, |rank, _| {
         for call in 1..=calls {
             let mut own = Rank::new(1, 10 * call + rank);
             let shape = Shape { elements, cols: elements, share: elements / 4, ..shape() };
-            launch::<Ll128, _>(&world, one_way(rank), rank, shape, own.raw(0, 0), 1)?;
+            launch::<P, _>(&world, one_way(rank), rank, shape, own.raw(0, 0), 1)?;
             let got = &own.output[..if rank == 1 { elements as usize / 4 } else { 0 }];
             assert!(are(got, 10 * call), "call {call}");
         }
@@ -192,6 +200,7 @@ fn lines_are_whole_when_their_flags_are_there() {
 #[test]
 fn lines_sent_one_way_wait_for_credit() {
     a_slow_receiver::<Ll128, _>(one_way, false);
+    a_slow_receiver::<Ll, _>(one_way, false);
 }
 
 #[test]
@@ -204,11 +213,18 @@ fn staging_sent_one_way_waits_for_credit() {
 fn what_is_produced_once_waits_for_credit() {
     a_slow_receiver::<Simple, _>(|_| Broadcast { root: 0 }, false);
     a_slow_receiver::<Ll128, _>(|_| Broadcast { root: 0 }, false);
+    a_slow_receiver::<Ll, _>(|_| Broadcast { root: 0 }, false);
 }
 
 /// Rank 1 alone: of what nobody has sent it takes nothing.
 #[test]
-fn staging_is_not_taken_before_it_is_sent() {
+fn nothing_is_taken_before_it_is_sent() {
+    is_not_taken::<Simple>();
+    is_not_taken::<Ll>();
+    is_not_taken::<Ll128>();
+}
+
+fn is_not_taken<P: Protocol<Peers>>() {
     let world = World::new(2, 1, 2048);
     let mut own = Rank::new(1, 1);
     own.output.fill(u128::MAX);
@@ -216,7 +232,7 @@ fn staging_is_not_taken_before_it_is_sent() {
     let control = world.control(1, 50);
     let params = Params { ops: world.ops(1), control, shape: shape(), raw, schedule: one_way(1) };
     // SAFETY: the one receiver, with slices that hold what the shape says.
-    let flow = unsafe { exchange::<_, Simple, _, Slow>(Grid { block: 0, blocks: 1 }, &params) };
+    let flow = unsafe { exchange::<_, P, _, Slow>(Grid { block: 0, blocks: 1 }, &params) };
     assert!(flow.is_err() && world.record(1).kind == kind::EXPIRED, "{:?}", world.record(1));
     assert!(own.output.iter().all(|pack| *pack == u128::MAX), "bytes were taken that had not arrived");
 }
@@ -312,17 +328,82 @@ fn staged_chunks_stay_until_they_are_taken() {
 
 #[test]
 fn lines_of_another_size_are_told() {
+    of_another_size::<Ll128>();
+    of_another_size::<Ll>();
+}
+
+fn of_another_size<P: Protocol<Peers>>() {
     let world = World::new(2, 1, 2048);
     let start = Instant::now();
     let flows = world.run(1, |rank, _| {
         let mut own = Rank::new(2, 1);
         let elements = if rank == 0 { N as u64 } else { N as u64 - 400 };
         let shape = Shape { elements, share: share_packs(elements / 4, 1), ..shape() };
-        launch::<Ll128, _>(&world, AllToAll, rank, shape, own.raw(0, 0), 1)
+        launch::<P, _>(&world, AllToAll, rank, shape, own.raw(0, 0), 1)
     });
     assert!(flows.iter().flatten().all(Result::is_err), "{flows:?}");
     assert!([0, 1].iter().any(|rank| world.record(*rank).kind == kind::MISMATCH), "{:?}", world.record(0));
     assert!(start.elapsed() < Duration::from_secs(4), "they waited for their deadline");
+}
+
+/// Rank 0 has sent all of its second call but one word.
+#[test]
+fn every_word_is_waited_for() {
+    let world = World::new(2, 1, 2048);
+    let mut ranks = [Rank::new(1, 1), Rank::new(1, 2)];
+    let raws = [0, 1].map(|rank| ranks[rank].raw(0, 0));
+    let run =
+        |rank: usize| launch::<Ll, _>(&world, one_way(rank as u32), rank as u32, shape(), raws[rank], 1);
+    assert_eq!((run(0), run(1), run(0)), (Ok(()), Ok(()), Ok(())));
+    // Its second half is there.
+    let at = world.ops(1).ll_in(0, world.layout.ll_channels).wrapping_add(128 + 16 * 700 + 8);
+    // SAFETY: a word of the buffer of even calls, which nobody writes.
+    let word = unsafe { AtomicU64::from_ptr(at.cast_mut().cast()) };
+    let sent = word.swap(0, Ordering::SeqCst);
+    assert_eq!(sent >> 32, 2);
+    let output = raws[1].output.address() as *mut u128;
+    // SAFETY: rank 1 runs no kernel.
+    unsafe { output.write(7) };
+    std::thread::scope(|threads| {
+        let late = threads.spawn(|| run(1));
+        std::thread::sleep(Duration::from_millis(40));
+        // SAFETY: nobody writes it, or the test fails here.
+        assert_eq!(unsafe { output.read_volatile() }, 7, "taken before all of it came");
+        word.store(sent, Ordering::SeqCst);
+        assert_eq!(late.join().unwrap(), Ok(()));
+    });
+    assert!(are(&ranks[1].output[..N / 4], 1));
+}
+
+/// Flags have half of a call's number: they would come again.
+#[test]
+fn words_are_written_anew_before_their_flags_grow_old() {
+    let (world, last) = (World::new(2, 1, 2048), REFRESH + 2);
+    for rank in [0, 1] {
+        // SAFETY: live state, nobody runs.
+        unsafe { (*world.ops(rank).ll_state(rank, 0)).sent = REFRESH - 2 };
+    }
+    let flows = world.run(1, |rank, _| {
+        for call in REFRESH - 1..=last {
+            let mut own = Rank::new(2, 100 + (call % 8) as u32 + 50 * rank);
+            let shape = Shape { elements: 80, cols: 80, share: 24, ..shape() };
+            launch::<Ll, _>(&world, AllToAll, rank, shape, own.raw(0, 0), 1)?;
+        }
+        Ok(())
+    });
+    assert!(flows.iter().flatten().all(Result::is_ok), "{flows:?} {:?}", world.record(1));
+    let (bytes, first) = (BUFFERS as usize / 2 - 64, 128);
+    assert_eq!(bytes - first, 32 * PACKS as usize);
+    for number in [last - 1, last] {
+        let at = world.ops(0).ll_in(1, 0).wrapping_add((number % 2) as usize * bytes + first).cast::<u64>();
+        // SAFETY: the buffer of this call; nobody runs.
+        let flag = |word: usize| unsafe { at.add(word).read() } >> 32;
+        let (words, sent) = (4 * PACKS as usize, 4 * 20);
+        let of = |number| (0..words).filter(|word| flag(*word) == number).count();
+        // The call before the last was one of the two that write all.
+        let expected = if number == last { (sent, words - sent) } else { (words, 0) };
+        assert_eq!((of(number), of(number - 2)), expected, "call {number}");
+    }
 }
 
 /// Calls of both ranks, one after the other; `elements` of each rank.

@@ -16,7 +16,7 @@ use fusewire_device::{
     launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
     protocol::{
-        Bulk, Host, HostTwoShot, Ll128, Ll128TwoShot, Protocol as _, Simple, Store, TwoShot, exchange,
+        Bulk, Host, HostTwoShot, Ll, Ll128, Ll128TwoShot, Protocol as _, Simple, Store, TwoShot, exchange,
     },
     schedule::{
         AllGather, AllReduce, Broadcast, Gather, Member, NOBODY, Reduce, ReduceScatter, Scatter, Schedule,
@@ -29,6 +29,7 @@ use world::{Noise, World};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Simple,
+    Ll,
     Ll128,
     Store,
     Bulk { first: u64 },
@@ -56,13 +57,14 @@ fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u3
     match way {
         Way::Host | Way::HostTwoShot | Way::Ll128TwoShot => channels,
         Way::TwoShot => 3 * channels,
-        Way::Simple if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
+        Way::Ll if S::FOLDS && S::MUTUAL => channels,
+        Way::Simple | Way::Ll if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
         Way::Simple if S::ONCE => ends,
         Way::Simple => ends + own,
-        Way::Ll128 if S::MUTUAL && (S::ONCE || S::FOLDS) => channels,
-        Way::Ll128 if S::MUTUAL => legs + own,
-        Way::Ll128 if S::ONCE => ends,
-        Way::Ll128 => ends + own,
+        Way::Ll | Way::Ll128 if S::MUTUAL && (S::ONCE || S::FOLDS) => channels,
+        Way::Ll | Way::Ll128 if S::MUTUAL => legs + own,
+        Way::Ll | Way::Ll128 if S::ONCE => ends,
+        Way::Ll | Way::Ll128 => ends + own,
         Way::Store if S::ONCE => legs,
         Way::Store | Way::Bulk { .. } => legs + own,
     }
@@ -113,6 +115,7 @@ where
         unsafe {
             match way {
                 Way::Simple => exchange::<_, Simple, _, H>(grid, &params),
+                Way::Ll => exchange::<_, Ll, _, H>(grid, &params),
                 Way::Ll128 => exchange::<_, Ll128, _, H>(grid, &params),
                 Way::Store => exchange::<_, Store, _, H>(grid, &params),
                 Way::Bulk { .. } => exchange::<_, Bulk, _, H>(grid, &params),
@@ -185,11 +188,11 @@ fn everything<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, geometry: Launch) {
     // In turn on one world: each leaves lines and positions from which the others go on.
     let world = World::new(ranks, geometry.channels.max(geometry.own), 2048);
     for n in SIZES.into_iter().filter(|n| n.is_multiple_of(geometry.rows)) {
-        for way in [Way::Simple, Way::Ll128, Way::Store, Way::Host] {
+        for way in [Way::Simple, Way::Ll, Way::Ll128, Way::Store, Way::Host] {
             runs::<H, T, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
         }
         for (way, root) in
-            [Way::Simple, Way::Ll128, Way::Host, Way::Ll128].into_iter().zip((0..ranks).cycle())
+            [Way::Simple, Way::Ll128, Way::Host, Way::Ll, Way::Ll].into_iter().zip((0..ranks).cycle())
         {
             runs::<H, T, _>(&world, way, geometry, n, |_| Broadcast { root }, |_, _| (root, 0));
             runs::<H, T, _>(&world, way, geometry, n, |_| Scatter { root }, |to, _| (root, to));
@@ -351,11 +354,11 @@ fn every_contribution_is_folded_in_its_place() {
             if ranks > 1 {
                 folds(&world, Way::Ll128TwoShot, geometry, n, |_| AllReduce, |_| 0);
             }
-            for way in [Way::Simple, Way::Host] {
+            for way in [Way::Simple, Way::Ll, Way::Host] {
                 folds(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
                 folds(&world, way, geometry, n, |_| AllReduce, |_| 0);
                 let twice = if way == Way::Host { Way::HostTwoShot } else { Way::TwoShot };
-                if ranks > 1 {
+                if ranks > 1 && way != Way::Ll {
                     folds(&world, twice, geometry, n, |_| AllReduce, |_| 0);
                 }
                 for root in [0, ranks - 1] {
@@ -399,11 +402,11 @@ fn each_element_is_produced_once() {
                 let found = PRODUCED.swap(0, Ordering::Relaxed);
                 assert_eq!(found, by * n as u64, "{about}, {n} elements, {ranks} ranks");
             };
-            for way in [Way::Simple, Way::Ll128, Way::Store, Way::Host] {
+            for way in [Way::Simple, Way::Ll, Way::Ll128, Way::Store, Way::Host] {
                 runs::<Counted, u32, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
                 produced(u64::from(ranks), "all_gather");
             }
-            for way in [Way::Simple, Way::Ll128, Way::Host] {
+            for way in [Way::Simple, Way::Ll, Way::Ll128, Way::Host] {
                 runs::<Counted, u32, _>(&world, way, geometry, n, |_| Broadcast { root: 0 }, |_, _| (0, 0));
                 produced(1, "broadcast");
             }

@@ -56,13 +56,14 @@ const MODULES: &[Hooks] = &[
 ];
 const SCHEDULES: &[&str] = &["AllToAll", "SendRecv", "AllGather"];
 const FOLDING: &[&str] = &["ReduceScatter", "AllReduce"];
-const PROTOCOLS: &[&str] = &["Simple", "Ll128", "Store", "Bulk", "CopyEngine"];
+const PROTOCOLS: &[&str] = &["Simple", "Ll", "Ll128", "Local", "Store", "Bulk", "CopyEngine"];
 
 /// Every entry that the macro would make: module, schedule, protocol.
 fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str)> {
     let folding = MODULES.iter().filter(|m| m.fold.is_some());
-    let folding =
-        folding.flat_map(|m| FOLDING.iter().flat_map(move |s| ["Simple", "Ll128"].map(|p| (m, *s, p))));
+    let folding = folding.flat_map(|m| {
+        FOLDING.iter().flat_map(move |s| ["Simple", "Ll", "Ll128", "Local"].map(|p| (m, *s, p)))
+    });
     let twice = MODULES
         .iter()
         .filter(|m| m.fold.is_some())
@@ -75,7 +76,9 @@ fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str
     // Of what is produced once for all peers a few.
     let all = all
         .filter(|(module, schedule, _)| *schedule != "AllGather" || matches!(module.name, "copy" | "scale"));
-    let all = all.filter(|(module, _, protocol)| match *protocol {
+    let all = all.filter(|(module, schedule, protocol)| match *protocol {
+        // Nobody sends to oneself.
+        "Local" => *schedule != "SendRecv",
         "Bulk" | "CopyEngine" => module.name == "copy",
         "Store" => matches!(module.name, "copy" | "scale" | "transposed"),
         _ => true,

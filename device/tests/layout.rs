@@ -1,14 +1,22 @@
 //! The layout of a rank's region: nothing overlaps, everything is aligned.
 
-use fusewire_device::{mapped::Layout, ops::Line, protocol::ll128::BUFFERS};
+use fusewire_device::{
+    mapped::Layout,
+    ops::Line,
+    protocol::{ll, ll128},
+};
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn regions_never_overlap(
         world in 1u32..9, channels in 1u32..5, signals in 0u32..4, scale in 0u32..8, heap in 0u64..40, ll128_channels in 0u32..3,
+        ll_channels in 0u32..3,
     ) {
-        let layout = Layout { world, channels, signals, ll128_channels, window: 1024 << scale, heap: 128 * heap };
+        let layout = Layout {
+            world, channels, signals, ll128_channels, ll_channels, pages: 0, window: 1024 << scale, heap: 128 * heap,
+        };
+        let layout = layout.laid_out();
         // Start, bytes, alignment, and whether a reset clears it.
         let mut parts = vec![(layout.abort(), 128, 128, true), (layout.heap(), layout.heap, 128, false)];
         for peer in 0..world {
@@ -20,7 +28,11 @@ proptest! {
             }
             for c in 0..2 * ll128_channels {
                 parts.push((layout.line_state(peer, c), 16, 16, true));
-                parts.push((layout.lines(peer, c), BUFFERS, 128, true));
+                parts.push((layout.lines(peer, c), ll128::BUFFERS, 128, true));
+            }
+            for c in 0..2 * ll_channels {
+                parts.push((layout.ll_state(peer, c), 16, 16, true));
+                parts.push((layout.ll(peer, c), ll::BUFFERS, 128, true));
             }
             for id in 0..signals {
                 parts.push((layout.line(peer, Line::User(id)), 128, 128, true));

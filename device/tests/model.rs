@@ -19,7 +19,10 @@ mod mapped;
 #[path = "../src/ops.rs"]
 mod ops;
 mod protocol {
-    /// Without LL128 channels: only the size is asked for.
+    /// Without channels of either: only the size is asked for.
+    pub mod ll {
+        pub const BUFFERS: u64 = 0;
+    }
     pub mod ll128 {
         pub const BUFFERS: u64 = 0;
     }
@@ -44,7 +47,17 @@ struct Peers(Mapped);
 mapped_ops!(Peers, "model");
 
 /// A ring of two chunks, which one call fills: every later call waits for credit.
-const LAYOUT: Layout = Layout { world: 2, channels: 1, signals: 0, ll128_channels: 0, window: 256, heap: 0 };
+const LAYOUT: Layout = Layout {
+    world: 2,
+    channels: 1,
+    signals: 0,
+    ll128_channels: 0,
+    ll_channels: 0,
+    pages: 0,
+    window: 256,
+    heap: 0,
+}
+.laid_out();
 const CHUNK: u64 = 128;
 
 #[repr(C, align(4096))]

@@ -150,6 +150,7 @@ const FOLDING: &[&str] = &["ReduceScatter", "AllReduce", "Reduce"];
 /// Every protocol, and the rule for it.
 const PROTOCOLS: &[(&str, Protocol)] = &[
     ("Simple", Protocol::Simple),
+    ("Ll", Protocol::Ll),
     ("Ll128", Protocol::Ll128),
     ("Store", Protocol::Direct),
     ("Bulk", Protocol::Bulk),
@@ -158,7 +159,8 @@ const PROTOCOLS: &[(&str, Protocol)] = &[
 
 /// Every schedule by every protocol: its entry, and the rule.
 fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
-    let folding = FOLDING.iter().map(|s| (*s, "Simple", Protocol::Simple));
+    let ways = [("Simple", Protocol::Simple), ("Ll", Protocol::Ll)];
+    let folding = FOLDING.iter().flat_map(move |s| ways.map(|(way, rule)| (*s, way, rule)));
     let folding = folding
         .chain([("AllReduce", "TwoShot", Protocol::Simple), ("AllReduce", "Ll128TwoShot", Protocol::Ll128)]);
     let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Ll128)));

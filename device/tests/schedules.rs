@@ -13,7 +13,7 @@ use fusewire_device::{
     launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
     protocol::simple::channel::CUT,
-    protocol::{Bulk, Ll128, Simple, Store, exchange},
+    protocol::{Bulk, Ll, Ll128, Simple, Store, exchange, ll},
     schedule::{AllToAll, NOBODY, SendRecv},
     tile::transpose as tiles,
     wait::{Flow, kind, operation},
@@ -103,6 +103,7 @@ fn all_to_all<H, I, O>(
                 run(2 * ends + launch.self_copy, &|g, p| exchange::<_, Simple, _, H>(g, p), 0);
             }
             Way::Ll128 => run(ends + launch.self_copy, &|g, p| exchange::<_, Ll128, _, H>(g, p), 0),
+            Way::Ll => run(ends + launch.self_copy, &|g, p| exchange::<_, Ll, _, H>(g, p), 0),
             Way::Bulk { first } => {
                 let table: Vec<u64> = raws.iter().map(|raw| raw.output.0).collect();
                 let bulk = |grid: Grid, params: &Params<Peers, AllToAll, Raw>| {
@@ -128,6 +129,7 @@ enum Way {
     /// Staged, by several blocks at each end of a channel.
     Shared,
     Ll128,
+    Ll,
     Direct,
     /// By bulk copies, but for so many packs that each chunk begins with: those go in lines.
     Bulk {
@@ -135,7 +137,7 @@ enum Way {
     },
 }
 
-const WAYS: [Way; 4] = [Way::Simple, Way::Direct, Way::Shared, Way::Ll128];
+const WAYS: [Way; 5] = [Way::Simple, Way::Direct, Way::Shared, Way::Ll128, Way::Ll];
 const SIZES: [usize; 8] = [0, 1, 3, 16, 127, 128, 1000, 2501];
 
 fn all_to_all_is_a_transpose<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, launch: Launch) {
@@ -215,7 +217,9 @@ fn cuts_are_told(world: &World, bytes: Option<u64>) {
 /// many as channel 1 of two.
 #[test]
 fn ranks_that_cut_chunks_otherwise_are_told() {
-    for way in [Way::Simple, Way::Ll128, Way::Direct, Way::Bulk { first: 0 }, Way::Bulk { first: 24 }] {
+    let ways =
+        [Way::Simple, Way::Ll, Way::Ll128, Way::Direct, Way::Bulk { first: 0 }, Way::Bulk { first: 24 }];
+    for way in ways {
         for channels in [[2, 3], [3, 2], [1, 2]] {
             let (n, world) = (160, World::new(2, 3, 2048));
             let mut vectors: Vec<Aligned<f32>> = (0..4).map(|_| Aligned::new(2 * n, |k| k as f32)).collect();
@@ -246,6 +250,7 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
                 unsafe {
                     match way {
                         Way::Simple | Way::Shared => exchange::<_, Simple, _, ByPack<f32>>(grid, &params),
+                        Way::Ll => exchange::<_, Ll, _, ByPack<f32>>(grid, &params),
                         Way::Ll128 => exchange::<_, Ll128, _, ByPack<f32>>(grid, &params),
                         Way::Direct => exchange::<_, Store, _, ByPack<f32>>(grid, &params),
                         Way::Bulk { .. } => exchange::<_, Bulk, _, ByPack<f32>>(grid, &params),
@@ -334,6 +339,10 @@ fn tiles_transpose<T: Element>(ranks: u32, way: Way, (rows, cols): (usize, usize
     let launch = Launch { channels: 2, self_copy: 3, chunk: 512, rows };
     let world = World::new(ranks, 2, 2048);
     let (n, mut noise) = (rows * cols, Noise(u64::from(ranks) << 8 | T::CODE));
+    let share = share_packs(n.div_ceil(Pack::<T>::LANES) as u64, launch.channels);
+    if way == Way::Ll && share > ll::PACKS {
+        return;
+    }
     let mut make = || {
         let all = 0..ranks;
         all.map(|_| Aligned::new(ranks as usize * n, |_| T::from_bits64(noise.next()))).collect::<Vec<_>>()

@@ -88,14 +88,18 @@ fn schedules_and_protocols_know_nothing_of_each_other() {
             "CopyEngine",
             "Host",
             "HostTwoShot",
+            "Ll",
             "Ll128",
             "Ll128TwoShot",
+            "Local",
             "Simple",
             "Store",
             "TwoShot",
             "direct",
             "host",
+            "ll",
             "ll128",
+            "local",
             "simple"
         ]
     );

@@ -42,10 +42,16 @@ class Transport:
 
     _name = None
 
-    def __init__(self, world, *, window=None, channels=None, ll128_channels=None, deadline=None):
+    def __init__(self, world, *, window=None, channels=None, ll128_channels=None, ll_channels=None, deadline=None):
         self._world = world
         self._raw = _fusewire.Transport(
-            world._raw, self._name, window=window, channels=channels, ll128_channels=ll128_channels, deadline=deadline
+            world._raw,
+            self._name,
+            window=window,
+            channels=channels,
+            ll128_channels=ll128_channels,
+            ll_channels=ll_channels,
+            deadline=deadline,
         )
         self.name, self.device = self._raw.name, self._raw.device
         self.rank, self.size = self._raw.rank, self._raw.size

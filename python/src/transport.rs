@@ -84,7 +84,8 @@ impl Open {
 #[pymethods]
 impl Transport {
     #[new]
-    #[pyo3(signature = (world, name, *, window=None, channels=None, ll128_channels=None, deadline=None))]
+    #[pyo3(signature = (world, name, *, window=None, channels=None, ll128_channels=None, ll_channels=None, deadline=None))]
+    #[allow(clippy::too_many_arguments)] // of Python, by name
     fn new(
         py: Python<'_>,
         world: &World,
@@ -92,12 +93,16 @@ impl Transport {
         window: Option<usize>,
         channels: Option<u32>,
         ll128_channels: Option<u32>,
+        ll_channels: Option<u32>,
         deadline: Option<f64>,
     ) -> PyResult<Self> {
+        let flagged =
+            |channels: Option<u32>| channels.map_or(0, |n| if n == 0 { FUSEWIRE_NO_LL128 } else { n });
         let options = fusewire_transport_options {
             per_peer_bytes: window.unwrap_or(0),
             channels: channels.unwrap_or(0),
-            ll128_channels: ll128_channels.map_or(0, |n| if n == 0 { FUSEWIRE_NO_LL128 } else { n }),
+            ll128_channels: flagged(ll128_channels),
+            ll_channels: flagged(ll_channels),
             deadline_ms: milliseconds(py, deadline, "deadline")?,
         };
         let c_name = CString::new(name).map_err(|_| misuse(py, "a transport's name has no zero bytes"))?;

@@ -92,7 +92,7 @@ def outputs():
     memory = shm.symmetric(n * 64, "int32")
     direct = numpy.from_dlpack(memory)
     assert not direct.any()
-    for protocol in ("direct", "bulk", "simple", "ll128", None):
+    for protocol in ("direct", "bulk", "simple", "ll", "ll128", None):
         direct[:] = -1
         world.barrier()
         out = shm.all_to_all(x, out=direct, options=fusewire.Options(protocol=protocol))

@@ -94,7 +94,7 @@ macro_rules! for_each_case {
                 tables_that_differ: 2..=8,
                 all_that_can_be_tried: 1..=8,
             }
-            ll128 {
+            flagged {
                 of_every_element_type: 1..=16,
                 of_every_size: 1..=8,
                 of_hooks: 1..=8,

@@ -135,7 +135,7 @@ impl<X: Meet> Rank<X> {
     /// # Errors
     /// Those of the rendezvous.
     pub fn small(&self) -> fusewire::Result<Ground<X>> {
-        self.meet(Options::per_peer(16 << 10).channels(4).ll128_channels(4).heap(64 << 10))
+        self.meet(Options::per_peer(16 << 10).channels(4).ll128_channels(4).ll_channels(4).heap(64 << 10))
     }
 
     /// A transport as a user would have it.
@@ -143,8 +143,8 @@ impl<X: Meet> Rank<X> {
     /// # Errors
     /// Those of the rendezvous.
     pub fn usual(&self) -> fusewire::Result<Ground<X>> {
-        let options =
-            self.scale.pick(Options::per_peer(256 << 10).channels(4).ll128_channels(4), Options::default());
+        let options = Options::per_peer(256 << 10).channels(4).ll128_channels(4).ll_channels(4);
+        let options = self.scale.pick(options, Options::default());
         self.meet(options)
     }
 

@@ -203,6 +203,31 @@ pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
     mark.store(flag, Ordering::Release);
 }
 
+/// Loads two words of 8 bytes that a peer may be storing, each of them whole, relaxed.
+///
+/// # Safety
+/// `at` is 16-byte aligned, valid for reads, written concurrently by [`store_words`] only.
+#[inline(always)]
+pub unsafe fn load_words(at: *const u8) -> [u64; 2] {
+    let word = |k: usize| {
+        // SAFETY: the caller's contract.
+        unsafe { AtomicU64::from_ptr(at.cast_mut().cast::<u64>().add(k)) }.load(Ordering::Relaxed)
+    };
+    [word(0), word(1)]
+}
+
+/// Stores two words of 8 bytes that a peer may be loading, each of them whole, relaxed.
+///
+/// # Safety
+/// `at` is 16-byte aligned, valid for writes, read concurrently by [`load_words`] only.
+#[inline(always)]
+pub unsafe fn store_words(at: *mut u8, words: [u64; 2]) {
+    for (k, word) in words.into_iter().enumerate() {
+        // SAFETY: the caller's contract.
+        unsafe { AtomicU64::from_ptr(at.cast::<u64>().add(k)) }.store(word, Ordering::Relaxed);
+    }
+}
+
 /// Reads `bytes` at address `from` of process `id`, one of this host's; whether the system let it and all of it is there.
 ///
 /// # Safety

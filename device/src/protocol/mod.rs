@@ -5,14 +5,16 @@
 //! | [`Simple`] | [`simple`] | through rings of staging, with credits | senders, receivers, then the self copy |
 //! | [`TwoShot`] | `simple::relay` | the same, twice: a part of what is folded to each rank, and from there to all | those that produce, fold, and take |
 //! | [`Host`] and [`HostTwoShot`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
+//! | [`Ll`] | [`ll`] | in words of 8 bytes, of which half is a flag | as by LL128 |
 //! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
 //! | [`Ll128TwoShot`] | `ll128::relay` | the same, twice, as by [`TwoShot`] | `channels` blocks |
+//! | [`Local`] | `local` | nowhere: of a rank alone | any number of blocks |
 //! | [`Store`] | [`direct`] | straight into the peers' outputs, by stores of threads | `channels` blocks, then the self copy |
 //! | [`Bulk`] | [`direct::bulk`] | the same, by bulk copies | the same |
 //! | [`CopyEngine`] | [`direct::copy_engine`] | the same, by the copy engine | one block before its work and one behind it |
 //!
 //! Where a schedule [folds](Schedule::FOLDS), blocks that receive take a part from every peer, produce their own, and do what the self copy does;
-//! simple has that, and LL128 where the schedule is mutual.
+//! simple has that, and LL and LL128 where the schedule is mutual.
 //!
 //! Where a schedule produces [once](Schedule::ONCE), blocks that send do the self copy as well, but with bulk copies and the copy engine.
 //!
@@ -26,7 +28,9 @@
 pub mod direct;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
+pub mod ll;
 pub mod ll128;
+mod local;
 pub mod simple;
 
 pub use direct::Store;
@@ -34,7 +38,9 @@ pub use direct::bulk::Bulk;
 pub use direct::copy_engine::CopyEngine;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::{Host, HostTwoShot};
+pub use ll::Ll;
 pub use ll128::{Ll128, Ll128TwoShot};
+pub use local::Local;
 pub use simple::{Simple, TwoShot};
 
 use crate::arch;
@@ -44,6 +50,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack, cut};
 use crate::ops::Ops;
 use crate::pack::Pack;
+use crate::row;
 use crate::schedule::{Leg, Member, Schedule, has_own};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
@@ -76,6 +83,20 @@ pub unsafe fn exchange<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(
     }
     // SAFETY: the caller's contract.
     unsafe { P::exchange::<S, H>(grid, params) }
+}
+
+/// Begins a block, before it may look at memory; see [`Watch::armed`]. Where warps share rows, they meet behind the block's next sync.
+///
+/// # Safety
+/// As for [`Watch::armed`].
+#[inline(always)]
+unsafe fn armed<O: Ops, S, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Watch {
+    // SAFETY: the caller's contract.
+    let watch = unsafe { Watch::armed(&Block, params.control, params.ops.rank(), grid.block) };
+    if row::shares_warps(H::COLS) {
+        arch::arm_rows();
+    }
+    watch
 }
 
 /// What each protocol of two steps asks of a schedule and hooks.

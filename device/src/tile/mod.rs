@@ -364,24 +364,36 @@ pub fn consume<U: Unroll, W: Element, S: Sink<W>>(
     sink: &S,
     at: impl Fn(u32) -> *const u8,
 ) {
+    consume_by::<U, W, S>(team, place, first, count, sink, |s| {
+        // SAFETY: pack `s` has arrived and is not overwritten before it is freed.
+        Pack::from_words(unsafe { arch::load_16_once(at(s)) })
+    });
+}
+
+/// As [`consume`], of what `get(s)` gives.
+#[inline(always)]
+pub(crate) fn consume_by<U: Unroll, W: Element, S: Sink<W>>(
+    team: Team,
+    place: &Ctx,
+    first: usize,
+    count: u32,
+    sink: &S,
+    get: impl Fn(u32) -> Pack<W>,
+) {
     if S::COLS > 0 {
-        return walk::consume(team, place, first, count, sink, |s| {
-            // SAFETY: pack `s` has arrived and is not overwritten before it is freed.
-            Pack::from_words(unsafe { arch::load_16_once(at(s)) })
-        });
+        return walk::consume(team, place, first, count, sink, get);
     }
     let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
     if U::PACKS >= 8 {
-        s += consume_unrolled::<8, _>(run, sink, &at);
+        s += consume_unrolled::<8, _>(run, sink, &get);
     } else if U::PACKS >= 4 {
-        s += consume_unrolled::<4, _>(run, sink, &at);
+        s += consume_unrolled::<4, _>(run, sink, &get);
     } else if U::PACKS >= 2 {
-        s += consume_unrolled::<2, _>(run, sink, &at);
+        s += consume_unrolled::<2, _>(run, sink, &get);
     }
     while s < count {
-        // SAFETY: pack `s` has arrived and is not overwritten before it is freed.
-        let pack = Pack::from_words(unsafe { arch::load_16_once(at(s)) });
+        let pack = get(s);
         sink.take(&Consume(run.any::<W>(s)), pack);
         s += team.lanes;
     }
@@ -391,7 +403,7 @@ pub fn consume<U: Unroll, W: Element, S: Sink<W>>(
 fn consume_unrolled<const U: usize, W: Element>(
     run: Run<'_>,
     sink: &impl Sink<W>,
-    at: &impl Fn(u32) -> *const u8,
+    get: &impl Fn(u32) -> Pack<W>,
 ) -> u32 {
     let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
@@ -399,15 +411,13 @@ fn consume_unrolled<const U: usize, W: Element>(
         let mut packs = [Pack::<W>::ZERO; U];
         if Run::full::<U>(s, end) {
             let last = run.whole::<W>(s, U - 1).index();
-            // SAFETY: as below.
-            unroll!(U, |K| packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(nth(s, K))) }));
+            unroll!(U, |K| packs[K] = get(nth(s, K)));
             unroll!(U, |K| sink.take(&Consume(run.whole::<W>(s, U - 1 - K).before(last)), packs[U - 1 - K]));
             s += run.team.stride::<U>();
             continue;
         }
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            // SAFETY: the pack has arrived and is not overwritten before it is freed.
-            packs[K] = Pack::from_words(unsafe { arch::load_16_once(at(nth(s, K))) });
+            packs[K] = get(nth(s, K));
         });
         unroll!(U, |K| if inside::<U>(nth(s, K), end) {
             sink.take(&Consume(run.whole::<W>(s, K)), packs[K]);

@@ -77,7 +77,17 @@ unsafe impl Sync for World {}
 
 impl World {
     pub fn new(ranks: u32, channels: u32, window: u64) -> World {
-        let layout = Layout { world: ranks, channels, signals: 2, ll128_channels: 4, window, heap: 4096 };
+        let layout = Layout {
+            world: ranks,
+            channels,
+            signals: 2,
+            ll128_channels: 4,
+            ll_channels: 4,
+            pages: 0,
+            window,
+            heap: 4096,
+        };
+        let layout = layout.laid_out();
         let regions: Vec<_> = (0..ranks).map(|_| Region::new(layout.total())).collect();
         let records = (0..ranks).map(|_| Region::new(size_of::<AbortRecord>() as u64)).collect();
         let bases = regions.iter().map(|region| region.start as u64).collect();

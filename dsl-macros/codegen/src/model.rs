@@ -313,6 +313,12 @@ impl Model {
     /// How bytes may travel.
     pub fn protocols(&self, schedule: Option<&Schedule>, transport: &Transport) -> Vec<Protocol> {
         let mut protocols = vec![Protocol::Simple];
+        if schedule.is_some() && transport.direct {
+            protocols.push(Protocol::Ll);
+        }
+        if schedule.is_some_and(|s| s.own) && transport.direct && transport.cuda {
+            protocols.push(Protocol::Local);
+        }
         if self.options.row.is_some() {
             return protocols;
         }

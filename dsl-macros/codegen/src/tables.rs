@@ -98,6 +98,8 @@ pub struct Schedule {
     pub launcher: &'static str,
     /// Whether an attribute that names no schedules means this one too.
     pub implied: bool,
+    /// Whether a rank alone has something to do.
+    pub own: bool,
     /// Whether elements are produced once for all peers.
     pub once: bool,
     /// Whether `consume` gets one value, folded of what all ranks sent.
@@ -115,8 +117,12 @@ pub enum Protocol {
     Simple,
     /// The same, twice: each rank folds a part and passes it on.
     TwoShot,
+    /// LL: in words that carry their flags.
+    Ll,
     /// LL128: in lines that carry their flags.
     Ll128,
+    /// Nowhere: of a rank alone.
+    Local,
     /// The same, twice, as `TwoShot`.
     Ll128TwoShot,
     /// Straight into the peers' outputs.
@@ -133,8 +139,10 @@ impl Protocol {
         match self {
             Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
+            Protocol::Ll => "Ll",
             Protocol::Ll128 => "Ll128",
             Protocol::Ll128TwoShot => "Ll128TwoShot",
+            Protocol::Local => "Local",
             Protocol::Direct => "Direct",
             Protocol::Bulk => "Bulk",
             Protocol::Copy => "Copy",
@@ -146,8 +154,10 @@ impl Protocol {
         match self {
             Protocol::Simple => "simple",
             Protocol::TwoShot => "two_shot",
+            Protocol::Ll => "ll",
             Protocol::Ll128 => "ll128",
             Protocol::Ll128TwoShot => "ll128_two_shot",
+            Protocol::Local => "local",
             Protocol::Direct => "direct",
             Protocol::Bulk => "bulk",
             Protocol::Copy => "copy",
@@ -159,8 +169,10 @@ impl Protocol {
         match self {
             Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
+            Protocol::Ll => "Ll",
             Protocol::Ll128 => "Ll128",
             Protocol::Ll128TwoShot => "Ll128TwoShot",
+            Protocol::Local => "Local",
             Protocol::Direct => "Store",
             Protocol::Bulk => "Bulk",
             Protocol::Copy => "CopyEngine",
@@ -185,6 +197,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "AllToAll",
         launcher: "AllToAllLauncher",
         implied: true,
+        own: true,
         once: false,
         folds: false,
         mutual: true,
@@ -196,6 +209,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "SendRecv",
         launcher: "SendRecvLauncher",
         implied: true,
+        own: false,
         once: false,
         folds: false,
         mutual: true,
@@ -207,6 +221,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "AllGather",
         launcher: "AllGatherLauncher",
         implied: false,
+        own: true,
         once: true,
         folds: false,
         mutual: true,
@@ -218,6 +233,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "Broadcast",
         launcher: "BroadcastLauncher",
         implied: false,
+        own: true,
         once: true,
         folds: false,
         mutual: false,
@@ -229,6 +245,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "Scatter",
         launcher: "ScatterLauncher",
         implied: false,
+        own: true,
         once: false,
         folds: false,
         mutual: false,
@@ -240,6 +257,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "Gather",
         launcher: "GatherLauncher",
         implied: false,
+        own: true,
         once: false,
         folds: false,
         mutual: false,
@@ -251,6 +269,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "ReduceScatter",
         launcher: "ReduceScatterLauncher",
         implied: false,
+        own: true,
         once: false,
         folds: true,
         mutual: true,
@@ -262,6 +281,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "AllReduce",
         launcher: "AllReduceLauncher",
         implied: false,
+        own: true,
         once: true,
         folds: true,
         mutual: true,
@@ -273,6 +293,7 @@ pub const SCHEDULES: &[Schedule] = &[
         marker: "Reduce",
         launcher: "ReduceLauncher",
         implied: false,
+        own: true,
         once: false,
         folds: true,
         mutual: false,

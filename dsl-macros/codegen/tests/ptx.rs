@@ -40,6 +40,9 @@ fn sound(name: &str, arch: &str) {
             let body = body(&text, &symbol);
             let store = match entry.protocol {
                 Protocol::Simple | Protocol::TwoShot | Protocol::Direct => "st.global.v4",
+                // To its own output, of elements of any size.
+                Protocol::Local => "st.",
+                Protocol::Ll => "st.relaxed.sys.global.v2.b64",
                 Protocol::Ll128 | Protocol::Ll128TwoShot | Protocol::Copy => "st.relaxed.sys.global.v4",
                 Protocol::Bulk => "cp.async.bulk.global.shared::cta",
             };
@@ -67,7 +70,19 @@ fn sound(name: &str, arch: &str) {
             assert_eq!(body.contains("fusewire_tiles"), tiles, "{about}: {symbol}");
             // Those by rows have a word for each warp, or scales on their way into packs.
             let rows = model.options.row.is_some();
-            assert_eq!(body.contains("fusewire_rows"), rows, "{about}: {symbol}");
+            // What does not travel has no packs.
+            let has = body.contains("fusewire_rows");
+            assert!(has == rows || entry.protocol == Protocol::Local && !has, "{about}: {symbol}");
+            if let Some(meets) = body.find("ld.acquire.cta.shared") {
+                let armed = body.find("meetings of rows are counted from here");
+                let behind = armed.filter(|at| *at < meets).map(|at| &body[at..meets]);
+                // The block has met in between.
+                let meets = |line: &str| {
+                    line.starts_with("barrier") || line.starts_with("bar.") && !line.starts_with("bar.warp")
+                };
+                let counted = behind.is_some_and(|code| code.lines().any(|line| meets(line.trim())));
+                assert!(counted, "{about}: {symbol} counts from what was there");
+            }
             assert_eq!(body.contains("st.shared.b"), tiles || rows, "{about}: {symbol}");
             let bulk = entry.protocol == Protocol::Bulk;
             assert_eq!(body.contains("fusewire_bulk"), bulk, "{about}: {symbol}");
@@ -109,6 +124,9 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
         (Protocol::Simple, true) => 6,
         (Protocol::Simple, false) => 4,
         (Protocol::TwoShot | Protocol::Ll128TwoShot, _) => unreachable!("folds"),
+        (Protocol::Local, _) => 1,
+        (Protocol::Ll, true) => 5,
+        (Protocol::Ll, false) => 4,
         (Protocol::Ll128, true) => 3,
         (Protocol::Ll128, false) => 2,
         (Protocol::Direct, true) => 5,
@@ -119,6 +137,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     // Two at each place that works by tiles: what goes to peers, and the self copy.
     let places = 1 + usize::from(all_to_all);
     let transposed = model.options.transposed.is_some();
+    let places = if entry.protocol == Protocol::Local { 1 } else { places };
     let tiles = if transposed && entry.protocol != Protocol::Copy { 2 * places } else { 0 };
     // Two where rows are waited for: one by one, in bundles if the hooks work by pack, and either for tiles.
     let each = 1 + usize::from(entry.unroll >= 4);
@@ -185,8 +204,8 @@ fn a_kernel_is_of_its_transport_alone() {
     let model = kernel("copy");
     let text = ptx(&model, &on_gpus(&model), "sm_90", false);
     let entries: Vec<&str> = text.lines().filter(|l| l.contains(".entry ")).collect();
-    let expected =
-        ["", "_ll128", "_direct", "_bulk", "_copy"].map(|way| format!("copy__all_to_all{way}__nvl("));
+    let expected = ["", "_ll", "_local", "_ll128", "_direct", "_bulk", "_copy"]
+        .map(|way| format!("copy__all_to_all{way}__nvl("));
     assert_eq!(entries.len(), expected.len(), "{entries:?}");
     assert!(expected.iter().all(|e| entries.iter().any(|l| l.contains(e.as_str()))), "{entries:?}");
     assert!(!text.contains("ShmOps") && !text.contains("__shm"));

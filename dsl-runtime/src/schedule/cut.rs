@@ -1,6 +1,8 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{ALONE_PACKS, Cut, Hooks, Pattern, TILES_LEAST, Work};
+use super::default::{
+    ALONE_PACKS, Cut, Hooks, LL_PACKS, LOCAL_PACKS, LOCAL_THREADS, Pattern, TILES_LEAST, Work,
+};
 use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
 use super::plan::{Decided, MOST_PACKS, Plan, most_threads};
 use super::prepared::Prepared;
@@ -11,8 +13,8 @@ use crate::{Error, Result, Transport};
 use fusewire_device::launch::share_packs;
 use fusewire_device::pack::Pack;
 use fusewire_device::protocol::direct::bulk;
-use fusewire_device::protocol::ll128 as line;
 use fusewire_device::protocol::simple::channel::CUT;
+use fusewire_device::protocol::{ll, ll128 as line};
 use fusewire_device::row;
 
 /// Packs of a chunk on the wire.
@@ -79,7 +81,9 @@ impl<X: Transport> Prepared<X> {
             self.part.filter(|_| options.protocol.is_none()).map(|multiprocessors| multiprocessors / 2);
         let default_limit = half.map_or(limit, |half| limit.min(half.max(1)));
         let hooks = Hooks::of::<H>(self.unroll(Protocol::Simple, None).unwrap_or(4));
-        let whole = elements.is_multiple_of(Pack::<H::Wire>::LANES);
+        // Rows are whole packs, whatever their elements.
+        let rest = if H::COLS > 0 { 0 } else { elements % Pack::<H::Wire>::LANES };
+        let whole = rest == 0;
         let tiles = match wire_bytes.saturating_mul(pattern.peers as usize) {
             ..TILES_LEAST => 0,
             _ => line_tiles::<H>(options.shape, layout.ll128_channels),
@@ -100,28 +104,41 @@ impl<X: Transport> Prepared<X> {
             hooks,
             tiles,
             alone_packs,
+            ll_packs: if H::COLS > 0 { whole_rows(H::ROW_PACKS) as u32 } else { LL_PACKS },
             rows: H::COLS > 0,
             relays: H::RELAYS as u32,
             limit: default_limit,
             on_host,
         };
-        // Packs of a channel by LL128.
+        let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
+        // Packs of a channel whose bytes travel beside flags: of rows as many as are whole.
         let line_most = |protocol| match protocol {
+            Protocol::Ll if H::COLS > 0 => ll::PACKS / rows * rows,
+            Protocol::Ll => ll::PACKS,
             Protocol::Ll128TwoShot if H::RELAYS > 0 => line::most_packs(world, H::RELAYS as u64),
             _ => line::PACKS,
         };
         let line_room = |protocol, channels: u32| channels as usize * line_most(protocol) as usize * 16;
+        let flagged_channels = |protocol| match protocol {
+            Protocol::Ll => layout.ll_channels,
+            _ => layout.ll128_channels,
+        };
         // With as many channels as the caller wants.
-        let default_room = |protocol| match options.channels {
-            Some(channels) if channels > layout.ll128_channels => 0,
-            Some(channels) => line_room(protocol, channels),
-            None => line_room(protocol, layout.ll128_channels.min(work.most_ll128_channels(protocol))),
+        let default_room = |protocol| match (options.channels, flagged_channels(protocol)) {
+            (Some(channels), most) if channels > most => 0,
+            (Some(channels), _) => line_room(protocol, channels),
+            (None, most) => line_room(protocol, most.min(work.most_flagged_channels(protocol))),
         };
         // In one step, one block may store what has arrived where another has not yet read what is to be sent.
         let in_place = H::IN_PLACE && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
             Some(twice) if twice.passes_on() && pattern.peers == 0 && self.has(twice) => Protocol::Simple,
+            Some(Protocol::Local) if pattern.peers > 0 => {
+                return Err(Error::misuse(format!(
+                    "`Protocol::Local` is for a rank alone in its world, which has {world} ranks: leave the choice open"
+                )));
+            }
             Some(Protocol::Simple) if in_place => {
                 return Err(Error::misuse(format!(
                     "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: name `TwoShot` or `Ll128`, or leave the choice open",
@@ -131,11 +148,19 @@ impl<X: Transport> Prepared<X> {
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Simple,
-            None => work.protocol(|p| self.has(p), |p| 16 * line_packs <= default_room(p)),
+            None => work.protocol(
+                |p| self.has(p),
+                |p| 16 * if p == Protocol::Ll { packs } else { line_packs } <= default_room(p),
+            ),
         };
         let protocol = if in_place && protocol == Protocol::Simple { Protocol::TwoShot } else { protocol };
-        let (lines, twice) = (protocol.lines(), protocol == Protocol::TwoShot);
-        let (line_most, room) = (line_most(protocol), line_room(protocol, layout.ll128_channels));
+        let (flagged, twice) = (protocol.flagged(), protocol == Protocol::TwoShot);
+        let (tiles, line_packs) = match protocol {
+            Protocol::Ll => (0, packs),
+            _ => (tiles, line_packs),
+        };
+        let channels = flagged_channels(protocol);
+        let (line_most, room) = (line_most(protocol), line_room(protocol, channels));
         let unroll = self.unroll(protocol, options.unroll)?;
         if protocol.stores() && !symmetric {
             return Err(Error::misuse(format!(
@@ -147,20 +172,24 @@ impl<X: Transport> Prepared<X> {
                 "{elements} elements to each peer are no whole multiple of 16 bytes, which bulk copies need: use `Protocol::Direct`"
             )));
         }
-        if lines && 16 * line_packs > room {
+        let (carrier, option) = match protocol {
+            Protocol::Ll => ("LL", "ll_channels"),
+            _ => ("LL128", "ll128_channels"),
+        };
+        if flagged && (16 * line_packs > room || channels == 0) {
             return Err(Error::misuse(format!(
-                "{wire_bytes} wire bytes to each peer, but LL128 carries at most {room} here: use `Protocol::Simple`, or more `Options::ll128_channels`"
+                "{wire_bytes} wire bytes to each peer, but {carrier} carries at most {room} here: use `Protocol::Simple`, or more `Options::{option}`"
             )));
         }
         // The fewest channels that hold the chunk.
         let least = match tiles {
-            _ if !lines => 1,
-            0 => packs.div_ceil(line_most as usize).max(1) as u32,
+            _ if !flagged => 1,
+            0 => packs.div_ceil(line_most.max(1) as usize).max(1) as u32,
             tiles => tiles.div_ceil(line::TILES),
         };
         let alone = pattern.peers == 0 && !on_host;
-        let most = match lines {
-            true => layout.ll128_channels,
+        let most = match flagged {
+            true => channels,
             false if alone => u32::MAX,
             false if twice => layout.channels / 2,
             false => layout.channels,
@@ -184,9 +213,9 @@ impl<X: Transport> Prepared<X> {
         if cut.channels == 0 {
             return Err(Error::misuse("0 channels to each peer; a launch uses at least one"));
         }
-        if lines && (cut.channels < least || cut.channels > most) {
+        if flagged && (cut.channels < least || cut.channels > most) {
             return Err(Error::misuse(format!(
-                "{} LL128 channels for {wire_bytes} wire bytes; a launch uses {least} to {most}",
+                "{} {carrier} channels for {wire_bytes} wire bytes; a launch uses {least} to {most}",
                 cut.channels
             )));
         }
@@ -214,7 +243,17 @@ impl<X: Transport> Prepared<X> {
             _ if on_host => 1,
             Some(threads) => threads,
             None if matches!(protocol, Protocol::Bulk | Protocol::Copy) => work.bulk_threads(first).min(all),
-            None if lines => {
+            // A team for each row, as far as there are threads.
+            None if H::COLS > 0 && protocol == Protocol::Ll => {
+                let rows = share_packs(packs as u64, cut.channels).div_ceil(H::ROW_PACKS as u64);
+                let lanes = row::lanes(H::COLS);
+                (rows.min(8) as u32 * lanes).clamp(lanes, all)
+            }
+            None if protocol == Protocol::Ll => {
+                let packs = share_packs(packs as u64, cut.channels) as u32;
+                packs.next_multiple_of(32).clamp(64, all)
+            }
+            None if flagged => {
                 // A warp for every row of every peer, or for every four. Tiles want all there are, the own chunk's as well.
                 let share = share_packs(packs as u64, cut.channels) as u32;
                 let share = if protocol.passes_on() { share.div_ceil(world) } else { share };
@@ -227,6 +266,9 @@ impl<X: Transport> Prepared<X> {
                     _ if H::FOLDS => all,
                     _ => warps(4).clamp(64, all),
                 }
+            }
+            None if protocol == Protocol::Local && work.long_alone() && !H::TRANSPOSED => {
+                row::lanes(H::COLS).max(LOCAL_THREADS)
             }
             None => work.threads(protocol, all),
         };
@@ -262,10 +304,16 @@ impl<X: Transport> Prepared<X> {
             cut.self_copy -= 1;
         }
         // Blocks of a rank alone wait for nobody: there may be more than the device holds.
-        if alone && cut.self_copy > 0 && options.self_copy.is_none() && H::COLS == 0 && !H::TRANSPOSED {
-            cut.self_copy = cut.self_copy.max(work.more_alone());
+        if alone && cut.self_copy > 0 && options.self_copy.is_none() && !H::TRANSPOSED {
+            let more = match protocol {
+                Protocol::Local if work.long_alone() => {
+                    (packs / (LOCAL_PACKS * threads as usize)).min(limit as usize) as u32
+                }
+                _ if H::COLS == 0 => work.more_alone(),
+                _ => 0,
+            };
+            cut.self_copy = cut.self_copy.max(more);
         }
-        let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
         let most = if twice { layout.window / 4 / H::RELAYS as u64 } else { layout.window / 4 };
         if H::COLS > 0 && 16 * rows > most {
             return Err(Error::misuse(format!(
@@ -307,7 +355,7 @@ impl<X: Transport> Prepared<X> {
             }
             // Not a part of staging.
             self.link.check_transfer(cut.channels, 128)?;
-        } else if !lines {
+        } else if !flagged {
             // Alone a rank uses no staging; what the caller says has to fit all the same.
             let (channels, bytes) = match alone {
                 true => (options.channels.unwrap_or(1), options.chunk.map_or(128, |chunk| chunk as u64)),
@@ -370,9 +418,9 @@ impl<X: Transport> Prepared<X> {
             resident,
             first,
             rows,
-            tiles: if lines { tiles } else { 0 },
+            tiles: if flagged { tiles } else { 0 },
             by_rows: H::COLS > 0,
-            rest: (elements % Pack::<H::Wire>::LANES) as u32,
+            rest: rest as u32,
             parted: self.link.parted(),
             decided: if options.open() == *options { Decided::Default } else { Decided::Caller },
         })

@@ -116,6 +116,8 @@ pub(super) struct Work {
     pub(super) tiles: u32,
     /// Packs that a block takes at least where a rank is alone.
     pub(super) alone_packs: u32,
+    /// Packs that a block takes where there are blocks for it, by LL.
+    pub(super) ll_packs: u32,
     /// Whether hooks work by rows.
     pub(super) rows: bool,
     /// Packs of what is folded for one of the wire, where it can be passed on; else 0.
@@ -177,6 +179,7 @@ impl Work {
             Protocol::Ll128 if self.pattern.folds => self.folding_blocks(),
             Protocol::TwoShot => 96,
             Protocol::Ll128TwoShot => FOLDING_BLOCKS,
+            Protocol::Ll => LL_BLOCKS,
             // Few rows are in flight in a block, and two blocks on a multiprocessor.
             Protocol::Simple if self.pattern.folds && self.rows && !self.short() => 128,
             Protocol::Simple
@@ -206,6 +209,11 @@ impl Work {
         u32::try_from(self.wire_bytes / 16 / NEAR_PACKS).unwrap_or(u32::MAX).min(self.limit)
     }
 
+    /// Whether a rank alone has so much to do that each part of it may have a block of its own.
+    pub(super) fn long_alone(&self) -> bool {
+        self.wire_bytes >= LOCAL_LONG
+    }
+
     /// Whether waits at both ends take about as long as the bytes between.
     fn short(&self) -> bool {
         self.total() < 8 << 20
@@ -221,7 +229,7 @@ impl Work {
     ) -> Protocol {
         let peers = self.pattern.peers;
         if peers == 0 {
-            return Protocol::Simple;
+            return if has(Protocol::Local) { Protocol::Local } else { Protocol::Simple };
         }
         let twice = Protocol::Ll128TwoShot;
         if has(twice) && fits(twice) && self.in_two_steps_by_ll128() {
@@ -243,8 +251,16 @@ impl Work {
             (_, false) if self.pattern.folds => LL128_MOST_FOLDED,
             (_, false) => LL128_MOST_STAGED,
         };
-        if !self.on_host && has(Protocol::Ll128) && fits(Protocol::Ll128) && sent <= most {
+        let has_lines = has(Protocol::Ll128) && fits(Protocol::Ll128);
+        if !self.on_host && has_lines && sent <= most {
             Protocol::Ll128
+        } else if !self.on_host
+            && !has_lines
+            && has(Protocol::Ll)
+            && fits(Protocol::Ll)
+            && sent <= LL_MOST.min(most)
+        {
+            Protocol::Ll
         } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST && lanes {
             Protocol::Copy
         } else if bulk {
@@ -299,12 +315,26 @@ impl Work {
         }
     }
 
-    /// LL128 channels of a call that goes by LL128 by default, at most.
-    pub(super) fn most_ll128_channels(&self, protocol: Protocol) -> u32 {
+    /// Channels of a call that goes by LL or LL128 by default, at most.
+    pub(super) fn most_flagged_channels(&self, protocol: Protocol) -> u32 {
         match self.pattern.folds {
+            _ if protocol == Protocol::Ll => self.ll_cut().channels,
             true => self.multiprocessors(protocol),
             false => self.ll128_channels(line_blocks(self.hooks, self.several()).min(self.limit)),
         }
+    }
+
+    /// Of LL: as many blocks as have a row for each team, or as many packs; those of the self copy wait for nobody.
+    fn ll_cut(&self) -> Cut {
+        let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
+        let (most, wanted) = (self.multiprocessors(Protocol::Ll), packs.div_ceil(self.ll_packs));
+        let self_copy = match self.own_blocks(Protocol::Ll) {
+            true => wanted.clamp(1, (most / 2).max(1)),
+            false => 0,
+        };
+        let left = most.saturating_sub(self_copy);
+        let channels = if self.pattern.mutual || self.pattern.rooted { left } else { left / 2 };
+        Cut::of(wanted.clamp(1, channels.max(1)), self_copy)
     }
 
     /// LL128 channels that so many blocks have room for.
@@ -322,11 +352,13 @@ impl Work {
         match protocol {
             _ if self.on_host => Cut::of(1, u32::from(own_chunk)),
             Protocol::Copy => Cut::of(1, 0),
+            Protocol::Local => Cut::of(1, packs.div_ceil(self.alone_packs).clamp(1, multiprocessors)),
             // For each rank's part as many packs as fill the channel of a copy.
             Protocol::TwoShot => {
                 let blocks = packs.div_ceil(128 * self.world);
                 Cut::of(blocks.clamp(1, (multiprocessors / 3).max(1)), 0)
             }
+            Protocol::Ll => self.ll_cut(),
             Protocol::Ll128TwoShot => Cut::of(packs.div_ceil(LINES_TWICE_PACKS).clamp(1, multiprocessors), 0),
             Protocol::Ll128 => {
                 let self_copy = self.ll128_self_copy(multiprocessors);

@@ -9,6 +9,7 @@ mod launcher;
 mod parts;
 mod plan;
 mod prepared;
+mod protocol;
 mod rooted;
 mod sendrecv;
 
@@ -23,103 +24,13 @@ pub use fusewire_device::schedule::{
 pub use launcher::Launcher;
 pub use plan::{Decided, Plan};
 pub(crate) use prepared::Prepared;
+pub use protocol::Protocol;
 pub(crate) use rooted::a_rank;
 pub use rooted::{BroadcastLauncher, GatherLauncher, ReduceLauncher, ScatterLauncher};
 pub use sendrecv::SendRecvLauncher;
 pub(crate) use sendrecv::same_length;
 
-use crate::{Error, Result};
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
-
-/// How bytes travel. What NCCL has too has its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Protocol {
-    /// Through rings of staging in the receiver's memory, with credits: any size.
-    Simple,
-    /// In 128-byte lines that carry their flags: small chunks, at a fraction of the latency.
-    Ll128,
-    /// Straight into the peers' outputs ("zero copy"): where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
-    /// hooks have no `consume`. Nothing is staged, and no block receives.
-    Direct,
-    /// As `Direct`, by bulk copies through shared memory that one thread of each block asks for (the Tensor Memory Accelerator): for hooks
-    /// that have no `produce` either, chunks of whole multiples of 16 bytes, and GPUs of compute capability 9.0 and later that let a block
-    /// have 128 KiB of shared memory.
-    Bulk,
-    /// By the copy engine, straight into the peers' outputs, with no multiprocessor busy: as `Direct`, for hooks that have no `produce`
-    /// either, on GPUs. The copies are queued behind the wait for the peers, and made even if it fails: after a fault, the outputs
-    /// of a launch hold anything, also that of a rank which had not launched yet.
-    Copy,
-    /// Through staging twice ("two-shot"), for `all_reduce`: each rank folds a part of what all contribute, and passes the result on to all. A rank sends
-    /// fewer bytes than by the others from three ranks on, about two chunks in all. What is passed on is of the output's type, or where the module
-    /// has a `consume` of the accumulator's; neither may be narrower than the wire type. The bits are the same as by the others.
-    TwoShot,
-    /// As `TwoShot`, but in lines as `Ll128`: all-reduces among several ranks that are too long for one step by LL128, and too short for staging.
-    Ll128TwoShot,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Protocol; 7] = [
-        Protocol::Simple,
-        Protocol::Ll128,
-        Protocol::Direct,
-        Protocol::Bulk,
-        Protocol::Copy,
-        Protocol::TwoShot,
-        Protocol::Ll128TwoShot,
-    ];
-
-    /// Its name on command lines and in tables: `ll128_two_shot`, say.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Protocol::Simple => "simple",
-            Protocol::Ll128 => "ll128",
-            Protocol::Direct => "direct",
-            Protocol::Bulk => "bulk",
-            Protocol::Copy => "copy",
-            Protocol::TwoShot => "two_shot",
-            Protocol::Ll128TwoShot => "ll128_two_shot",
-        }
-    }
-
-    /// Whether bytes travel in lines that carry their flags.
-    pub(crate) fn lines(self) -> bool {
-        matches!(self, Protocol::Ll128 | Protocol::Ll128TwoShot)
-    }
-
-    /// Whether what is folded is passed on.
-    pub(crate) fn passes_on(self) -> bool {
-        matches!(self, Protocol::TwoShot | Protocol::Ll128TwoShot)
-    }
-
-    /// Whether ranks write into their peers' outputs.
-    pub(crate) fn stores(self) -> bool {
-        matches!(self, Protocol::Direct | Protocol::Bulk | Protocol::Copy)
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Protocol {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name).ok_or_else(|| {
-            Error::misuse(format!(
-                "there is no protocol {name:?}; there are {}",
-                Protocol::ALL.map(Protocol::name).join(", ")
-            ))
-        })
-    }
-}
 
 /// What a launch may be told beside its arguments. Equal on all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::Protocol;
 use crate::kernel::HookSet;
 use fusewire_device::launch::share_packs;
 use fusewire_device::protocol::direct::bulk;
-use fusewire_device::protocol::ll128 as line;
+use fusewire_device::protocol::{ll, ll128 as line};
 use fusewire_device::tile::transpose as tiles;
 use std::fmt;
 
@@ -106,6 +106,7 @@ impl fmt::Display for Plan {
                 " in two steps, each over {channels} of staging, in chunks of {} bytes at first",
                 self.chunk
             )?,
+            Protocol::Ll => write!(f, " over {channels} of LL")?,
             Protocol::Ll128 => {
                 write!(f, " over {channels} of LL128")?;
                 if self.tiles > 0 {
@@ -113,6 +114,7 @@ impl fmt::Display for Plan {
                 }
             }
             Protocol::Ll128TwoShot => write!(f, " in two steps, both over {channels} of LL128")?,
+            Protocol::Local => write!(f, ", which is this rank alone")?,
             Protocol::Direct => write!(f, " straight into its output over {channels}")?,
             Protocol::Bulk => {
                 write!(
@@ -162,6 +164,7 @@ impl Plan {
             Protocol::Ll128 if each > 16 * u64::from(line::ROW_PACKS) => {
                 (4 * u64::from(line::ROW_PACKS), line::PACKS)
             }
+            Protocol::Ll => (self.rows.max(1), ll::PACKS),
             Protocol::Ll128 => (1, line::PACKS),
             Protocol::Ll128TwoShot => (1, MOST_PACKS),
             _ => (self.rows.max(1), MOST_PACKS),

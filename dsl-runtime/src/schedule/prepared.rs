@@ -195,31 +195,11 @@ impl<X: Transport> Prepared<X> {
                 "`{}` has no {protocol:?} variant with {u} packs in flight: name it in `unroll(..)`",
                 self.name
             )),
-            None => {
-                let why = match protocol {
-                    Protocol::Simple => "every transport stages all-to-alls and sends",
-                    Protocol::TwoShot => {
-                        "two steps are for `all_reduce` on transports with two channels or more that stage four lines of what is folded, of hooks by element or pack whose result is no narrower than what crosses the wire"
-                    }
-                    Protocol::Ll128TwoShot => {
-                        "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"
-                    }
-                    Protocol::Ll128 => "LL128 needs peers' memory that kernels store to",
-                    Protocol::Direct => {
-                        "stores into peers' outputs need their memory mapped, and hooks without `consume`"
-                    }
-                    Protocol::Bulk => {
-                        "bulk copies need peers' memory mapped, neither `produce` nor `consume`, and GPUs of compute capability 9.0 with 128 KiB of shared memory for a block"
-                    }
-                    Protocol::Copy => {
-                        "the copy engine needs peers' memory mapped, and neither `produce` nor `consume`"
-                    }
-                };
-                Error::misuse(format!(
-                    "`{}` has no {protocol:?} kernel for this schedule and transport: {why}",
-                    self.name
-                ))
-            }
+            None => Error::misuse(format!(
+                "`{}` has no {protocol:?} kernel for this schedule and transport: {}",
+                self.name,
+                protocol.needs()
+            )),
         })
     }
 

@@ -141,9 +141,11 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
             chained(rank, &ground, &all, what, chunk, &staged)?;
             chained(rank, &ground, &all, what, chunk, &staged.clone().channels(2).chunk(256))?;
             if X::MAPS {
-                let lines = LaunchOptions::default().protocol(Protocol::Ll128);
-                chained(rank, &ground, &all, what, chunk, &lines)?;
-                chained(rank, &ground, &all, what, chunk, &lines.channels(2))?;
+                for way in [Protocol::Ll, Protocol::Ll128] {
+                    let flagged = LaunchOptions::default().protocol(way);
+                    chained(rank, &ground, &all, what, chunk, &flagged)?;
+                    chained(rank, &ground, &all, what, chunk, &flagged.channels(2))?;
+                }
             }
         }
     }

@@ -141,12 +141,12 @@ pub fn a_program_aborts<X: Subject>(rank: &Rank<X>) -> Outcome {
 }
 
 /// A sender that fills the staging of a peer that does not receive.
-/// By staging the sender's ring fills up in the first call; by LL128 two calls go without an answer, and the third does not.
+/// By staging the sender's ring fills up in the first call; by LL and LL128 two calls go without an answer, and the third does not.
 pub fn a_receiver_never_comes<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let launcher = SendRecvOf::<copy::Hooks<u32>>::sendrecv(&ground.transport)?;
-    let ways = [(Protocol::Simple, 4 * ground.window(), 1), (Protocol::Ll128, 64, 3)];
-    for (protocol, n, calls) in &ways[..if X::MAPS { 2 } else { 1 }] {
+    let ways = [(Protocol::Simple, 4 * ground.window(), 1), (Protocol::Ll, 64, 3), (Protocol::Ll128, 64, 3)];
+    for (protocol, n, calls) in &ways[..if X::MAPS { 3 } else { 1 }] {
         if rank.me() == 0 {
             let (input, mut output) = (ground.device.buffer::<u32>(*n)?, ground.device.buffer::<u32>(*n)?);
             for _ in 0..*calls {

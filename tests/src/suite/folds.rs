@@ -139,6 +139,11 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
             chained(rank, &ground, &all, what, chunk, &LaunchOptions::default())?;
             chained(rank, &ground, &all, what, chunk, &staged.clone().channels(1))?;
             chained(rank, &ground, &all, what, chunk, &staged.clone().channels(2).chunk(256))?;
+            if X::MAPS {
+                let words = LaunchOptions::default().protocol(Protocol::Ll);
+                chained(rank, &ground, &all, what, chunk, &words)?;
+                chained(rank, &ground, &all, what, chunk, &words.channels(2))?;
+            }
             if X::MAPS && !matches!(what, What::Reduce(_)) {
                 let lines = LaunchOptions::default().protocol(Protocol::Ll128);
                 chained(rank, &ground, &all, what, chunk, &lines)?;
@@ -247,10 +252,13 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
     for round in 0..ranks {
         std::thread::sleep(Duration::from_millis(rank.scale.pick(2, 4) * ((me + round) % ranks) as u64));
         for what in [What::AllReduce, What::ReduceScatter, What::Reduce(round)] {
-            for way in [Protocol::Simple, Protocol::Ll128, Protocol::TwoShot, Protocol::Ll128TwoShot] {
+            let ways =
+                [Protocol::Simple, Protocol::Ll, Protocol::Ll128, Protocol::TwoShot, Protocol::Ll128TwoShot];
+            for way in ways {
                 let lines = matches!(way, Protocol::Ll128 | Protocol::Ll128TwoShot);
                 let twice = matches!(way, Protocol::TwoShot | Protocol::Ll128TwoShot);
-                if lines && (!X::MAPS || matches!(what, What::Reduce(_)))
+                if way == Protocol::Ll && !X::MAPS
+                    || lines && (!X::MAPS || matches!(what, What::Reduce(_)))
                     || twice && !matches!(what, What::AllReduce)
                 {
                     continue;
@@ -293,7 +301,7 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
     }
     works(rank, &ground)?;
     // A line of 8-bit floats is passed on as four lines of sums, which a quarter of the smallest staging does not hold.
-    let least = rank.meet(Options::per_peer(4 << 10).channels(4).ll128_channels(0))?;
+    let least = rank.meet(Options::per_peer(4 << 10).channels(4).ll128_channels(0).ll_channels(0))?;
     let means = AllReduceOf::<averaged::Hooks>::all_reduce(&least.transport)?;
     let input = least.device.buffer_from(&[1.0; 4000])?;
     let mut output = least.device.buffer::<f32>(4000)?;
@@ -335,7 +343,9 @@ pub fn in_place<X: Subject>(rank: &Rank<X>) -> Outcome {
     if X::MAPS {
         let ll128 = LaunchOptions::default().protocol(Protocol::Ll128);
         let twice = LaunchOptions::default().protocol(Protocol::Ll128TwoShot);
-        ways.extend([ll128.clone(), ll128.channels(1), twice.clone(), twice.channels(1)]);
+        let ll = LaunchOptions::default().protocol(Protocol::Ll);
+        ways.extend([ll.clone(), ll.channels(3), ll128.clone(), ll128.channels(1)]);
+        ways.extend([twice.clone(), twice.channels(1)]);
     }
     let late = |call: usize| {
         let turn = (me + call) % ranks;

@@ -8,14 +8,19 @@ use crate::kernels::structs::{
     points::{self, Arrived, Point},
 };
 use crate::{AllReduceOf, AllToAllOf, Outcome, Rank, ReduceScatterOf, SendRecvOf, Subject, reference};
+use fusewire::device::protocol::ll;
 use fusewire::{LaunchOptions, Protocol};
 
-/// The ways that a transport has for every schedule.
-fn ways<X: Subject>() -> Vec<LaunchOptions> {
+/// The ways that a transport has for every schedule, of a chunk of so many wire bytes.
+fn ways<X: Subject>(wire_bytes: usize) -> Vec<LaunchOptions> {
     let open = LaunchOptions::default;
     let mut ways = vec![open(), open().protocol(Protocol::Simple).channels(1).chunk(256)];
     if X::MAPS {
         ways.push(open().protocol(Protocol::Ll128));
+    }
+    // What four channels carry.
+    if X::MAPS && wire_bytes <= 64 * ll::PACKS as usize {
+        ways.push(open().protocol(Protocol::Ll));
     }
     ways
 }
@@ -45,7 +50,7 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
         let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
         let lines = LaunchOptions::default().protocol(Protocol::Ll128TwoShot);
         let twice = [two_shot].into_iter().chain(X::MAPS.then_some(lines));
-        for options in ways::<X>().into_iter().chain(twice) {
+        for options in ways::<X>(8 * chunk).into_iter().chain(twice) {
             let options = options.elements(chunk);
             output.fill_bytes(stream, POISON)?;
             let args = found::Launch { input: input.view().slice(..chunk)?, output: output.view_mut() };
@@ -53,7 +58,7 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
             let about = format!("{chunk} of all ranks, {options:?}, at rank {me}");
             same(format_args!("{about}"), &output.read(stream)?, greatest);
         }
-        for options in ways::<X>() {
+        for options in ways::<X>(8 * chunk) {
             output.fill_bytes(stream, POISON)?;
             let args = found::Launch { input: input.view(), output: output.view_mut() };
             scatters.launch_with(stream, args, &options)?;
@@ -91,7 +96,7 @@ pub fn of_other_sizes<X: Subject>(rank: &Rank<X>) -> Outcome {
         let pixels: Vec<Pixel> = (0..n).map(|i| pixel(me, i)).collect();
         let pixels = ground.device.buffer_from(&pixels)?;
         let mut picture = ground.device.buffer::<Pixel>(n)?;
-        for options in ways::<X>() {
+        for options in ways::<X>(16 * chunk) {
             let about = format!("{chunk} for each rank, {options:?}, at rank {me}");
             output.fill_bytes(stream, POISON)?;
             let args = points::Launch { points: input.view(), output: output.view_mut(), by };

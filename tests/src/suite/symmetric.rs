@@ -23,7 +23,8 @@ fn ways<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Result<BTreeSet<Proto
         let args = copy::Launch { input: input.view(), output: output.view_mut() };
         let spaces = launcher.spaces(&args, &LaunchOptions::default())?;
         let ways = spaces.iter().map(|s| s.start.protocol);
-        let ways: BTreeSet<_> = ways.filter(|w| !matches!(w, Protocol::Simple | Protocol::Ll128)).collect();
+        let ways: BTreeSet<_> =
+            ways.filter(|w| !matches!(w, Protocol::Simple | Protocol::Ll | Protocol::Ll128)).collect();
         // GPUs may be too old for bulk copies.
         let least =
             rank.scale.pick(&[Protocol::Direct, Protocol::Bulk][..], &[Protocol::Direct, Protocol::Copy]);
@@ -115,9 +116,9 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
 
 /// Lines, staging and every way into symmetric memory, one behind another on the same channels, in random order, without the hosts in between.
 pub fn in_any_order<X: Subject>(rank: &Rank<X>) -> Outcome {
-    let ground = rank.meet(Options::per_peer(64 << 10).channels(8).ll128_channels(4))?;
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(8).ll128_channels(4).ll_channels(4))?;
     let mut ways: Vec<Protocol> = ways(rank, &ground)?.into_iter().collect();
-    ways.extend([Protocol::Simple, Protocol::Ll128]);
+    ways.extend([Protocol::Simple, Protocol::Ll, Protocol::Ll128]);
     let launcher = AllToAllOf::<copy::Hooks<u32>>::all_to_all(&ground.transport)?;
     let (me, chunk, stream) = (rank.me(), 5000, &ground.stream);
     let n = chunk * rank.size();

@@ -12,8 +12,12 @@ pub enum Protocol {
     Direct,
     /// By bulk copies, awaited whole, then a fence and the flag.
     Bulk,
+    /// LL: words that carry their flags. They are taken behind a barrier of threads that have seen all of them.
+    Ll,
     /// LL128: lines that carry their flags, stored and loaded by whole warps.
     Ll128,
+    /// A rank alone: nothing is stored at a peer.
+    Local,
     /// What stands before and behind the copy engine's work: flags alone.
     Copy,
     /// Signals and barriers of a window: stores, a barrier, a release that is the signal.
@@ -46,7 +50,7 @@ impl Seen<'_> {
     }
 
     fn wide(&self) -> bool {
-        self.i.has("v4")
+        self.i.has("v4") || self.i.has("v2") && self.i.has("b64")
     }
 
     fn strong(&self) -> bool {
@@ -122,10 +126,19 @@ pub fn wrong(ptx: &str, entry: &str, protocol: Protocol, roots: &Roots, headers:
         }
         return all;
     }
+    if protocol == Protocol::Local {
+        let gives_nothing = |s: &Seen<'_>| !(s.payload() || s.flag() && !s.i.is("atom"));
+        if !flow.code.iter().all(|i| gives_nothing(&seen(&flow, i))) {
+            all.push("stores at a peer".into());
+        }
+        return all;
+    }
     all.extend(flow.check(0, |state, i| barriers_of_copies(state, &seen(&flow, i))));
     all.extend(flow.check(0, |state, i| silent_behind_faults(state, &seen(&flow, i))));
     all.extend(flow.check(0, |state, i| looks_before_it_publishes(state, &seen(&flow, i))));
-    if protocol == Protocol::Ll128 {
+    if protocol == Protocol::Ll {
+        all.extend(flow.check(0, |state, i| words(state, &seen(&flow, i), || waits(&flow, i))));
+    } else if protocol == Protocol::Ll128 {
         let alone = |i: &Instruction| stores_at(&flow, i, headers);
         all.extend(flow.check(0, |state, i| lines(state, &seen(&flow, i), alone(i))));
     } else {
@@ -139,8 +152,8 @@ pub fn wrong(ptx: &str, entry: &str, protocol: Protocol, roots: &Roots, headers:
     let moves = match protocol {
         Protocol::Simple | Protocol::Direct => has(|s| s.payload()),
         Protocol::Bulk => has(|s| s.i.is("cp.async.bulk.global.shared::cta")),
-        Protocol::Ll128 => has(|s| s.line()),
-        Protocol::Copy | Protocol::Window | Protocol::Posted => true,
+        Protocol::Ll | Protocol::Ll128 => has(|s| s.line()),
+        Protocol::Copy | Protocol::Window | Protocol::Posted | Protocol::Local => true,
     };
     if !moves || !has(|s| s.flag()) {
         // The rules would hold of nothing.
@@ -261,6 +274,17 @@ fn lines(state: u8, s: &Seen<'_>, alone: bool) -> Step {
     }
 }
 
+/// Words are taken when all threads have met behind their waits; nothing plain goes to a peer.
+fn words(state: u8, s: &Seen<'_>, waits: impl Fn() -> bool) -> Step {
+    match state {
+        _ if s.payload() => Err("a plain store to a peer, which no word's flag tells of"),
+        _ if s.looks_at_line() && waits() => Ok(1),
+        1 if s.barrier() => Ok(0),
+        1 if s.looks_at_line() => Err("a word is taken that another thread may wait for"),
+        _ => Ok(state),
+    }
+}
+
 /// Words of this rank's region that are looked at again and again are acquired; lines are looked at by whole warps.
 fn polls(flow: &Flow, protocol: Protocol) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -270,7 +294,7 @@ fn polls(flow: &Flow, protocol: Protocol) -> Vec<String> {
         if !(s.load() && s.strong() && s.from & OWN != 0) {
             continue;
         }
-        let line = matches!(protocol, Protocol::Ll128 | Protocol::Bulk) && s.wide();
+        let line = matches!(protocol, Protocol::Ll | Protocol::Ll128 | Protocol::Bulk) && s.wide();
         acquires |= i.has("acquire") || line;
         if !line && !i.has("acquire") && spins(flow, at) {
             wrong.push(format!("a wait that does not acquire: `{}` (instruction {at})", i.text));
@@ -281,12 +305,19 @@ fn polls(flow: &Flow, protocol: Protocol) -> Vec<String> {
     }
     let acquires = |i: &Instruction| i.is("ld.acquire.sys") && seen(flow, i).from & OWN != 0;
     for (at, i) in flow.code.iter().enumerate() {
-        let flag = seen(flow, i).flag() && !seen(flow, i).wide();
+        // By LL it is a word for each of several peers.
+        let flag = seen(flow, i).flag() && !seen(flow, i).wide() && protocol != Protocol::Ll;
         if flag && flow.turns_without(at, |_| false) && !flow.turns_over(at, acquires) {
             wrong.push(format!("published again and again without a wait: `{}` (instruction {at})", i.text));
         }
     }
     wrong
+}
+
+/// Whether this load is one of a loop that sleeps between two looks.
+fn waits(flow: &Flow, i: &Instruction) -> bool {
+    let at = flow.code.iter().position(|other| std::ptr::eq(other, i));
+    at.is_some_and(|at| spins(flow, at) && flow.turns_over(at, |i| i.is("nanosleep")))
 }
 
 /// Whether a load is one of a loop that does nothing but wait.

@@ -43,7 +43,7 @@ fn bad(protocol: Protocol, code: &[&str], why: &str) {
     assert!(found.len() == 1 && found[0].contains(why), "{why}: {found:?}");
 }
 
-use Protocol::{Bulk, Direct, Ll128, Posted, Simple};
+use Protocol::{Bulk, Direct, Ll, Ll128, Posted, Simple};
 
 #[test]
 fn staged_stores_are_released() {
@@ -169,6 +169,20 @@ fn lines_are_stored_by_whole_warps() {
     bad(Ll128, &[vote, LINE, poll, LOOK, FREE], "given back before");
     bad(Ll128, &[vote, LINE, poll, BARRIER, FREE], "whether a thread has panicked");
     bad(Ll128, &[vote, LINE, BARRIER, LOOK, "ld.b32 %x, [%input];\n", poll], "loaded by a warp");
+}
+
+#[test]
+fn words_are_taken_when_all_have_met() {
+    let put = "st.relaxed.sys.global.v2.b64 [%out], {%a, %b};\n";
+    let look = "ld.relaxed.sys.global.v2.b64 {%a, %b}, [%own];\n";
+    let wait = ["$L_look:\n", look, "nanosleep.u32 32;\n@%more bra $L_look;\n"].concat();
+    let taken = [look, "st.b32 [%input], %x;\n"].concat();
+    right(Ll, &[put, &wait, BARRIER, &taken]);
+    bad(Ll, &[put, &wait, &taken], "another thread may wait for");
+    bad(Ll, &[put, &wait, BARRIER, &taken, BARRIER, LOOK, STORE], "which no word's flag tells of");
+    right(Ll, &[put, &wait, BARRIER, &taken, BARRIER, LOOK, FREE]);
+    bad(Ll, &[put, &wait, BARRIER, &taken, LOOK, FREE], "given back before");
+    bad(Ll, &[put, &wait, BARRIER, &taken, BARRIER, FREE], "whether a thread has panicked");
 }
 
 #[test]

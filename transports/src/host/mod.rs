@@ -136,6 +136,7 @@ pub fn agree(
             ("signals", layout.signals.to_string()),
             ("heap bytes", layout.heap.to_string()),
             ("LL128 channels", layout.ll128_channels.to_string()),
+            ("LL channels", layout.ll_channels.to_string()),
         ],
     )?;
     Ok(())

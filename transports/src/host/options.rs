@@ -19,6 +19,8 @@ pub struct Options {
     /// Channels with buffers for LL128: 816 KiB each from each peer. They are the most blocks that can send small
     /// chunks at once, and bound what one call can carry, 191 KiB each; 0 leaves that protocol out.
     pub ll128_channels: u32,
+    /// Channels with buffers for LL: 257 KiB each from each peer, of which one call carries 32 KiB; 0 leaves that protocol out.
+    pub ll_channels: u32,
     /// How long one wait in a kernel may last.
     pub deadline: Duration,
     /// After how long a host thread that waits for kernels is warned of, by [`on_warning`](super::on_warning); ranks may differ in it. `None` is
@@ -62,6 +64,13 @@ impl Options {
         self
     }
 
+    /// Sets the number of channels with buffers for LL.
+    #[must_use]
+    pub fn ll_channels(mut self, channels: u32) -> Self {
+        self.ll_channels = channels;
+        self
+    }
+
     /// Sets the deadline of waits in kernels.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -87,6 +96,9 @@ impl Options {
         }
         if self.ll128_channels > 4096 {
             return misuse(format!("{} LL128 channels; a transport has at most 4096", self.ll128_channels));
+        }
+        if self.ll_channels > 4096 {
+            return misuse(format!("{} LL channels; a transport has at most 4096", self.ll_channels));
         }
         if self.signals > 4096 {
             return misuse(format!("{} signals from each peer; a transport has at most 4096", self.signals));
@@ -118,15 +130,18 @@ impl Options {
             return misuse("a warning after 0 s; it comes after 1 ns at least, or never (`None`)".into());
         }
         let Ok(world) = u32::try_from(world) else { return misuse(format!("a world of {world} ranks")) };
-        Ok(Layout {
+        let layout = Layout {
             world,
             channels: self.channels,
             signals: self.signals,
             ll128_channels: self.ll128_channels,
+            ll_channels: self.ll_channels,
+            pages: 0,
             // Rings are addressed by 32 bits.
             window: 1 << per_channel.ilog2().min(31),
             heap: (self.heap_bytes as u64).next_multiple_of(128),
-        })
+        };
+        Ok(layout.laid_out())
     }
 }
 
@@ -152,6 +167,7 @@ impl Default for Options {
             signals: 8,
             heap_bytes: 1 << 20,
             ll128_channels: 80,
+            ll_channels: 64,
             deadline: Duration::from_millis(ms(DEADLINE).unwrap_or(10_000)),
             warn: ms(WARN).filter(|ms| *ms > 0).map(Duration::from_millis),
         }

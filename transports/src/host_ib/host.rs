@@ -109,7 +109,7 @@ impl HostIb {
         how: &HostIbOptions,
         seen: fn(Place) -> Place,
     ) -> Result<HostIb> {
-        let options = options.ll128_channels(0);
+        let options = options.ll128_channels(0).ll_channels(0);
         let layout = options.layout(world.size())?;
         if !how.commands.is_power_of_two() || !(16..=65536).contains(&how.commands) {
             let what = format!("{} commands; a ring has a power of two from 16 to 65536", how.commands);

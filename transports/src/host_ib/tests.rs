@@ -147,8 +147,14 @@ const USUAL: How =
     How { pairs: Pairs::Usual, deadline: Duration::from_secs(10), commands: 16, wrong_key: 0, runs: true };
 
 fn ranks(how: &How) -> [Rank; 2] {
-    let layout =
-        Options::per_peer(4096).channels(2).signals(4).heap(256 << 10).ll128_channels(0).layout(2).unwrap();
+    let layout = Options::per_peer(4096)
+        .channels(2)
+        .signals(4)
+        .heap(256 << 10)
+        .ll128_channels(0)
+        .ll_channels(0)
+        .layout(2)
+        .unwrap();
     let adapters = [0, 1].map(|rank| fabric().open(rank).unwrap());
     let mut made: Vec<(Arc<Memory>, Engine, Box<dyn Pair>)> = Vec::new();
     for (rank, adapter) in adapters.iter().enumerate() {

@@ -126,6 +126,40 @@ pub unsafe fn store_line(at: *mut u8, data: [u32; 2], flag: u64) {
     };
 }
 
+/// Loads two words of 8 bytes that a peer may be storing, each of them whole, relaxed.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, written concurrently by [`store_words`] only.
+#[inline(always)]
+pub unsafe fn load_words(at: *const u8) -> [u64; 2] {
+    let (a, b): (u64, u64);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {2}; ld.relaxed.sys.global.v2.b64 {{{0}, {1}}}, [g]; }}",
+            out(reg64) a, out(reg64) b, in(reg64) at,
+            options(nostack)
+        )
+    };
+    [a, b]
+}
+
+/// Stores two words of 8 bytes that a peer may be loading, each of them whole, relaxed.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, read concurrently by [`load_words`] only.
+#[inline(always)]
+pub unsafe fn store_words(at: *mut u8, words: [u64; 2]) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.relaxed.sys.global.v2.b64 [g], {{{1}, {2}}}; }}",
+            in(reg64) at, in(reg64) words[0], in(reg64) words[1],
+            options(nostack)
+        )
+    };
+}
+
 /// Adds to an `f32` in memory, relaxed, visible to this GPU.
 ///
 /// # Safety

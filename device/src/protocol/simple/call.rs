@@ -62,7 +62,7 @@ impl Call {
 
     /// The first 16 bytes of a stream that begins at `at`; the other 112 of the header are not used.
     #[inline(always)]
-    pub(super) const fn header(&self, at: u64) -> [u32; 4] {
+    pub(crate) const fn header(&self, at: u64) -> [u32; 4] {
         let (kernel, size) = (self.kernel_at(at), self.size());
         [kernel as u32, (kernel >> 32) as u32, size as u32, (size >> 32) as u32]
     }

@@ -13,7 +13,7 @@ use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
 use crate::protocol::{Kept, Share, Site};
 use crate::row::walk;
-use crate::schedule::Schedule;
+use crate::schedule::{Member, Schedule};
 use crate::tile::{self, Team, WARP};
 use crate::wait::{Flow, Watch};
 
@@ -118,15 +118,44 @@ impl<H: Hooks> Then<H> for Take {
     }
 }
 
-/// The packs of a turn, of every rank that contributes.
-struct Packs<'p> {
-    place: &'p Ctx,
+/// Packs that every rank contributes.
+pub(in crate::protocol) struct Packs<'p> {
+    pub place: &'p Ctx,
     /// The first one's number in the chunk, and where it is in each stream.
-    first: usize,
-    payload: u64,
-    count: u32,
+    pub first: usize,
+    pub payload: u64,
+    pub count: u32,
     /// Before it, packs are whole.
-    whole: u32,
+    pub whole: u32,
+}
+
+/// Folds those packs from `s` on that are this thread's, of which `load` gives another rank's.
+#[inline(always)]
+pub(in crate::protocol) fn fold_packs<H: Hooks>(
+    (packs, mut s): (&Packs<'_>, u32),
+    team: Team,
+    kept: Kept,
+    me: Member,
+    args: &H::Args<'_>,
+    then: &impl Then<H>,
+    load: impl Fn(u32, u32) -> Pack<H::Wire>,
+) {
+    let (lanes, first) = (Pack::<H::Wire>::LANES, packs.first);
+    while s < packs.count {
+        let ctx = || tile::any(packs.place, lanes, first + s as usize, s < packs.whole);
+        let own = H::produce(&Produce(ctx()), args);
+        then.fold(s, &kept.at::<H>(ctx()), args, me.world, &|first, some| {
+            let mut packs = [own; AHEAD];
+            unroll!(AHEAD, |K| {
+                let rank = first + K as u32;
+                if (K as u32) < some && rank != me.rank {
+                    packs[K] = load(rank, s);
+                }
+            });
+            Some(packs)
+        });
+        s += team.lanes;
+    }
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
@@ -221,7 +250,8 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
         let Folds { ends, share, kept, args, .. } = self;
         let (place, me) = (ends.site.own(ends.schedule, ends.channel), ends.site.me);
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
-        let whole = tile::whole_until(&place, lanes, first, count);
+        // Packs of rows need not have whole elements.
+        let whole = if H::COLS > 0 { count } else { tile::whole_until(&place, lanes, first, count) };
         let packs = Packs { place: &place, first, payload, count, whole };
         if H::COLS > 0 {
             return match me.world {
@@ -238,24 +268,10 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
             4 => self.few::<4>(&packs, team, then),
             _ => 0,
         };
-        while s < count {
-            let ctx = || tile::any(&place, lanes, first + s as usize, s < whole);
-            let own = H::produce(&Produce(ctx()), args);
-            then.fold(s, &kept.at::<H>(ctx()), args, me.world, &|first, some| {
-                let mut packs = [own; AHEAD];
-                unroll!(AHEAD, |K| {
-                    let rank = first + K as u32;
-                    if (K as u32) < some && rank != me.rank {
-                        // SAFETY: the turn's packs have arrived, and are not given back before it is over.
-                        packs[K] = Pack::from_words(unsafe {
-                            arch::load_16_once(ends.from(rank).at(payload + 16 * u64::from(s)))
-                        });
-                    }
-                });
-                Some(packs)
-            });
-            s += team.lanes;
-        }
+        fold_packs::<H>((&packs, s), team, *kept, me, args, then, |rank, s| {
+            // SAFETY: the turn's packs have arrived, and are not given back before it is over.
+            Pack::from_words(unsafe { arch::load_16_once(ends.from(rank).at(payload + 16 * u64::from(s))) })
+        });
     }
 }
 

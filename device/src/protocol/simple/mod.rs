@@ -8,15 +8,15 @@ mod once;
 mod relay;
 mod turns;
 
-pub(super) use fold::Here;
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use fold::{Take, Then};
+pub(super) use fold::Then;
+pub(super) use fold::{Here, Packs, Take, fold_packs};
 pub use relay::TwoShot;
 pub(super) use relay::take;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use relay::{Folded, within};
 
-use super::{Protocol, Share, Site};
+use super::{Protocol, Share, Site, armed};
 use crate::arch;
 use crate::ctx::Ctx;
 use crate::element::Element;
@@ -259,10 +259,7 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
-        let mut watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
-        if row::shares_warps(H::COLS) {
-            arch::arm_rows();
-        }
+        let mut watch = unsafe { armed::<O, S, H>(grid, params) };
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);

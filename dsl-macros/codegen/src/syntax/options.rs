@@ -415,6 +415,7 @@ fn foreign_schedule(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) ->
         marker: interned(&text),
         launcher: "Launcher",
         implied: false,
+        own: true,
         once: false,
         folds: false,
         mutual: true,

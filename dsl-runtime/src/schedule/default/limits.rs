@@ -21,6 +21,15 @@ pub(in crate::schedule) const LL128_MOST_GATHERED: usize = 48 << 10;
 /// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
 pub(in crate::schedule) const TILES_LEAST: usize = 40 << 10;
 
+/// Bytes that a rank sends in all up to which LL is faster than staging, where there is no LL128: on 2 GPUs as many as its buffers hold.
+pub(in crate::schedule) const LL_MOST: usize = 2 << 20;
+
+/// Blocks of a call by LL at most, of which half bring a rank's own chunk. With one row each 64 blocks are faster than 32 with two: on 2 GPUs 9.5 us and 10.3.
+pub(in crate::schedule) const LL_BLOCKS: u32 = 128;
+
+/// Packs of a block by LL, where hooks do not work by rows: a guess, which nothing has measured.
+pub(in crate::schedule) const LL_PACKS: u32 = 512;
+
 /// Bytes that a rank sends from which on two steps are faster where they send as many: measured on two GPUs.
 pub(in crate::schedule) const TWICE_LEAST: usize = 7 << 20;
 
@@ -59,6 +68,12 @@ pub(in crate::schedule) const ALONE_PACKS: u32 = 1024;
 
 /// Packs of a block of a rank alone where there are more blocks than a GPU holds: so many that the start of one is nothing beside them.
 pub(in crate::schedule) const NEAR_PACKS: usize = 4096;
+
+/// Bytes from which on a rank alone has a block for each part, of so many threads, of which each has so many packs: of 256 MiB on one H100 blocks of two rows
+/// take 187 us, and as many as the GPU holds 195; of 16 MiB it is the other way round.
+pub(in crate::schedule) const LOCAL_LONG: usize = 64 << 20;
+pub(in crate::schedule) const LOCAL_THREADS: u32 = 128;
+pub(in crate::schedule) const LOCAL_PACKS: usize = 8;
 
 /// Bytes that a rank sends in all from which on the copy engine is faster than any kernel.
 pub(in crate::schedule) const COPY_LEAST: usize = 96 << 20;

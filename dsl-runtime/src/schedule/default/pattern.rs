@@ -91,15 +91,16 @@ impl Pattern {
             // Those that produce, that fold, and that take what was folded.
             Protocol::TwoShot => 3 * channels,
             Protocol::Copy => 1,
+            Protocol::Local => self_copy,
             // Without a peer too.
             Protocol::Direct if self.once => channels,
             Protocol::Ll128TwoShot => channels,
-            Protocol::Ll128 if self.keeps_within() && self.mutual => channels,
+            Protocol::Ll | Protocol::Ll128 if self.keeps_within() && self.mutual => channels,
             _ if self.keeps_within() && protocol != Protocol::Bulk => self.ends * channels,
             _ if self.peers == 0 => self_copy,
             Protocol::Direct | Protocol::Bulk => channels + self_copy,
-            Protocol::Ll128 if self.mutual => channels + self_copy,
-            Protocol::Ll128 => self.ends * channels + self_copy,
+            Protocol::Ll | Protocol::Ll128 if self.mutual => channels + self_copy,
+            Protocol::Ll | Protocol::Ll128 => self.ends * channels + self_copy,
             Protocol::Simple => self.ends * channels * groups + self_copy,
         }
     }

@@ -17,6 +17,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         hooks,
         tiles: 0,
         alone_packs: ALONE_PACKS,
+        ll_packs: LL_PACKS,
         rows: false,
         relays: 0,
         limit: u32::MAX,
@@ -26,7 +27,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
 
 #[test]
 fn bytes_travel_by_size_place_and_hooks() {
-    use Protocol::{Bulk, Copy, Direct, Ll128, Simple};
+    use Protocol::{Bulk, Copy, Direct, Ll, Ll128, Simple};
     for (hooks, symmetric, ways) in [
         (Hooks::Copy, true, [Ll128, Ll128, Bulk, Bulk, Copy]),
         (Hooks::Copy, false, [Ll128, Ll128, Ll128, Simple, Simple]),
@@ -52,6 +53,14 @@ fn bytes_travel_by_size_place_and_hooks() {
     ] {
         let has = |p| hooks == Hooks::Copy || !matches!(p, Bulk | Copy);
         assert_eq!(work(hooks, symmetric, sent).protocol(has, |_| true), way, "{sent}");
+    }
+    // Where there is no LL128: of rows, and without NVLink.
+    for (symmetric, sent, way) in
+        [(false, 2 << 20, Ll), (false, 3 << 20, Simple), (true, 1 << 20, Ll), (true, 2 << 20, Direct)]
+    {
+        let has = |p| !matches!(p, Bulk | Copy | Ll128);
+        assert_eq!(work(Hooks::Copy, symmetric, sent).protocol(has, |_| true), way, "{sent}");
+        assert_ne!(work(Hooks::Copy, symmetric, sent).protocol(has, |p| p != Ll), Ll, "{sent}");
     }
     // By tiles of 4 KiB.
     for (symmetric, sent, way) in [
@@ -96,7 +105,7 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
         (4, 2, 2 << 20, Protocol::Simple),
         (4, 2, 4 << 20, Protocol::TwoShot),
         (8, 0, 1 << 30, Protocol::Simple),
-        (1, 1, 1 << 30, Protocol::Simple),
+        (1, 1, 1 << 30, Protocol::Local),
     ] {
         assert_eq!(all_reduce(world, relays, bytes, false), way, "{world} ranks, {relays}, {bytes} bytes");
     }
@@ -159,7 +168,7 @@ fn default_grids_stay_within_their_limit() {
     {
         for hooks in [Hooks::Copy, Hooks::Work, Hooks::Slow] {
             let work = Work { limit, ..among(world, hooks, false, 1 << shift) };
-            let room = u64::from(work.most_ll128_channels(Protocol::Ll128)) * line::PACKS * 16;
+            let room = u64::from(work.most_flagged_channels(Protocol::Ll128)) * line::PACKS * 16;
             let protocol = work.protocol(|_| true, |_| work.wire_bytes as u64 <= room);
             let mut cut = work.cut(protocol);
             if protocol == Protocol::Ll128 {

@@ -108,16 +108,7 @@ impl<X: Transport> Prepared<X> {
             return;
         }
         let custom = *name == "custom";
-        let by = match plan.protocol {
-            _ if custom || plan.elements == 0 => "",
-            Protocol::Simple => "by Simple",
-            Protocol::TwoShot => "in two steps",
-            Protocol::Ll128 => "by LL128",
-            Protocol::Ll128TwoShot => "in two steps by LL128",
-            Protocol::Direct => "straight into outputs",
-            Protocol::Bulk => "by bulk copies",
-            Protocol::Copy => "by the copy engine",
-        };
+        let by = if custom || plan.elements == 0 { "" } else { plan.protocol.how() };
         let rooted = root.map(|root| format!("{name} of root {root}"));
         let how = [if custom { OWN_SCHEDULE } else { rooted.as_deref().unwrap_or(name) }, by];
         let parts = match plan.protocol {

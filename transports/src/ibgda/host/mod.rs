@@ -107,7 +107,7 @@ impl Ibgda {
         mut options: IbgdaOptions,
     ) -> Result<Ibgda> {
         options.check()?;
-        options.transport.ll128_channels = 0;
+        (options.transport.ll128_channels, options.transport.ll_channels) = (0, 0);
         let layout = options.transport.layout(world.size())?;
         crate::host::agree(world, "ibgda rendezvous", &layout)?;
         world.agree(

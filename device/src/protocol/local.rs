@@ -1,0 +1,61 @@
+//! What a rank alone does: nothing travels. Other protocols do it too, but their kernels have registers for all that they may have to do. Hooks for
+//! themselves need few, so more of their elements are in flight on a multiprocessor.
+
+use super::simple::{Packs, Take, fold_packs};
+use super::{Protocol, Site, armed, work};
+use crate::group::{Block, Group};
+use crate::hooks::Hooks;
+use crate::launch::{Grid, Params, Unpack};
+use crate::ops::Ops;
+use crate::pack::Pack;
+use crate::row::{self, walk};
+use crate::schedule::{Schedule, has_own};
+use crate::tile;
+use crate::wait::Flow;
+
+/// The protocol, as a type. Grid: `self_copy` blocks, which take tiles or rows in turn, or a share each.
+#[derive(Debug)]
+pub struct Local;
+
+// SAFETY: in a world of one rank no chunk goes anywhere.
+unsafe impl<O: Ops> Protocol<O> for Local {
+    #[inline(always)]
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        // SAFETY: the caller's contract.
+        let watch = unsafe { armed::<O, S, H>(grid, params) };
+        // SAFETY: the caller's contract.
+        let args = unsafe { H::unpack(&params.raw) };
+        let site = Site::of(grid, params);
+        // SAFETY: the caller's contract.
+        let watch = unsafe { watch.looked() };
+        if row::shares_warps(H::COLS) {
+            Block.sync();
+        }
+        own::<O, S, H>(&site, &params.schedule, &args);
+        // Not before: a branch would wait for the abort word before the input is asked for.
+        watch.enter(&Block)?;
+        watch.check_panic(&params.ops)
+    }
+}
+
+/// This block's part of the rank's own chunk.
+#[inline(always)]
+fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H::Args<'_>) {
+    if !has_own(schedule, site.me) {
+        return;
+    }
+    let shape = site.shape;
+    let (team, share) = work::<H>(shape.elements, shape.own_share, site.grid.block, shape.self_copy);
+    let (place, kept) = (site.own(schedule, 0), site.kept(schedule));
+    let (first, count) = (share.first, share.packs);
+    if !S::FOLDS {
+        tile::self_copy::<H>(team, (&place, kept), first, count, args);
+    } else if H::COLS > 0 {
+        let alone = (Some(site.me.rank), 1);
+        walk::fold::<H, 1>(team, (&place, kept), first, count, args, alone, |_, _| Pack::ZERO);
+    } else {
+        let whole = tile::whole_until(&place, Pack::<H::Wire>::LANES, first, count);
+        let packs = Packs { place: &place, first, payload: 0, count, whole };
+        fold_packs::<H>((&packs, team.lane), team, kept, site.me, args, &Take, |_, _| Pack::ZERO);
+    }
+}

@@ -1,0 +1,146 @@
+//! How bytes travel: what hosts say of each protocol.
+
+use crate::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// How bytes travel. What NCCL has too has its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Protocol {
+    /// Through rings of staging in the receiver's memory, with credits: any size.
+    Simple,
+    /// In 8-byte words, of which half is a flag: small chunks between GPUs whose path carries no whole lines (without NVLink), and of whole rows. Twice as
+    /// many bytes travel.
+    Ll,
+    /// In 128-byte lines that carry their flags: small chunks, at a fraction of the latency.
+    Ll128,
+    /// Nowhere: of a rank alone in its world, on a GPU.
+    Local,
+    /// Straight into the peers' outputs ("zero copy"): where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
+    /// hooks have no `consume`. Nothing is staged, and no block receives.
+    Direct,
+    /// As `Direct`, by bulk copies through shared memory that one thread of each block asks for (the Tensor Memory Accelerator): for hooks
+    /// that have no `produce` either, chunks of whole multiples of 16 bytes, and GPUs of compute capability 9.0 and later that let a block
+    /// have 128 KiB of shared memory.
+    Bulk,
+    /// By the copy engine, straight into the peers' outputs, with no multiprocessor busy: as `Direct`, for hooks that have no `produce`
+    /// either, on GPUs. The copies are queued behind the wait for the peers, and made even if it fails: after a fault, the outputs
+    /// of a launch hold anything, also that of a rank which had not launched yet.
+    Copy,
+    /// Through staging twice ("two-shot"), for `all_reduce`: each rank folds a part of what all contribute, and passes the result on to all. A rank sends
+    /// fewer bytes than by the others from three ranks on, about two chunks in all. What is passed on is of the output's type, or where the module
+    /// has a `consume` of the accumulator's; neither may be narrower than the wire type. The bits are the same as by the others.
+    TwoShot,
+    /// As `TwoShot`, but in lines as `Ll128`: all-reduces among several ranks that are too long for one step by LL128, and too short for staging.
+    Ll128TwoShot,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 9] = [
+        Protocol::Simple,
+        Protocol::Ll,
+        Protocol::Ll128,
+        Protocol::Local,
+        Protocol::Direct,
+        Protocol::Bulk,
+        Protocol::Copy,
+        Protocol::TwoShot,
+        Protocol::Ll128TwoShot,
+    ];
+
+    /// Its name on command lines and in tables: `ll128_two_shot`, say.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::Simple => "simple",
+            Protocol::Ll => "ll",
+            Protocol::Ll128 => "ll128",
+            Protocol::Local => "local",
+            Protocol::Direct => "direct",
+            Protocol::Bulk => "bulk",
+            Protocol::Copy => "copy",
+            Protocol::TwoShot => "two_shot",
+            Protocol::Ll128TwoShot => "ll128_two_shot",
+        }
+    }
+
+    /// Whether bytes travel beside flags, through buffers of their own.
+    pub(crate) fn flagged(self) -> bool {
+        matches!(self, Protocol::Ll | Protocol::Ll128 | Protocol::Ll128TwoShot)
+    }
+
+    /// Whether what is folded is passed on.
+    pub(crate) fn passes_on(self) -> bool {
+        matches!(self, Protocol::TwoShot | Protocol::Ll128TwoShot)
+    }
+
+    /// Whether ranks write into their peers' outputs.
+    pub(crate) fn stores(self) -> bool {
+        matches!(self, Protocol::Direct | Protocol::Bulk | Protocol::Copy)
+    }
+
+    /// As messages about launches say it.
+    pub(super) const fn how(self) -> &'static str {
+        match self {
+            Protocol::Simple => "by Simple",
+            Protocol::TwoShot => "in two steps",
+            Protocol::Ll => "by LL",
+            Protocol::Ll128 => "by LL128",
+            Protocol::Ll128TwoShot => "in two steps by LL128",
+            Protocol::Local => "on a rank alone",
+            Protocol::Direct => "straight into outputs",
+            Protocol::Bulk => "by bulk copies",
+            Protocol::Copy => "by the copy engine",
+        }
+    }
+
+    /// What a kernel needs to have it.
+    pub(super) const fn needs(self) -> &'static str {
+        match self {
+            Protocol::Simple => "every transport stages all-to-alls and sends",
+            Protocol::TwoShot => {
+                "two steps are for `all_reduce` on transports with two channels or more that stage four lines of what is folded, of hooks by element or pack whose result is no narrower than what crosses the wire"
+            }
+            Protocol::Ll128TwoShot => {
+                "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"
+            }
+            Protocol::Ll => "LL needs peers' memory that kernels store to",
+            Protocol::Ll128 => {
+                "LL128 needs peers' memory that kernels store to, and hooks by element or pack"
+            }
+            Protocol::Local => {
+                "a rank alone has a kernel of its own on GPUs that store to their peers' memory"
+            }
+            Protocol::Direct => {
+                "stores into peers' outputs need their memory mapped, and hooks without `consume`"
+            }
+            Protocol::Bulk => {
+                "bulk copies need peers' memory mapped, neither `produce` nor `consume`, and GPUs of compute capability 9.0 with 128 KiB of shared memory for a block"
+            }
+            Protocol::Copy => {
+                "the copy engine needs peers' memory mapped, and neither `produce` nor `consume`"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name).ok_or_else(|| {
+            Error::misuse(format!(
+                "there is no protocol {name:?}; there are {}",
+                Protocol::ALL.map(Protocol::name).join(", ")
+            ))
+        })
+    }
+}
