@@ -58,6 +58,7 @@ macro_rules! for_each_case {
             rows {
                 of_every_number: 1..=8,
                 long_ones: 1..=8,
+                of_wide_elements: 1..=8,
                 with_scales: 1..=8,
                 folded: 1..=8,
                 refused: 1..=8,

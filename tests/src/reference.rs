@@ -80,6 +80,42 @@ impl<A: Copy, F: Fn(A, A) -> A> RowTree<A, F> {
         self.balanced(0, lanes, &of_lane)
     }
 
+    /// What stands before each element of a row: octets from left to right, 32 of them at a time by the tree of Hillis and Steele, and before
+    /// them what came before.
+    pub fn before(&self, element: impl Fn(usize) -> A) -> Vec<A> {
+        let (f, mut all, mut out) = (&self.f, self.nothing, Vec::new());
+        for first in (0..self.cols / 8).step_by(32) {
+            let total = |octet: usize| match first + octet {
+                k if k < self.cols / 8 => {
+                    (8 * k + 1..8 * k + 8).fold(element(8 * k), |sum, i| f(sum, element(i)))
+                }
+                _ => self.nothing,
+            };
+            for octet in 0..(self.cols / 8 - first).min(32) {
+                let below = if octet > 0 { self.steps(octet - 1, 32, &total) } else { self.nothing };
+                let (before, start) = (f(all, below), 8 * (first + octet));
+                out.push(before);
+                let mut up_to = element(start);
+                for i in start + 1..start + 8 {
+                    out.push(f(before, up_to));
+                    up_to = f(up_to, element(i));
+                }
+            }
+            all = f(all, self.steps(31, 32, &total));
+        }
+        out
+    }
+
+    /// The fold of octets up to `octet` behind the step of less than `distance`.
+    fn steps(&self, octet: usize, distance: usize, total: &impl Fn(usize) -> A) -> A {
+        if distance == 1 {
+            return total(octet);
+        }
+        let step = distance / 2;
+        let own = self.steps(octet, step, total);
+        if octet >= step { (self.f)(self.steps(octet - step, step, total), own) } else { own }
+    }
+
     fn balanced(&self, from: usize, to: usize, of: &impl Fn(usize) -> A) -> A {
         if to - from == 1 {
             return of(from);

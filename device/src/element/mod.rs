@@ -10,7 +10,7 @@ mod structs;
 
 pub use narrow::{Bf16, F8E4M3, F8E5M2, F16};
 #[doc(hidden)]
-pub use structs::{FieldBits, bits, on_the_wire, value};
+pub use structs::{FieldBits, bits, in_rows, on_the_wire, value};
 
 use crate::args::Plain;
 
@@ -21,7 +21,8 @@ pub(crate) mod sealed {
 /// What slices and outputs are made of, and what crosses the wire: a number, or a struct of numbers.
 ///
 /// Structs of a hook module get it by `#[derive(Clone, Copy, Debug, Default, PartialEq, Element)] #[repr(C)]`, those of a device crate by
-/// [`element!`](crate::element!). In memory they may have any size; what crosses the wire has 1, 2, 4, 8 or 16 bytes.
+/// [`element!`](crate::element!). In memory they may have any size; what crosses the wire has 1, 2, 4, 8 or 16 bytes, or in
+/// [rows](crate::row) an even number of them up to 64.
 ///
 /// # Safety
 /// Every bit pattern is a value, and there is no padding.

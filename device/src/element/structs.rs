@@ -43,15 +43,23 @@ pub fn value<T: Element>(bits: u64) -> T {
     unsafe { value.assume_init() }
 }
 
-/// Refuses, where it is called, a type that is no part of a pack, or where hooks work by tiles or rows, not of up to 8 bytes.
-pub const fn on_the_wire<T: Element>(by_tiles_or_rows: bool) {
+/// Refuses, where it is called, a type that is no part of a pack, or where hooks work by tiles, not of up to 8 bytes.
+pub const fn on_the_wire<T: Element>(by_tiles: bool) {
     assert!(
         matches!(T::SIZE, 1 | 2 | 4 | 8 | 16),
-        "what crosses the wire has 1, 2, 4, 8 or 16 bytes, so that 16 bytes are a number of them: pad this struct to one of these, or send its parts"
+        "what crosses the wire has 1, 2, 4, 8 or 16 bytes, so that 16 bytes are a number of them: send 16 or more at a time, by `grain = row(16)`, or pad this struct to one of these"
     );
     assert!(
-        !by_tiles_or_rows || T::SIZE <= 8,
-        "what crosses the wire by `layout(transposed)` or by rows has 8 bytes at most: send a part at a time"
+        !by_tiles || T::SIZE <= 8,
+        "what crosses the wire by `layout(transposed)` has 8 bytes at most: send a part at a time"
+    );
+}
+
+/// The same where hooks work by rows.
+pub const fn in_rows<T: Element>() {
+    assert!(
+        crate::row::fits_element(T::SIZE),
+        "what crosses the wire by rows has one byte, or an even number of them up to 64: pad this struct by a byte, or send a part at a time"
     );
 }
 

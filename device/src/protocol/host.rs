@@ -198,10 +198,11 @@ struct Part {
 impl Part {
     /// Index in the flat buffer of the first element, and the number of elements.
     fn elements<W: Element>(&self, place: &Ctx) -> (usize, usize) {
-        let lanes = Pack::<W>::LANES;
+        // Of rows a pack need not have whole elements, but parts do.
+        let of = |packs: usize| packs * 16 / W::SIZE;
         // A part without packs may begin behind the end.
-        let start = ((self.first + self.packs.start) * lanes).min(place.chunk_len);
-        (place.chunk_start + start, (self.packs.len() * lanes).min(place.chunk_len - start))
+        let start = of(self.first + self.packs.start).min(place.chunk_len);
+        (place.chunk_start + start, of(self.packs.len()).min(place.chunk_len - start))
     }
 
     /// Where in the stream they begin.
@@ -308,7 +309,6 @@ impl Part {
         then: &impl Then<H>,
     ) {
         let (first, lanes) = (self.first + self.packs.start, Pack::<H::Wire>::LANES);
-        let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
         let of = |rank: u32, s: usize| {
             if rank == me.rank {
                 return own[s];
@@ -324,6 +324,7 @@ impl Part {
                 of(rank, s as usize)
             });
         }
+        let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
         for (s, own) in own.iter().enumerate() {
             let ctx = kept.at::<H>(tile::any(place, lanes, first + s, s < whole));
             let of = |rank: u32| of(rank, s);

@@ -241,6 +241,7 @@ impl<T: Element, const N: usize> OfRow<'_, T, N> {
     /// The element.
     #[inline(always)]
     pub fn get(&self) -> T {
+        const { team::small::<T>() };
         // SAFETY: in bounds (checked by `PerRow::at`), and accessed by the team's first thread alone.
         team::of_first::<T, N>(|| unsafe { self.at.read() })
     }

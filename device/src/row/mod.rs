@@ -27,7 +27,8 @@
 //! # Order
 //! [`Row::reduce`], and with it [`Row::sum`], goes by a tree that depends on `N` alone, so host and device get the same bits. The eight elements of an
 //! *octet* are `((0 1) (2 3)) ((4 5) (6 7))`; octet `k` belongs to lane `k % lanes(N)`, which folds its own in their order; and lanes are
-//! folded by a balanced tree, with what stands for nothing in lanes that have none.
+//! folded by a balanced tree, with what stands for nothing in lanes that have none. [`Row::scan`] goes by 32 octets: each octet from left to right, octets by the
+//! tree of Hillis and Steele, and what came before the 32 in front of that.
 
 mod args;
 mod ctx;
@@ -41,6 +42,7 @@ pub use args::{OfGroups, OfRow, PerGroup, PerRow, RowPlace, Rows};
 pub use ctx::{AtRow, ConsumeRow, ProduceRow, RowAt};
 pub use groups::{Groups, Narrow, Scale, Scaled, Ue8m0};
 pub use octet::OCTET;
+pub(crate) use octet::fits as fits_element;
 pub(crate) use team::leads as leads_row;
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use team::moved;
@@ -195,7 +197,35 @@ impl<T: Element, const N: usize, const S: usize> Row<T, N, S> {
     /// All elements by `f`, which is associative but for rounding, and of which `nothing` is the neutral element. Every thread gets the result.
     #[inline(always)]
     pub fn reduce(&self, _ctx: &impl AtRow<N, S>, nothing: T, f: impl Fn(T, T) -> T + Sync) -> T {
+        const { team::small::<T>() };
         team::reduce::<T, N>(nothing, &f, |slot| octet::folded(&self.octets[slot], &f))
+    }
+
+    /// Element `col` is the fold of those before it, in their order; of the first one `nothing`, which is the neutral element of `f`. `f` is associative
+    /// but for rounding.
+    ///
+    /// ```
+    /// # use fusewire_device::prelude::*;
+    /// # use fusewire_device::row;
+    /// # type Row<T> = row::Row<T, 4096, { row::slots(4096) }>;
+    /// # type ConsumeRow = row::ConsumeRow<4096, { row::slots(4096) }>;
+    /// # struct Args<'a> { output: Out<'a, u32> }
+    /// // Where each element goes if those that are not zero are moved to the front.
+    /// fn consume(ctx: &ConsumeRow, args: &Args, row: Row<u32>) {
+    ///     let kept = row.map(|x| u32::from(x != 0));
+    ///     args.output.row(ctx).set(&kept.scan(ctx, 0, |a, b| a + b));
+    /// }
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub fn scan(&self, _ctx: &impl AtRow<N, S>, nothing: T, f: impl Fn(T, T) -> T + Sync) -> Self {
+        const { team::small::<T>() };
+        let mut octets = self.octets.clone();
+        let total = |slot: usize| self.octets[slot].into_iter().reduce(&f).unwrap_or(nothing);
+        team::scan::<T, N>(nothing, &f, total, |slot, before| {
+            octets[slot] = octet::scanned(&self.octets[slot], before, &f);
+        });
+        Row { octets }
     }
 
     /// The sum of all elements; of integers modulo their range.

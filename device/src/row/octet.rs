@@ -14,15 +14,51 @@ pub(super) fn of<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; OCTET] {
     out
 }
 
+/// Bytes of the largest element of a row.
+const MOST_SIZE: usize = 64;
+
+/// Packs of an octet of the largest elements.
+const MOST_PACKS: usize = OCTET * MOST_SIZE / 16;
+
+/// Whether eight elements of so many bytes are whole packs, or two octets one.
+pub(crate) const fn fits(size: usize) -> bool {
+    size == 1 || size.is_multiple_of(2) && size <= MOST_SIZE
+}
+
 /// Packs of an octet of elements of more than one byte; of bytes two octets are one.
 pub(super) const fn packs<T: Element>() -> usize {
-    const { assert!(matches!(T::SIZE, 1 | 2 | 4 | 8), "rows are of elements of 1, 2, 4 or 8 bytes") };
+    const { assert!(fits(T::SIZE), "elements of a row have one byte, or an even number of them up to 64") };
     OCTET * T::SIZE / 16
+}
+
+/// Whether a pack has whole elements, which shifts take out of its words. Others are taken as they lie in memory.
+const fn is_number<T: Element>() -> bool {
+    matches!(T::SIZE, 1 | 2 | 4 | 8)
+}
+
+/// Repeats `$body` for the packs of the largest octet.
+macro_rules! each_of_many {
+    (|$p:ident| $body:expr) => {
+        unroll!(2, |HALF| {
+            unroll!(16, |K| {
+                const $p: usize = 16 * HALF + K;
+                $body
+            });
+        });
+    };
 }
 
 /// The octet that lies in these packs.
 #[inline(always)]
 pub(super) fn of_packs<T: Element>(pack: impl Fn(usize) -> Pack<T>) -> [T; OCTET] {
+    if !is_number::<T>() {
+        let mut words = [[0; 4]; MOST_PACKS];
+        each_of_many!(|P| if P < packs::<T>() {
+            words[P] = pack(P).words();
+        });
+        // SAFETY: no more bytes than there are words; any bits are elements.
+        return unsafe { core::mem::transmute_copy(&words) };
+    }
     let (mut out, lanes) = ([T::default(); OCTET], Pack::<T>::LANES);
     unroll!(4, |P| if P < packs::<T>() {
         let pack = pack(P);
@@ -36,6 +72,15 @@ pub(super) fn of_packs<T: Element>(pack: impl Fn(usize) -> Pack<T>) -> [T; OCTET
 /// Hands each of those packs to `put`, with its number.
 #[inline(always)]
 pub(super) fn each_pack<T: Element>(octet: &[T; OCTET], put: impl Fn(usize, Pack<T>)) {
+    if !is_number::<T>() {
+        let mut words = [[0u32; 4]; MOST_PACKS];
+        // SAFETY: no more bytes than there are words; an element has no padding.
+        unsafe { words.as_mut_ptr().cast::<[T; OCTET]>().write_unaligned(*octet) };
+        each_of_many!(|P| if P < packs::<T>() {
+            put(P, Pack::from_words(words[P]));
+        });
+        return;
+    }
     unroll!(4, |P| if P < packs::<T>() {
         put(P, Pack::from_fn(|k| octet[(P * Pack::<T>::LANES + k) % OCTET]));
     });
@@ -59,6 +104,17 @@ pub(super) fn bytes<T: Element>(octet: &[T; OCTET]) -> u64 {
 #[inline(always)]
 pub(super) fn folded<T: Copy>(x: &[T; OCTET], f: &impl Fn(T, T) -> T) -> T {
     f(f(f(x[0], x[1]), f(x[2], x[3])), f(f(x[4], x[5]), f(x[6], x[7])))
+}
+
+/// Each element becomes the fold of `before` and the elements in front of it.
+#[inline(always)]
+pub(super) fn scanned<T: Copy>(x: &[T; OCTET], before: T, f: &impl Fn(T, T) -> T) -> [T; OCTET] {
+    // Up to each element, first; then what comes before is one further.
+    let mut out = *x;
+    unroll!(7, |K| out[K + 1] = f(out[K], x[K + 1]));
+    unroll!(7, |K| out[7 - K] = f(before, out[6 - K]));
+    out[0] = before;
+    out
 }
 
 /// By packs, whose elements are converted two at a time.

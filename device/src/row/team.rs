@@ -6,9 +6,17 @@ use crate::element::Element;
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use gpu::moved;
 #[cfg(target_arch = "nvptx64")]
-pub(super) use gpu::{Meeting, lane, of_first, reduce, reduce_groups};
+pub(super) use gpu::{Meeting, lane, of_first, reduce, reduce_groups, scan};
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use host::{Meeting, lane, of_first, reduce, reduce_groups};
+pub(super) use host::{Meeting, lane, of_first, reduce, reduce_groups, scan};
+
+/// Refuses what goes from thread to thread in more than two words.
+pub(super) const fn small<T: Element>() {
+    assert!(
+        T::SIZE <= 8,
+        "what goes through a whole row has at most 8 bytes: take a part of each element first"
+    );
+}
 
 /// Whether this thread is the first of those that share a row of `N` elements.
 #[inline(always)]
@@ -114,6 +122,49 @@ mod gpu {
         all
     }
 
+    /// Calls `each` with each slot, and the fold of what all octets give that stand before the one in it.
+    #[inline(always)]
+    pub fn scan<T: Element, const N: usize>(
+        nothing: T,
+        f: &impl Fn(T, T) -> T,
+        of_slot: impl Fn(usize) -> T,
+        mut each: impl FnMut(usize, T),
+    ) {
+        let (lane, warp) = (arch::lane_index() % WARP, lane::<N>() / WARP);
+        let mut all = nothing;
+        each_slot!(slots(N), |K| {
+            let mut up_to = if octet_in::<N>(K).is_some() { of_slot(K) } else { nothing };
+            let mut distance = 1;
+            while distance < WARP {
+                let below = moved(up_to, |word| arch::from_below(word, distance));
+                up_to = if lane >= distance { f(below, up_to) } else { up_to };
+                distance *= 2;
+            }
+            let below = moved(up_to, |word| arch::from_below(word, 1));
+            let below = if lane > 0 { below } else { nothing };
+            // Of one warp too: a lane's word is its last one's.
+            let meeting = Meeting::<N>::new();
+            let words = meeting.words();
+            if lane == WARP - 1 {
+                // SAFETY: each warp's word is its own.
+                unsafe { words.store_8(8 * warp, up_to.to_bits64()) };
+            }
+            meeting.meet();
+            let mut before = all;
+            let mut k = 0;
+            while k < lanes(N) / WARP {
+                before = if k == warp { all } else { before };
+                // SAFETY: stored before the warps met, and stored to again when they have met once more.
+                all = f(all, T::from_bits64(unsafe { words.load_8(8 * k) }));
+                k += 1;
+            }
+            meeting.end();
+            if octet_in::<N>(K).is_some() {
+                each(K, f(before, below));
+            }
+        });
+    }
+
     /// What the first thread of those that share a row of `N` elements is given.
     #[inline(always)]
     pub fn of_first<T: Element, const N: usize>(value: impl FnOnce() -> T) -> T {
@@ -170,7 +221,7 @@ mod gpu {
 mod host {
     use super::*;
     use crate::arch::Scratch;
-    use crate::row::{OCTET, lanes};
+    use crate::row::{OCTET, WARP, lanes};
     use std::vec;
 
     /// One thread has the whole row.
@@ -218,6 +269,35 @@ mod host {
             own[lane] = if octet < lanes { next } else { f(own[lane], next) };
         }
         balanced(&mut own, f)
+    }
+
+    /// Calls `each` with each octet and the fold of what those before it give, as the lanes of a GPU do.
+    pub fn scan<T: Element, const N: usize>(
+        nothing: T,
+        f: &impl Fn(T, T) -> T,
+        of_slot: impl Fn(usize) -> T,
+        mut each: impl FnMut(usize, T),
+    ) {
+        let mut all = nothing;
+        for first in (0..N / OCTET).step_by(WARP as usize) {
+            let octets = (N / OCTET - first).min(WARP as usize);
+            let mut up_to = [nothing; WARP as usize];
+            for (lane, up_to) in up_to.iter_mut().take(octets).enumerate() {
+                *up_to = of_slot(first + lane);
+            }
+            let mut distance = 1;
+            while distance < WARP as usize {
+                let below = up_to;
+                for lane in distance..WARP as usize {
+                    up_to[lane] = f(below[lane - distance], below[lane]);
+                }
+                distance *= 2;
+            }
+            for lane in 0..octets {
+                each(first + lane, f(all, if lane > 0 { up_to[lane - 1] } else { nothing }));
+            }
+            all = f(all, up_to[WARP as usize - 1]);
+        }
     }
 
     /// The same of the octets of each group.

@@ -91,6 +91,52 @@ fn crosses<const N: usize, const S: usize>(seed: u64) {
     of::<u64, N, S>(seed);
 }
 
+crate::element! {
+    /// Of 12 bytes.
+    pub struct Point {
+        pub at: [f32; 3],
+    }
+}
+crate::element! {
+    /// Of 22 bytes.
+    pub struct Mixed {
+        pub half: [u16; 10],
+        pub bytes: [u8; 2],
+    }
+}
+crate::element! {
+    /// Of 16 bytes.
+    pub struct Pair {
+        pub both: [u64; 2],
+    }
+}
+crate::element! {
+    /// Of 64 bytes.
+    pub struct Line {
+        pub words: [u32; 16],
+    }
+}
+
+#[test]
+fn structs_that_packs_do_not_hold_cross_as_they_lie() {
+    fn of<T: Element, const N: usize, const S: usize>(value: impl Fn(usize) -> T + Sync) {
+        let row = Row::<T, N, S>::from_fn(&value);
+        let all: Vec<T> = row.octets.iter().flatten().copied().collect();
+        assert_eq!(all, (0..N).map(&value).collect::<Vec<_>>(), "{}", T::NAME);
+        assert_eq!(crossed(&row).octets, row.octets, "{}", T::NAME);
+        // SAFETY: elements have no padding.
+        let bytes = unsafe { core::slice::from_raw_parts(all.as_ptr().cast::<u8>(), size_of_val(&all[..])) };
+        row.hand(&|pack, value: Pack<T>| {
+            let words = value.words().map(u32::to_le_bytes);
+            assert_eq!(words.as_flattened(), &bytes[16 * pack as usize..][..16], "{}", T::NAME);
+        });
+    }
+    of::<Point, 48, { slots(48) }>(|k| Point { at: [k as f32, -1.0, 0.5 * k as f32] });
+    of::<Mixed, 16, { slots(16) }>(|k| Mixed { half: [k as u16; 10], bytes: [1, k as u8] });
+    of::<Pair, 32, { slots(32) }>(|k| Pair { both: [k as u64, !k as u64] });
+    of::<Line, 1040, { slots(1040) }>(|k| Line { words: core::array::from_fn(|w| (k << 8 | w) as u32) });
+}
+
 #[test]
 fn rows_cross_as_their_elements_lie() {
     each_length!(crosses(3): 16 48 512 2064);
@@ -184,4 +230,33 @@ fn rows_are_where_their_index_says() {
 #[should_panic(expected = "input ends before this row")]
 fn a_row_behind_the_end_is_refused() {
     let _: Row<u64, 16, { slots(16) }> = Aligned([0u64; 31]).0[..].row(&at(1, 2));
+}
+
+/// Of integers in any order; of floats in one that lanes and warps would have.
+fn scans<const N: usize, const S: usize>() {
+    let ctx = at::<N, S>(0, 1);
+    let value = |k: usize| (k as u32).wrapping_mul(0x9e37_79b9) >> 7;
+    let found = Row::<u32, N, S>::from_fn(value).scan(&ctx, 0, u32::wrapping_add);
+    let mut before = 0u32;
+    for (k, found) in found.octets.iter().flatten().enumerate() {
+        assert_eq!(*found, before, "element {k} of {N}");
+        before = before.wrapping_add(value(k));
+    }
+    // Neither is the order of two to be changed: the last of those before that is not zero.
+    let value = |k: usize| if k % 37 == 5 { k as u32 } else { 0 };
+    let last = |a, b| if b != 0 { b } else { a };
+    let found = Row::<u32, N, S>::from_fn(value).scan(&ctx, 0, last);
+    for (k, found) in found.octets.iter().flatten().enumerate() {
+        assert_eq!(*found, (0..k).rev().map(value).find(|x| *x != 0).unwrap_or(0), "element {k} of {N}");
+    }
+}
+
+#[test]
+fn each_element_has_what_stands_before_it() {
+    scans::<16, { slots(16) }>();
+    scans::<80, { slots(80) }>();
+    scans::<256, { slots(256) }>();
+    scans::<1040, { slots(1040) }>();
+    scans::<4112, { slots(4112) }>();
+    scans::<16384, { slots(16384) }>();
 }

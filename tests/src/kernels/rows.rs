@@ -15,7 +15,7 @@ pub mod short {
         pub input: &'a [Bf16],
         /// One for each column.
         pub weights: &'a [f32],
-        /// What arrived, with the sum of its row, weighted.
+        /// What arrived, weighted, with the sum of its row and of what stands before it.
         pub output: Out<'a, f32>,
         /// The greatest of each row.
         pub most: PerRow<'a, f32>,
@@ -31,7 +31,9 @@ pub mod short {
     pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Row<Bf16>) {
         let x = row.to_f32();
         let (sum, most) = (x.sum(ctx), x.max(ctx));
-        args.output.row(ctx).set(&x.zip(&args.weights.each_row(ctx), |x, weight| x * weight + sum));
+        let weighted = x.zip(&args.weights.each_row(ctx), |x, weight| x * weight + sum);
+        let before = x.scan(ctx, -0.0, |a, b| a + b);
+        args.output.row(ctx).set(&weighted.zip(&before, |x, before| x + before));
         args.most.at(ctx).set(most);
         args.most.at(ctx).set(args.most.at(ctx).get() - x.min(ctx));
         args.places.at(ctx).set((ctx.index << 48 | ctx.row << 32 | ctx.rows << 16 | ctx.peer) as u64);
@@ -49,7 +51,7 @@ pub mod long {
     pub struct Args<'a> {
         /// Rows.
         pub input: &'a [f32],
-        /// What each row is added to, less a part of its sum.
+        /// What each row is added to, less a part of its sum, and with the sum of what stands before each element.
         pub output: Out<'a, f32>,
     }
 
@@ -57,7 +59,51 @@ pub mod long {
         let sum = row.sum(ctx);
         let old = args.output.row(ctx).get();
         let first = row.reduce(ctx, f32::INFINITY, |a, b| if a == f32::INFINITY { b } else { a });
-        args.output.row(ctx).set(&row.zip(&old, |x, old| x + old - sum / 1024.0 + first));
+        let out = row.zip(&old, |x, old| x + old - sum / 1024.0 + first);
+        let before = row.scan(ctx, -0.0, |a, b| a + b);
+        args.output.row(ctx).set(&out.zip(&before, |x, before| x + before));
+    }
+}
+
+/// Structs of 24 bytes, of which no pack has a whole number.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), schedules(all_to_all), grain = row(48))]
+pub mod wide {
+    /// What has a place and an id.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Element)]
+    #[repr(C)]
+    pub struct Particle {
+        /// Its place.
+        pub at: [f32; 3],
+        /// Numbers of two bytes.
+        pub charge: [i16; 4],
+        /// Its id.
+        pub id: u32,
+    }
+
+    /// One chunk of rows a peer.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [Particle],
+        /// What arrived, with the sender in its id, and its column.
+        pub output: Out<'a, Particle>,
+        /// The sum of each row's ids.
+        pub sums: PerRow<'a, u32>,
+    }
+
+    pub(crate) fn produce(ctx: &ProduceRow, args: &Args) -> Row<Particle> {
+        args.input.row(ctx).map_at(|col, mut particle| {
+            particle.charge[1] = col as i16;
+            particle
+        })
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Row<Particle>) {
+        let from = ctx.peer as u32;
+        args.sums.at(ctx).set(row.map(|particle| particle.id).sum(ctx));
+        args.output.row(ctx).set(&row.map(|mut particle| {
+            particle.id ^= from;
+            particle
+        }));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::support::{POISON, fault, misuse, works};
 use crate::check::{same, says};
 use crate::data::{Data, make};
+use crate::kernels::rows::wide::{self, Particle};
 use crate::kernels::rows::{centred, greatest_scaled, long, powers, scaled, short};
 use crate::reference::{RowTree, through_e4m3};
 use crate::run::Ground;
@@ -11,12 +12,13 @@ use crate::{
     Subject, reference,
 };
 use fusewire::device::prelude::*;
-use fusewire::{LaunchOptions, Options};
+use fusewire::device::protocol::ll;
+use fusewire::{LaunchOptions, Options, Protocol};
 use std::time::Duration;
 
 /// A transport whose channels hold long rows.
 fn roomy<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
-    rank.meet(Options::per_peer(1 << 20).channels(4).ll128_channels(1))
+    rank.meet(Options::per_peer(1 << 20).channels(4).ll128_channels(1).ll_channels(4))
 }
 
 /// Numbers of many magnitudes, so that sums round.
@@ -28,10 +30,18 @@ fn half(data: Data, rank: usize, i: usize) -> Bf16 {
     Bf16::from_f32(value(data, rank, i))
 }
 
-/// Options that cut a chunk in different ways.
-fn cuts(together: usize) -> [LaunchOptions; 3] {
+/// Options that cut a chunk of so many wire bytes in different ways.
+fn cuts<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {
     let open = LaunchOptions::default();
-    [open.clone(), open.clone().channels(1), open.channels(3).chunk(together)]
+    let staged = open.clone().protocol(Protocol::Simple);
+    let mut all = vec![open.clone(), staged.channels(1), open.clone().channels(3).chunk(together)];
+    // Whole rows of a channel.
+    let room = 16 * ll::PACKS as usize / together * together;
+    if X::MAPS && room > 0 && wire_bytes <= 4 * room {
+        all.push(open.clone().protocol(Protocol::Ll));
+        all.push(open.protocol(Protocol::Ll).channels(wire_bytes.div_ceil(room).max(1) as u32));
+    }
+    all
 }
 
 /// Rows of less than a warp, eager and replayed.
@@ -46,7 +56,7 @@ pub fn of_every_number<X: Subject>(rank: &Rank<X>) -> Outcome {
     for rows in [0, 1, 2, 9, rank.scale.pick(130, 3001)] {
         let (chunk, all) = (rows * COLS, ranks * rows * COLS);
         for gathers in [false, true] {
-            for options in cuts(640) {
+            for options in cuts::<X>(640, 2 * chunk) {
                 let inputs = if gathers { chunk } else { all }.max(COLS);
                 let mut input = ground.device.buffer::<Bf16>(inputs)?;
                 let mut output = ground.device.buffer::<f32>(all.max(COLS))?;
@@ -96,8 +106,11 @@ pub fn of_every_number<X: Subject>(rank: &Rank<X>) -> Outcome {
                     let sums: Vec<f32> = (0..ranks * rows).map(|row| tree(row, |a, b| a + b, -0.0)).collect();
                     let what =
                         format!("{rows} rows, gathered: {gathers}, call {call}, {options:?}, rank {me}");
+                    let scan = RowTree { cols: COLS, nothing: -0.0, f: |a, b| a + b };
+                    let before: Vec<f32> =
+                        (0..ranks * rows).flat_map(|row| scan.before(|col| sent(row, col))).collect();
                     same(format_args!("{what}: output"), &output.read(stream)?[..all], |i| {
-                        sent(i / COLS, i % COLS) * weights[i % COLS] + sums[i / COLS]
+                        sent(i / COLS, i % COLS) * weights[i % COLS] + sums[i / COLS] + before[i]
                     });
                     same(format_args!("{what}: range"), &most.read(stream)?[..ranks * rows], |row| {
                         tree(row, f32::max, f32::NEG_INFINITY) - tree(row, f32::min, f32::INFINITY)
@@ -112,6 +125,47 @@ pub fn of_every_number<X: Subject>(rank: &Rank<X>) -> Outcome {
     Ok(())
 }
 
+/// Structs that no pack has a whole number of.
+pub fn of_wide_elements<X: Subject>(rank: &Rank<X>) -> Outcome {
+    const COLS: usize = 48;
+    let ground = roomy(rank)?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    let exchange = AllToAllOf::<wide::Hooks>::all_to_all(&ground.transport)?;
+    for rows in [0, 1, 5, rank.scale.pick(40, 1001)] {
+        let (chunk, data) = (rows * COLS, rank.data(rows));
+        let n = ranks * chunk;
+        let of = |rank: usize, i: usize| Particle {
+            at: [0, 1, 2].map(|k| value(data, rank, 3 * i + k)),
+            charge: [0, 1, 2, 3].map(|k| data.below(rank, 4 * i + k, 1 << 16) as u16 as i16),
+            id: data.any::<u32>(rank, i),
+        };
+        let input = ground.device.buffer_from(&make(n.max(COLS), |i| of(me, i)))?;
+        let mut output = ground.device.buffer::<Particle>(n.max(COLS))?;
+        let mut sums = ground.device.buffer::<u32>((ranks * rows).max(1))?;
+        for options in cuts::<X>(8 * 24 * COLS, 24 * chunk) {
+            output.fill_bytes(stream, POISON)?;
+            sums.fill_bytes(stream, POISON)?;
+            let args = wide::Launch { input: input.view(), output: output.view_mut(), sums: sums.view_mut() };
+            exchange.launch_with(stream, args, &options.clone().elements(chunk))?;
+            let what = format!("{rows} rows of structs, {options:?}, rank {me}");
+            let sent = |i: usize| (i / chunk, me * chunk + i % chunk);
+            same(format_args!("{what}"), &output.read(stream)?[..n], |i| {
+                let (rank, at) = sent(i);
+                let mut particle = of(rank, at);
+                particle.charge[1] = (i % COLS) as i16;
+                particle.id ^= rank as u32;
+                particle
+            });
+            same(format_args!("{what}: sums"), &sums.read(stream)?[..ranks * rows], |row| {
+                (COLS * row..COLS * row + COLS)
+                    .map(|i| of(sent(i).0, sent(i).1).id)
+                    .fold(0, u32::wrapping_add)
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Rows of a block, sent around and broadcast.
 pub fn long_ones<X: Subject>(rank: &Rank<X>) -> Outcome {
     const COLS: usize = 4112;
@@ -121,7 +175,7 @@ pub fn long_ones<X: Subject>(rank: &Rank<X>) -> Outcome {
     let broadcast = BroadcastOf::<long::Hooks>::broadcast(&ground.transport)?;
     for rows in [1, 3, rank.scale.pick(11, 300)] {
         let n = rows * COLS;
-        for (k, options) in cuts(2 * 4 * COLS).into_iter().enumerate() {
+        for (k, options) in cuts::<X>(2 * 4 * COLS, 4 * n).into_iter().enumerate() {
             for root in (0..ranks).map(Some).chain((ranks > 1).then_some(None)) {
                 let data = rank.data(100 * rows + 10 * k + root.unwrap_or(9));
                 let input = ground.device.buffer_from(&make(n, |i| value(data, me, i)))?;
@@ -139,14 +193,17 @@ pub fn long_ones<X: Subject>(rank: &Rank<X>) -> Outcome {
                         from
                     }
                 };
+                let tree = RowTree { cols: COLS, nothing: -0.0, f: |a, b| a + b };
                 let row = |row: usize| {
-                    let tree = RowTree { cols: COLS, nothing: -0.0, f: |a, b| a + b };
                     (tree.of(|col| value(data, from, row * COLS + col)), value(data, from, row * COLS))
                 };
                 let of_rows: Vec<(f32, f32)> = (0..rows).map(row).collect();
+                let before: Vec<f32> = (0..rows)
+                    .flat_map(|row| tree.before(|col| value(data, from, row * COLS + col)))
+                    .collect();
                 same(format_args!("{rows} long rows from {from}, {options:?}"), &output.read(stream)?, |i| {
                     let (sum, first) = of_rows[i / COLS];
-                    value(data, from, i) + (i % 1000) as f32 - sum / 1024.0 + first
+                    value(data, from, i) + (i % 1000) as f32 - sum / 1024.0 + first + before[i]
                 });
             }
         }
@@ -165,7 +222,7 @@ pub fn with_scales<X: Subject>(rank: &Rank<X>) -> Outcome {
         (i / cols * cols..).take(cols).map(|i| half(data, rank, i).to_f32().abs()).fold(0.0, f32::max)
     };
     for rows in [1, 8, rank.scale.pick(21, 999)] {
-        for (k, options) in cuts(8 * 208).into_iter().enumerate() {
+        for (k, options) in cuts::<X>(8 * 208, rows * 208).into_iter().enumerate() {
             const COLS: usize = 192;
             let (data, chunk) = (rank.data(10 * rows + k), rows * COLS);
             let n = ranks * chunk;
@@ -237,7 +294,7 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
     let reduce = ReduceOf::<centred::Hooks>::reduce(&ground.transport)?;
     let greatest = AllReduceOf::<greatest_scaled::Hooks>::all_reduce(&ground.transport)?;
     for rows in [1, 7, rank.scale.pick(90, 2000)] {
-        for (k, options) in cuts(1280).into_iter().enumerate() {
+        for (k, options) in cuts::<X>(1280, 2 * rows * 80).into_iter().enumerate() {
             const COLS: usize = 80;
             let (data, chunk) = (rank.data(10 * rows + k), rows * COLS);
             let options = options.elements(chunk);

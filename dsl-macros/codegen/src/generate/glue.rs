@@ -409,11 +409,13 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     }
     if let Some((wire, _)) = model.wire().filter(|(w, _)| !is_param(w) && !is_known(w)) {
         out.extend(assertion(wire.span(), &wire, quote!(#d::element::Element)));
-        let by_tiles_or_rows = model.options.transposed.is_some() || model.options.row.is_some();
+        let by_tiles = model.options.transposed.is_some();
         let d = spanned(wire.span(), d);
-        out.extend(
-            quote_spanned!(wire.span()=> const _: () = #d::element::on_the_wire::<#wire>(#by_tiles_or_rows);),
-        );
+        let refused = match model.options.row {
+            Some(_) => quote!(in_rows::<#wire>()),
+            None => quote!(on_the_wire::<#wire>(#by_tiles)),
+        };
+        out.extend(quote_spanned!(wire.span()=> const _: () = #d::element::#refused;));
     }
     out
 }
