@@ -87,6 +87,13 @@ fn patterns_are_right() {
 }
 
 #[test]
+fn hooks_that_are_timed_are_right() {
+    let said = succeeds(env!("CARGO_BIN_EXE_bench_hooks"), &["--rows", "1,5", "--time"]);
+    assert_eq!(said.lines().filter(|line| line.ends_with("every element is right")).count(), 2, "{said}");
+    assert_eq!(said.lines().filter(|line| line.ends_with(" us")).count(), 8, "{said}");
+}
+
+#[test]
 fn no_ranks_and_both_kinds_are_refused() {
     let none = run(HALO, &["--ranks", "0"]);
     assert!(!none.status.success());
@@ -102,8 +109,8 @@ fn the_benchmark_of_all_protocols_is_checked_and_compared() {
     let mut files = Vec::new();
     for (ranks, kind) in [("2", "--threads"), ("3", "--processes")] {
         let rows = succeeds(program, &["--device", "host", "--ranks", ranks, kind, "--size", "6K"]);
-        // Seven hooks and sendrecv, staged and in lines; those without `consume` directly; copies in bulk.
-        assert_eq!(rows.lines().count(), 2 * 8 + 6 + 2, "{rows}");
+        // Seven hooks and sendrecv, staged, in words and in lines; those without `consume` directly; copies in bulk.
+        assert_eq!(rows.lines().count(), 3 * 8 + 6 + 2, "{rows}");
         assert!(rows.lines().all(|row| row.contains("\"checked\":true")), "{rows}");
         files.push(folder.join(ranks));
         std::fs::write(&files[files.len() - 1], rows).unwrap();

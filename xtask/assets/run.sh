@@ -11,6 +11,7 @@
 # run.sh rows [ROWS..]  hooks of whole rows, and the same in Triton around NCCL; both are checked
 # run.sh patterns [ROWS..]  what follows a layer whose ranks each have a part of the sum, as hooks, and in torch around NCCL
 # run.sh torch  the Python package with PyTorch, under torchrun: collectives, gradients, compiled and captured graphs, DDP and FSDP2 steps
+# run.sh hooks [ROWS..]  what hooks cost on one GPU, one rank alone, and the same in CUDA C++; both are checked
 # run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
 #               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
 # run.sh tune   a tuning table for these GPUs, written to tuning.jsonl: `FUSEWIRE_TUNING` of any program may name it
@@ -247,6 +248,16 @@ case $command in
     CUDA_VISIBLE_DEVICES='' PYTHONPATH=$own step "PyTorch on the CPU" 300 python3 -m torch.distributed.run --nproc-per-node 3 "$here/torch_ranks.py"
     rm -rf "$own"
     ;;
+  hooks)
+    command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
+    arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+    nvcc -O3 -std=c++17 -arch="$arch" "$here/twins/hooks.cu" -o "$out/hooks" || { echo "FAILED: nvcc of hooks.cu"; exit 1; }
+    # In turn: clocks and neighbours change.
+    for round in 1 2; do
+      step "hooks in CUDA C++, round $round" 60 "$out/hooks" ${@:-64 2048 32768}
+      step "hooks, round $round" 100 "$here/bench_hooks" --device cuda --time --rows "$(IFS=,; echo "${*:-64,2048,32768}")"
+    done
+    ;;
   twins)
     command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
     arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
@@ -267,12 +278,12 @@ case $command in
   sanitize)
     command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not on the PATH"; exit 3; }
     export FUSEWIRE_DEADLINE_MS=60000
-    for part in hooks:: ll128:: schedules:: copying::sendrecv; do
+    for part in hooks:: flagged:: schedules:: copying::sendrecv; do
       step "memcheck of $part" 180 compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh collectives | run.sh fused | run.sh torch | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh collectives | run.sh fused | run.sh hooks | run.sh torch | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
 esac
 without=; [ ${#left_out[@]} -gt 0 ] && without=", ${#left_out[@]} left out"
 if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs$without"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi

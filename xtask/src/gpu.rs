@@ -13,6 +13,7 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("bench_collectives", &["-p", "fusewire-examples", "--bin", "bench_collectives"], "bench_collectives"),
     ("beside_cudarc", &["-p", "fusewire-examples", "--bin", "beside_cudarc"], "beside_cudarc"),
     ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
+    ("bench_hooks", &["-p", "fusewire-examples", "--bin", "bench_hooks"], "bench_hooks"),
     ("bench_shared", &["-p", "fusewire-examples", "--bin", "bench_shared"], "bench_shared"),
     ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
     ("rows", &["-p", "fusewire-examples", "--bin", "rows"], "rows"),
@@ -34,9 +35,10 @@ const ROWS: &str = include_str!("../assets/rows.py");
 const PATTERNS: &str = include_str!("../assets/patterns.py");
 const TIMING: &str = include_str!("../assets/timing.py");
 const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
-const TWINS: [(&str, &str); 3] = [
+const TWINS: [(&str, &str); 4] = [
     ("protocol.cuh", include_str!("../../examples/twins/protocol.cuh")),
     ("copy.cu", include_str!("../../examples/twins/copy.cu")),
+    ("hooks.cu", include_str!("../../examples/twins/hooks.cu")),
     ("transpose.cu", include_str!("../../examples/twins/transpose.cu")),
 ];
 

@@ -2,10 +2,10 @@
 //! Every element is compared with what `f64` gives; `--time` times graph replays as well.
 
 use clap::Parser;
-use fusewire::LaunchOptions;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllGather, AllReduce, ReduceScatter};
+use fusewire::{LaunchOptions, Protocol};
 use fusewire_examples::ranks::{Ranks, replayed};
 use fusewire_examples::rows::{bf16s, check, greatest, number, step};
 use std::process::ExitCode;
@@ -121,6 +121,18 @@ struct Options {
     /// Time graph replays.
     #[arg(long)]
     time: bool,
+    /// How bytes travel, by its name; by default as the size says.
+    #[arg(long)]
+    protocol: Option<Protocol>,
+    /// Channels to each peer.
+    #[arg(long)]
+    channels: Option<u32>,
+}
+
+impl Options {
+    fn how(&self) -> LaunchOptions {
+        LaunchOptions { protocol: self.protocol, channels: self.channels, ..LaunchOptions::default() }
+    }
 }
 
 /// One rank's place in a run.
@@ -190,7 +202,8 @@ where
     run.run("all-reduce, residual, RMSNorm, e4m3 of one scale", rows, || {
         let (input, residual, gamma) = (input.view(), residuals.view(), weights.view());
         let (next, output) = (next.view_mut(), output.view_mut());
-        kernel.launch(stream, per_tensor::Launch { input, residual, gamma, next, output, inverse: 8.0 })
+        let launch = per_tensor::Launch { input, residual, gamma, next, output, inverse: 8.0 };
+        kernel.launch_with(stream, launch, &run.options.how())
     })?;
     check("the next residual", next.read(stream)?.iter().map(|x| x.to_f32()), |i| (x(i), rounding(x(i))));
     check("of one scale", output.read(stream)?.iter().map(|x| x.to_f32() / 8.0), |i| {
@@ -203,7 +216,8 @@ where
     run.run("all-reduce, residual, RMSNorm, e4m3 of a scale for each 128", rows, || {
         let (input, residual, gamma) = (input.view(), residuals.view(), weights.view());
         let (next, output, scales) = (next.view_mut(), output.view_mut(), scales.view_mut());
-        kernel.launch(stream, per_group::Launch { input, residual, gamma, next, output, scales })
+        let launch = per_group::Launch { input, residual, gamma, next, output, scales };
+        kernel.launch_with(stream, launch, &run.options.how())
     })?;
     let (got, scale, most) = (output.read(stream)?, scales.read(stream)?, greatest(n, 128, want));
     check("scales", scale.iter().copied(), |g| (most[g] / 448.0, most[g] * 1e-6));
@@ -231,7 +245,8 @@ where
     let (biases, mut output) = (device.buffer_from(&bias)?, run.poisoned::<Bf16>(part)?);
     run.run("reduce-scatter, bias, GELU", rows, || {
         let (input, bias) = (input.view(), biases.view());
-        kernel.launch(stream, activated::Launch { input, bias, output: output.view_mut() })
+        let launch = activated::Launch { input, bias, output: output.view_mut() };
+        kernel.launch_with(stream, launch, &run.options.how())
     })?;
     check("GELU", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
         let x = sum(me * part + i) + f64::from(bias[i % COLS].to_f32());
@@ -244,9 +259,11 @@ where
     let mut all = run.poisoned::<Bf16>(n)?;
     run.run("all-reduce by e4m3 both ways", rows, || {
         let (output, of_groups) = (sums.view_mut(), scales.view_mut());
-        scatter.launch(stream, scattered::Launch { input: input.view(), output, scales: of_groups })?;
+        let launch = scattered::Launch { input: input.view(), output, scales: of_groups };
+        scatter.launch_with(stream, launch, &run.options.how())?;
         let (input, scales) = (sums.view(), scales.view());
-        gather.launch(stream, gathered::Launch { input, scales, output: all.view_mut() })
+        let launch = gathered::Launch { input, scales, output: all.view_mut() };
+        gather.launch_with(stream, launch, &run.options.how())
     })?;
     let most: Vec<Vec<f64>> = (0..ranks).map(|rank| greatest(n, 128, |i| value(rank, i))).collect();
     let sent = |i: usize| (0..ranks).map(|rank| step(value(rank, i), most[rank][i / 128])).sum::<f64>();
@@ -256,11 +273,8 @@ where
     });
     run.run("all-gather of e4m3, bfloat16 where it arrives", rows, || {
         let (input, scales) = (sums.view(), scales.view());
-        gather.launch_with(
-            stream,
-            gathered::Launch { input, scales, output: all.view_mut() },
-            &LaunchOptions::default(),
-        )
+        let launch = gathered::Launch { input, scales, output: all.view_mut() };
+        gather.launch_with(stream, launch, &run.options.how())
     })
 }
 

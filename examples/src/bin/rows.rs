@@ -3,10 +3,10 @@
 //! replays as well.
 
 use clap::Parser;
-use fusewire::LaunchOptions;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllReduce, AllToAll};
+use fusewire::{LaunchOptions, Protocol};
 use fusewire_examples::ranks::{Ranks, replayed};
 use fusewire_examples::rows::{bf16s, check, greatest, number, step};
 use std::process::ExitCode;
@@ -79,6 +79,22 @@ struct Options {
     /// Time graph replays.
     #[arg(long)]
     time: bool,
+    /// How bytes travel, by its name; by default as the size says.
+    #[arg(long)]
+    protocol: Option<Protocol>,
+    /// Channels to each peer.
+    #[arg(long)]
+    channels: Option<u32>,
+    /// Threads of a block.
+    #[arg(long)]
+    threads: Option<u32>,
+}
+
+impl Options {
+    fn how(&self) -> LaunchOptions {
+        let Options { protocol, channels, threads, .. } = *self;
+        LaunchOptions { protocol, channels, threads, ..LaunchOptions::default() }
+    }
 }
 
 fn rank<X: Transport>(transport: &X, options: &Options) -> fusewire::Result<()>
@@ -112,7 +128,8 @@ where
         let mut output = device.buffer::<Bf16>(n)?;
         output.fill_bytes(&stream, 0xff)?;
         report("all-to-all by e4m3", rows, 4 * n, &mut || {
-            exchange.launch(&stream, quantised::Launch { input: input.view(), output: output.view_mut() })
+            let launch = quantised::Launch { input: input.view(), output: output.view_mut() };
+            exchange.launch_with(&stream, launch, &options.how())
         })?;
         let sent = |i: usize| value(i / chunk, me * chunk + i % chunk);
         let most = greatest(n, 128, sent);
@@ -120,7 +137,7 @@ where
             (sent(i), step(sent(i), most[i / 128]) + sent(i).abs() / 256.0)
         });
 
-        let each = LaunchOptions::default().elements(chunk);
+        let each = options.how().elements(chunk);
         output.fill_bytes(&stream, 0xff)?;
         report("all-reduce by e4m3", rows, 4 * chunk, &mut || {
             let launch = summed::Launch { input: input.view(), output: output.view_mut() };

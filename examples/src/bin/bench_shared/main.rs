@@ -58,8 +58,8 @@ struct Row {
     checked: bool,
 }
 
-const PROTOCOLS: [Protocol; 5] =
-    [Protocol::Simple, Protocol::Ll128, Protocol::Direct, Protocol::Bulk, Protocol::Copy];
+const PROTOCOLS: [Protocol; 6] =
+    [Protocol::Simple, Protocol::Ll, Protocol::Ll128, Protocol::Direct, Protocol::Bulk, Protocol::Copy];
 
 fn main() -> ExitCode {
     let mut options = Options::parse();
