@@ -22,7 +22,7 @@ pub trait Hooks: 'static {
     const TRANSPOSED: bool = false;
 
     /// Whether what arrives for an element may be stored where `produce` reads it ([`InOut`](crate::args::InOut)). Then every `produce` of an element is over
-    /// before it is consumed: by [`TwoShot`](crate::protocol::TwoShot) and [`Ll128`](crate::protocol::Ll128) of all-reduces, and where a rank is alone.
+    /// before it is consumed: by [`TwoShot`](crate::protocol::TwoShot), [`Ll`](crate::protocol::Ll) and [`Ll128`](crate::protocol::Ll128) of all-reduces, and where a rank is alone.
     const IN_PLACE: bool = false;
 
     /// Elements of a row, where hooks work by rows ([`row`](crate::row)): they are then called by [`Hooks::produce_row`] and its

@@ -16,7 +16,8 @@ use fusewire_device::{
     launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
     protocol::{
-        Bulk, Host, HostTwoShot, Ll, Ll128, Ll128TwoShot, Protocol as _, Simple, Store, TwoShot, exchange,
+        Bulk, Host, HostTwoShot, Ll, Ll128, Ll128TwoShot, Local, Protocol as _, Simple, Store, TwoShot,
+        exchange,
     },
     schedule::{
         AllGather, AllReduce, Broadcast, Gather, Member, NOBODY, Reduce, ReduceScatter, Scatter, Schedule,
@@ -31,6 +32,7 @@ enum Way {
     Simple,
     Ll,
     Ll128,
+    Local,
     Store,
     Bulk { first: u64 },
     Host,
@@ -57,6 +59,7 @@ fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u3
     match way {
         Way::Host | Way::HostTwoShot | Way::Ll128TwoShot => channels,
         Way::TwoShot => 3 * channels,
+        Way::Local => own,
         Way::Ll if S::FOLDS && S::MUTUAL => channels,
         Way::Simple | Way::Ll if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
         Way::Simple if S::ONCE => ends,
@@ -103,7 +106,11 @@ where
             input: raw.input.0,
             tiles: 0,
             channels: launch.channels,
-            self_copy: if S::FOLDS || S::ONCE && !matches!(way, Way::Bulk { .. }) { 0 } else { launch.own },
+            self_copy: match way {
+                Way::Local | Way::Bulk { .. } => launch.own,
+                _ if S::FOLDS || S::ONCE => 0,
+                _ => launch.own,
+            },
             phase: 0,
             allocation: 0,
             cut: 0,
@@ -116,6 +123,7 @@ where
             match way {
                 Way::Simple => exchange::<_, Simple, _, H>(grid, &params),
                 Way::Ll => exchange::<_, Ll, _, H>(grid, &params),
+                Way::Local => exchange::<_, Local, _, H>(grid, &params),
                 Way::Ll128 => exchange::<_, Ll128, _, H>(grid, &params),
                 Way::Store => exchange::<_, Store, _, H>(grid, &params),
                 Way::Bulk { .. } => exchange::<_, Bulk, _, H>(grid, &params),
@@ -340,6 +348,28 @@ fn folds<S: Schedule>(
     }
     for (rank, (got, wanted)) in outputs.iter().zip(&wanted).enumerate() {
         assert_eq!(got.all(), wanted, "{way:?}, {} of {n}, rank {rank} of {ranks}", S::NAME);
+    }
+}
+
+#[test]
+fn a_rank_alone_does_it_all() {
+    for own in [1, 3] {
+        let (world, geometry) = (World::new(1, own, 2048), Launch { channels: 1, own, rows: 1 });
+        for n in SIZES {
+            runs::<ByPack<u32>, u32, _>(&world, Way::Local, geometry, n, |_| AllGather, |_, _| (0, 0));
+            runs::<ByElement<u64>, u64, _>(
+                &world,
+                Way::Local,
+                geometry,
+                n,
+                |_| Scatter { root: 0 },
+                |_, _| (0, 0),
+            );
+            folds(&world, Way::Local, geometry, n, |_| ReduceScatter, |_| 0);
+            folds(&world, Way::Local, geometry, n, |_| AllReduce, |_| 0);
+        }
+        let tiles = Launch { rows: 10, ..geometry };
+        runs::<Tiled<f32>, f32, _>(&world, Way::Local, tiles, 700, |_| AllGather, |_, _| (0, 0));
     }
 }
 

@@ -141,7 +141,7 @@ void report(const char *what, size_t rows, const std::vector<__nv_bfloat16> &hos
   std::sort(times.begin(), times.end());
   std::vector<__nv_bfloat16> got(n);
   CHECK(cudaMemcpy(got.data(), out, 2 * n, cudaMemcpyDeviceToHost));
-  for (size_t row = 0; row < rows; row += 97) {
+  for (size_t row = 0; row < rows; row++) {
     std::vector<double> x(COLS);
     for (int k = 0; k < COLS; k++) x[k] = __bfloat162float(host[row * COLS + k]);
     std::vector<double> y = want(x);

@@ -8,7 +8,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::row::{self, walk};
+use crate::row::walk;
 use crate::schedule::{Schedule, has_own};
 use crate::tile;
 use crate::wait::Flow;
@@ -23,14 +23,13 @@ unsafe impl<O: Ops> Protocol<O> for Local {
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         // SAFETY: the caller's contract.
         let watch = unsafe { armed::<O, S, H>(grid, params) };
+        // Hooks may panic from here on, and warps meet.
+        Block.sync();
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
         // SAFETY: the caller's contract.
         let watch = unsafe { watch.looked() };
-        if row::shares_warps(H::COLS) {
-            Block.sync();
-        }
         own::<O, S, H>(&site, &params.schedule, &args);
         // Not before: a branch would wait for the abort word before the input is asked for.
         watch.enter(&Block)?;

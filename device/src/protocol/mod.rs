@@ -14,7 +14,7 @@
 //! | [`CopyEngine`] | [`direct::copy_engine`] | the same, by the copy engine | one block before its work and one behind it |
 //!
 //! Where a schedule [folds](Schedule::FOLDS), blocks that receive take a part from every peer, produce their own, and do what the self copy does;
-//! simple has that, and LL and LL128 where the schedule is mutual.
+//! simple and LL have that, and LL128 where the schedule is mutual.
 //!
 //! Where a schedule produces [once](Schedule::ONCE), blocks that send do the self copy as well, but with bulk copies and the copy engine.
 //!

@@ -43,6 +43,7 @@ impl<T: Copy + Default, const G: usize, const N: usize, const S: usize> Groups<T
         T: Element,
     {
         const { check::<G, N>() };
+        const { team::small::<T>() };
         let mut values = filled::<_, S>(T::default());
         each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K)
             && octet.is_multiple_of(G / OCTET)
@@ -81,6 +82,7 @@ impl<T: Element, const N: usize, const S: usize> Row<T, N, S> {
         f: impl Fn(T, T) -> T + Sync,
     ) -> Groups<T, G, N, S> {
         const { check::<G, N>() };
+        const { team::small::<T>() };
         let mut values = filled::<_, S>(T::default());
         each_slot!(S, |K| values[K] = octet::folded(&self.octets[K], &f));
         team::reduce_groups::<T, G, S>(&mut values, &f);

@@ -18,7 +18,14 @@ impl Rows {
     #[inline(always)]
     fn of(team: Team, cols: usize, packs: usize) -> Self {
         let lanes = if cfg!(target_arch = "nvptx64") { lanes(cols) } else { 1 };
-        Rows { at: team.lane / lanes * packs as u32, stride: team.lanes / lanes * packs as u32 }
+        // There may be more teams than rows, and nearly as many packs as numbers.
+        let [at, stride] = [team.lane, team.lanes].map(|lane| (lane / lanes).saturating_mul(packs as u32));
+        Rows { at, stride }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) {
+        self.at = self.at.saturating_add(self.stride);
     }
 }
 
@@ -36,7 +43,7 @@ pub(crate) fn produce<W, S: Source<W>>(
     while rows.at < count {
         let at = RowAt::of(place, (first + rows.at as usize) / S::ROW_PACKS, S::COLS);
         source.row(at, &|pack, value| put(rows.at + pack, place, value));
-        rows.at += rows.stride;
+        rows.next();
     }
 }
 
@@ -54,7 +61,7 @@ pub(crate) fn consume<W, S: Sink<W>>(
     while rows.at < count {
         let at = RowAt::of(place, (first + rows.at as usize) / S::ROW_PACKS, S::COLS);
         sink.take_row(at, &|pack| get(rows.at + pack));
-        rows.at += rows.stride;
+        rows.next();
     }
 }
 
@@ -75,7 +82,7 @@ pub(crate) fn keep<H: Hooks>(
         let both = [place, &own].map(|place| RowAt::of(place, row, H::COLS));
         let put = put.map(|put| |pack, value| put(rows.at + pack, value));
         H::keep_row(both, args, put.as_ref());
-        rows.at += rows.stride;
+        rows.next();
     }
 }
 
@@ -98,6 +105,6 @@ pub(crate) fn fold<H: Hooks, const RANKS: usize>(
         let [from, to] = [place, &own].map(|place| RowAt::of(place, row, H::COLS));
         let own = me.map(|me| (me, from));
         H::fold_row::<RANKS>(to, args, ranks, own, &|rank, pack| of(rank, rows.at + pack));
-        rows.at += rows.stride;
+        rows.next();
     }
 }

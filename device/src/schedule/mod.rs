@@ -101,7 +101,8 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// then receives by leg `k` from the rank `k` down, from each once, and has a self copy; all of these are of one chunk of its output.
     const FOLDS: bool = false;
     /// Whether each rank, in every launch, sends to and receives from the same ranks, in as many legs each way. Then a rank that has received
-    /// knows that its peer is done with the launch before, and LL128 needs no credits.
+    /// knows that its peer is done with the launch before, and LL and LL128 need no credits. All schedules of a transport that say so name the same ranks:
+    /// every other one.
     const MUTUAL: bool;
     /// Legs each way at most, where that is known to the compiler.
     const MOST_LEGS: u32 = u32::MAX;

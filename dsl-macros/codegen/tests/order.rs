@@ -61,4 +61,4 @@ macro_rules! ordered {
         }
     )*};
 }
-ordered! { copy transpose tiles_add scale_add quantise ring exchange everywhere }
+ordered! { copy transpose tiles_add scale_add quantise ring exchange everywhere quantised normed }

@@ -17,6 +17,14 @@ use fusewire_device::protocol::simple::channel::CUT;
 use fusewire_device::protocol::{ll, ll128 as line};
 use fusewire_device::row;
 
+/// Packs of the rows that a block of so many threads takes at a time; of other hooks 1.
+fn alone_rows<H: HookSet>(threads: u32) -> usize {
+    match H::COLS {
+        0 => 1,
+        cols => (threads / row::lanes(cols)).max(1) as usize * H::ROW_PACKS,
+    }
+}
+
 /// Packs of a chunk on the wire.
 fn packs_of<H: HookSet>(elements: usize) -> usize {
     match H::COLS {
@@ -134,14 +142,9 @@ impl<X: Transport> Prepared<X> {
         let protocol = match options.protocol {
             // To nobody in one step or two.
             Some(twice) if twice.passes_on() && pattern.peers == 0 && self.has(twice) => Protocol::Simple,
-            Some(Protocol::Local) if pattern.peers > 0 => {
-                return Err(Error::misuse(format!(
-                    "`Protocol::Local` is for a rank alone in its world, which has {world} ranks: leave the choice open"
-                )));
-            }
             Some(Protocol::Simple) if in_place => {
                 return Err(Error::misuse(format!(
-                    "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: name `TwoShot` or `Ll128`, or leave the choice open",
+                    "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: name `TwoShot`, `Ll` or `Ll128`, or leave the choice open",
                     H::NAME
                 )));
             }
@@ -150,7 +153,11 @@ impl<X: Transport> Prepared<X> {
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Simple,
             None => work.protocol(
                 |p| self.has(p),
-                |p| 16 * if p == Protocol::Ll { packs } else { line_packs } <= default_room(p),
+                |p| {
+                    let (most, packs) =
+                        (flagged_channels(p), if p == Protocol::Ll { packs } else { line_packs });
+                    most > 0 && options.channels.is_none_or(|n| n <= most) && 16 * packs <= default_room(p)
+                },
             ),
         };
         let protocol = if in_place && protocol == Protocol::Simple { Protocol::TwoShot } else { protocol };
@@ -176,6 +183,14 @@ impl<X: Transport> Prepared<X> {
             Protocol::Ll => ("LL", "ll_channels"),
             _ => ("LL128", "ll128_channels"),
         };
+        if flagged && H::COLS > 0 && line_most == 0 {
+            return Err(Error::misuse(format!(
+                "rows of {} elements travel {} bytes at a time, but an LL channel takes {}: use `Protocol::Simple`",
+                H::COLS,
+                16 * rows,
+                16 * ll::PACKS
+            )));
+        }
         if flagged && (16 * line_packs > room || channels == 0) {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer, but {carrier} carries at most {room} here: use `Protocol::Simple`, or more `Options::{option}`"
@@ -288,18 +303,18 @@ impl<X: Transport> Prepared<X> {
         let room = self.part.map_or(resident, |multiprocessors| resident.min(multiprocessors) / 2);
         while options.channels.is_none()
             && cut.channels > least
-            && pattern.blocks(protocol, cut, on_host) > room
+            && pattern.widest().blocks(protocol, cut, on_host) > room
         {
             cut.channels -= 1;
         }
-        while cut.groups > 1 && pattern.blocks(protocol, cut, on_host) > room {
+        while cut.groups > 1 && pattern.widest().blocks(protocol, cut, on_host) > room {
             cut.groups -= 1;
         }
         // The chunk may need as many channels as fill a part. (What goes before bulk copies is cut by these blocks already.)
         while options.self_copy.is_none()
             && protocol != Protocol::Bulk
             && cut.self_copy > 1
-            && pattern.blocks(protocol, cut, on_host) > resident
+            && pattern.widest().blocks(protocol, cut, on_host) > resident
         {
             cut.self_copy -= 1;
         }
@@ -307,7 +322,8 @@ impl<X: Transport> Prepared<X> {
         if alone && cut.self_copy > 0 && options.self_copy.is_none() && !H::TRANSPOSED {
             let more = match protocol {
                 Protocol::Local if work.long_alone() => {
-                    (packs / (LOCAL_PACKS * threads as usize)).min(limit as usize) as u32
+                    let each = (LOCAL_PACKS * threads as usize).next_multiple_of(alone_rows::<H>(threads));
+                    packs.div_ceil(each).min(limit as usize) as u32
                 }
                 _ if H::COLS == 0 => work.more_alone(),
                 _ => 0,

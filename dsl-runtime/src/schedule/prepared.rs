@@ -97,7 +97,11 @@ impl<X: Transport> Prepared<X> {
         // Its second step has channels of its own, whose staging holds four turns of what was folded.
         let layout = link.layout();
         let twice = H::RELAYS > 0 && layout.channels > 1 && layout.window / 4 >= 128 * H::RELAYS as u64;
-        entries.retain(|e| e.protocol != Protocol::TwoShot || twice);
+        entries.retain(|e| match e.protocol {
+            Protocol::TwoShot => twice,
+            Protocol::Local => layout.world == 1,
+            _ => true,
+        });
         let (functions, follows, ledger) = match link.machine() {
             Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false, None),
             Machine::Cuda(context) => {

@@ -108,10 +108,10 @@ impl Protocol {
             }
             Protocol::Ll => "LL needs peers' memory that kernels store to",
             Protocol::Ll128 => {
-                "LL128 needs peers' memory that kernels store to, and hooks by element or pack"
+                "LL128 needs peers' memory that kernels store to, hooks by element or pack, and another schedule than `reduce`"
             }
             Protocol::Local => {
-                "a rank alone has a kernel of its own on GPUs that store to their peers' memory"
+                "it is for a rank alone in its world, on GPUs that store to their peers' memory"
             }
             Protocol::Direct => {
                 "stores into peers' outputs need their memory mapped, and hooks without `consume`"

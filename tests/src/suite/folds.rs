@@ -405,7 +405,7 @@ pub fn in_place<X: Subject>(rank: &Rank<X>) -> Outcome {
         let simple = LaunchOptions::default().protocol(Protocol::Simple);
         says(
             misuse(sums.launch_with(stream, args, &simple)),
-            &["in place (`InOut`)", "`TwoShot` or `Ll128`"],
+            &["in place (`InOut`)", "`TwoShot`, `Ll` or `Ll128`"],
         );
     }
     works(rank, &ground)

@@ -17,7 +17,7 @@ use crate::protocol::{Share, Site};
 use crate::row::walk;
 use crate::schedule::Schedule;
 use crate::tile::{self, Team};
-use crate::wait::{About, Fault, Flow, Watch, operation};
+use crate::wait::{ABORTED, About, Fault, Flow, Watch, operation};
 
 /// Packs that a thread asks for before it looks at the first.
 const AT_ONCE: usize = 4;
@@ -224,12 +224,15 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
             });
             let [a, b, c, d] = header.words();
             let word = |low, high| u64::from(low) | u64::from(high) << 32;
-            let fault = match fault.kind {
-                0 => self.call.compare(number, word(a, b), word(c, d)),
-                _ => fault,
-            };
             if fault.kind != 0 {
                 return fault;
+            }
+            let Fault { kind, operation, expected, seen, .. } =
+                self.call.compare(number, word(a, b), word(c, d));
+            if kind != 0 {
+                // At once: the other threads may wait for packs that never come.
+                self.watch.give_up(self.site.ops, kind, self.about(peer, operation), expected, seen, 0);
+                return Fault { kind: ABORTED, ..fault };
             }
         }
         let (packs, lanes) = (self.share.packs, Block.lanes());

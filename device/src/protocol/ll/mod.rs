@@ -19,7 +19,6 @@ use crate::group::{Block, Group};
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::{ChannelState, Direct};
 use crate::protocol::ll128::leave;
-use crate::row;
 use crate::schedule::{Member, Schedule, has_own};
 use crate::wait::Flow;
 use end::End;
@@ -71,9 +70,8 @@ unsafe impl<O: Direct> Protocol<O> for Ll {
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
         let watch = unsafe { armed::<O, S, H>(grid, params) };
-        if row::shares_warps(H::COLS) {
-            Block.sync();
-        }
+        // Hooks may panic from here on, and warps meet.
+        Block.sync();
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
@@ -89,6 +87,9 @@ unsafe impl<O: Direct> Protocol<O> for Ll {
         let share = Share::of::<H>(shape.elements, shape.share, part);
         // Of schedules that are not mutual each peer has counts of its own.
         let state = |peer| ops.ll_state(if S::MUTUAL { me.rank } else { peer }, channel);
+        // SAFETY: live state of this end, written last by the previous kernel on this channel.
+        let number = |peer| unsafe { count::<S>(state(peer), sends).read_volatile() } + 1;
+        let all = if S::MUTUAL { number(me.rank) } else { 0 };
         let end = End {
             site: &site,
             schedule,
@@ -97,8 +98,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll {
             part,
             share,
             call: whole_call::<H>(shape),
-            // SAFETY: live state of this end, written last by the previous kernel on this channel.
-            number: |peer| unsafe { count::<S>(state(peer), sends).read_volatile() } + 1,
+            number: |peer| if S::MUTUAL { all } else { number(peer) },
         };
         if sends {
             // SAFETY: each block works its own end of its own channel.
