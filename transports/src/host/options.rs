@@ -156,7 +156,7 @@ fn parsed(milliseconds: &OsStr) -> Option<u64> {
 
 impl Default for Options {
     /// 64 channels of 512 KiB to each peer, 8 signals, 1 MiB of heap,
-    /// 80 LL128 channels (64 MiB to each peer); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`;
+    /// 80 LL128 channels (64 MiB to each peer) and 64 LL channels (16 MiB); waits of 10 s, or `FUSEWIRE_DEADLINE_MS`;
     /// no warning, or after `FUSEWIRE_WARN_MS`.
     fn default() -> Self {
         // What is no number is told when a layout is asked for: a default cannot fail.

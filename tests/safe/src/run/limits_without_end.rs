@@ -64,7 +64,8 @@ pub fn run() -> crate::Ended {
     }
     for many in [u32::MAX, u32::MAX / 2, 1 << 20] {
         let some = || Options::per_peer(1 << 16);
-        for options in [some().channels(many), some().signals(many), some().ll128_channels(many)] {
+        let flagged = [some().ll128_channels(many), some().ll_channels(many)];
+        for options in [some().channels(many), some().signals(many)].into_iter().chain(flagged) {
             crate::ensure(Shm::rendezvous(&world, options).is_err(), || format!("{many} of something"))?;
         }
         let how = HostIbOptions::default().fabric(Fabric::Emulated).commands(many);

@@ -34,8 +34,7 @@ pub fn run() -> crate::Ended {
         all.push(none().deadline(Duration::from_nanos(n.into())));
     }
     all.push(none().deadline(Duration::MAX));
-    use Protocol::{Bulk, Copy, Direct, Ll128, Ll128TwoShot, Simple, TwoShot};
-    for protocol in [Simple, Ll128, Direct, Bulk, Copy, TwoShot, Ll128TwoShot] {
+    for protocol in Protocol::ALL {
         all.extend(numbers.map(|n| none().protocol(protocol).channels(n).chunk(n as usize)));
     }
     let mut ran = 0;
