@@ -27,8 +27,8 @@ pub struct Layout {
     pub ll128_channels: u32,
     /// Channels that have LL buffers; in the same way.
     pub ll_channels: u32,
-    /// Pages before the staging: [`Layout::laid_out`] counts them, so that kernels need not.
-    pub pages: u32,
+    /// 0: all bytes of a layout are a field's.
+    pub reserved: u32,
     /// Bytes of staging of one channel; a power of two, 1 KiB to 2 GiB.
     pub window: u64,
     /// Bytes of heap; a multiple of 128.
@@ -39,12 +39,6 @@ pub struct Layout {
 const PAGE: u64 = 4096;
 
 impl Layout {
-    /// The same with its pages counted.
-    #[must_use]
-    pub const fn laid_out(self) -> Self {
-        Layout { pages: self.ll_state(self.world, 0).div_ceil(PAGE) as u32, ..self }
-    }
-
     #[inline(always)]
     const fn signal_lines(&self) -> u64 {
         2 * self.channels as u64 + self.signals as u64
@@ -95,23 +89,11 @@ impl Layout {
             + ll128::BUFFERS * (writer as u64 * 2 * self.ll128_channels as u64 + channel as u64)
     }
 
-    /// Offset of the LL buffers that `writer` fills.
-    #[inline(always)]
-    pub const fn ll(&self, writer: u32, channel: u32) -> u64 {
-        self.lines(self.world, 0)
-            + ll::BUFFERS * (writer as u64 * 2 * self.ll_channels as u64 + channel as u64)
-    }
-
-    /// Offset of the LL channels' state towards `peer`.
-    #[inline(always)]
-    pub const fn ll_state(&self, peer: u32, channel: u32) -> u64 {
-        self.ll(self.world, 0) + 16 * (peer as u64 * 2 * self.ll_channels as u64 + channel as u64)
-    }
-
     /// Offset of a ring of staging; the first is the first byte that a reset need not clear.
     #[inline(always)]
     pub const fn staging(&self, writer: u32, channel: u32) -> u64 {
-        PAGE * self.pages as u64 + (writer as u64 * self.channels as u64 + channel as u64) * self.window
+        self.lines(self.world, 0).next_multiple_of(PAGE)
+            + (writer as u64 * self.channels as u64 + channel as u64) * self.window
     }
 
     /// Offset of the heap.
@@ -120,14 +102,31 @@ impl Layout {
         self.staging(self.world, 0)
     }
 
-    /// Bytes of control words, lines and state at the start: what a reset clears.
+    /// Offset of the LL buffers that `writer` fills. They come last: where the others are is worked out in many kernels, and costs each of them registers.
+    #[inline(always)]
+    pub const fn ll(&self, writer: u32, channel: u32) -> u64 {
+        self.heap() + self.heap + ll::BUFFERS * (writer as u64 * 2 * self.ll_channels as u64 + channel as u64)
+    }
+
+    /// Offset of the LL channels' state towards `peer`.
+    #[inline(always)]
+    pub const fn ll_state(&self, peer: u32, channel: u32) -> u64 {
+        self.ll(self.world, 0) + 16 * (peer as u64 * 2 * self.ll_channels as u64 + channel as u64)
+    }
+
+    /// What a reset clears: control words, lines and state at the start, and LL buffers and their state at the end; offset and bytes of each.
+    pub const fn cleared(&self) -> [(u64, u64); 2] {
+        [(0, self.control_bytes()), (self.ll(0, 0), self.total() - self.ll(0, 0))]
+    }
+
+    /// Bytes of control words, lines and state at the start, which a reset clears.
     pub const fn control_bytes(&self) -> u64 {
         self.staging(0, 0)
     }
 
     /// Bytes of the region.
     pub const fn total(&self) -> u64 {
-        self.heap() + self.heap
+        self.ll_state(self.world, 0)
     }
 }
 

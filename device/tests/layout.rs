@@ -14,9 +14,8 @@ proptest! {
         ll_channels in 0u32..3,
     ) {
         let layout = Layout {
-            world, channels, signals, ll128_channels, ll_channels, pages: 0, window: 1024 << scale, heap: 128 * heap,
+            world, channels, signals, ll128_channels, ll_channels, reserved: 0, window: 1024 << scale, heap: 128 * heap,
         };
-        let layout = layout.laid_out();
         // Start, bytes, alignment, and whether a reset clears it.
         let mut parts = vec![(layout.abort(), 128, 128, true), (layout.heap(), layout.heap, 128, false)];
         for peer in 0..world {
@@ -45,9 +44,9 @@ proptest! {
         }
         for &(start, bytes, align, cleared) in &parts {
             prop_assert_eq!(start % align, 0);
-            prop_assert_eq!(start < layout.control_bytes(), cleared);
             prop_assert!(start + bytes <= layout.total());
-            prop_assert!(!cleared || start + bytes <= layout.control_bytes());
+            let within = |(from, all): (u64, u64)| from <= start && start + bytes <= from + all;
+            prop_assert_eq!(bytes > 0 && layout.cleared().into_iter().any(within), cleared);
         }
         let (start, bytes, ..) = *parts.last().unwrap();
         prop_assert_eq!(start + bytes, layout.total());

@@ -53,11 +53,10 @@ const LAYOUT: Layout = Layout {
     signals: 0,
     ll128_channels: 0,
     ll_channels: 0,
-    pages: 0,
+    reserved: 0,
     window: 256,
     heap: 0,
-}
-.laid_out();
+};
 const CHUNK: u64 = 128;
 
 #[repr(C, align(4096))]

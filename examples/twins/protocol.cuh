@@ -8,7 +8,7 @@ using u32 = uint32_t;
 using u64 = uint64_t;
 
 struct Layout {
-    u32 world, channels, signals, ll128_channels;
+    u32 world, channels, signals, ll128_channels, ll_channels, reserved;
     u64 window, heap;
 };
 struct Mapped {
@@ -33,15 +33,15 @@ struct Params {
     Shape shape;
     Slice input, output;
 };
-static_assert(sizeof(Layout) == 32, "layout");
-static_assert(sizeof(Mapped) == 56, "mapped");
+static_assert(sizeof(Layout) == 40, "layout");
+static_assert(sizeof(Mapped) == 64, "mapped");
 static_assert(sizeof(Control) == 24, "control");
 static_assert(sizeof(Shape) == 120, "shape");
-static_assert(sizeof(Params) == 232, "params");
-static_assert(offsetof(Mapped, own) == 40 && offsetof(Mapped, bases) == 48, "mapped");
+static_assert(sizeof(Params) == 240, "params");
+static_assert(offsetof(Mapped, own) == 48 && offsetof(Mapped, bases) == 56, "mapped");
 static_assert(offsetof(Shape, outputs) == 64 && offsetof(Shape, channels) == 96, "shape");
-static_assert(offsetof(Params, control) == 56 && offsetof(Params, shape) == 80, "params");
-static_assert(offsetof(Params, input) == 200 && offsetof(Params, output) == 216, "params");
+static_assert(offsetof(Params, control) == 64 && offsetof(Params, shape) == 88, "params");
+static_assert(offsetof(Params, input) == 208 && offsetof(Params, output) == 224, "params");
 
 // Elements of two bytes; chunks are whole packs.
 constexpr u32 LANES = 8;

@@ -83,11 +83,10 @@ impl World {
             signals: 2,
             ll128_channels: 4,
             ll_channels: 4,
-            pages: 0,
+            reserved: 0,
             window,
             heap: 4096,
         };
-        let layout = layout.laid_out();
         let regions: Vec<_> = (0..ranks).map(|_| Region::new(layout.total())).collect();
         let records = (0..ranks).map(|_| Region::new(size_of::<AbortRecord>() as u64)).collect();
         let bases = regions.iter().map(|region| region.start as u64).collect();

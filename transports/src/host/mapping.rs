@@ -99,7 +99,19 @@ impl Mapping {
     /// # Errors
     /// If the system refuses.
     pub fn clear(&self, bytes: usize) -> Result<()> {
-        fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, bytes as u64)
+        self.clear_at(0, bytes)
+    }
+
+    /// As [`Mapping::clear`], of the `bytes` bytes from `offset` on. Of no bytes nothing is done.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn clear_at(&self, offset: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.fd, how, offset as u64, bytes as u64)
             .map_err(Error::system(format!("clearing {bytes} bytes of shared memory")))
     }
 

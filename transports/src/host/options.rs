@@ -136,12 +136,12 @@ impl Options {
             signals: self.signals,
             ll128_channels: self.ll128_channels,
             ll_channels: self.ll_channels,
-            pages: 0,
+            reserved: 0,
             // Rings are addressed by 32 bits.
             window: 1 << per_channel.ilog2().min(31),
             heap: (self.heap_bytes as u64).next_multiple_of(128),
         };
-        Ok(layout.laid_out())
+        Ok(layout)
     }
 }
 

@@ -4,6 +4,7 @@ use super::NvlOps;
 use crate::host::symmetric::map_all;
 use crate::host::{Board, Error, Link, Machine, Options, Region, Result, Symmetric, Transport, share};
 use crate::peers::{PeersConfig, native_atomics};
+use fusewire_device::mapped::Layout;
 use fusewire_driver::memory::{DeviceMemory, DeviceRegion, SharedMemory};
 use fusewire_driver::{Context, Driver};
 use fusewire_world::World;
@@ -84,8 +85,7 @@ impl Nvl {
         let pages = pages.into_iter().map(|p| p.into_iter().next()).collect();
         let board = Board::new(world.rank(), page, pages)?;
         let device_table = table(&context, &regions)?.0;
-        let control_bytes = layout.control_bytes() as usize;
-        let region = CudaRegion { regions, table: device_table, rank: world.rank(), control_bytes };
+        let region = CudaRegion { regions, table: device_table, rank: world.rank(), layout };
         let link = Link::new("Nvl", world, options, layout, Machine::Cuda(context), board, Box::new(region))?;
         if let Some(pair) = parted {
             link.has_no_ll128(pair);
@@ -168,7 +168,7 @@ struct CudaRegion {
     regions: Vec<SharedMemory>,
     table: DeviceMemory,
     rank: usize,
-    control_bytes: usize,
+    layout: Layout,
 }
 
 // SAFETY: memory that the value owns, of the layout that `rendezvous` agreed.
@@ -188,7 +188,9 @@ unsafe impl Region for CudaRegion {
     }
 
     unsafe fn clear(&self) -> Result<()> {
-        self.regions[self.rank].fill_at(0, self.control_bytes, 0)?;
+        for (at, bytes) in self.layout.cleared().into_iter().filter(|(_, bytes)| *bytes > 0) {
+            self.regions[self.rank].fill_at(at as usize, bytes as usize, 0)?;
+        }
         Ok(())
     }
 

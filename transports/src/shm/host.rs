@@ -4,6 +4,7 @@ use super::ShmOps;
 use crate::host::symmetric::map_all;
 use crate::host::{Board, Error, Link, Machine, Mapping, Options, Region, Result, Symmetric, Transport};
 use fusewire_device::arch::read_process;
+use fusewire_device::mapped::Layout;
 use fusewire_world::World;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -41,13 +42,8 @@ impl Shm {
         let processes = readable_processes(world)?;
         let table: Box<[u64]> =
             regions.iter().map(Mapping::address).chain(processes.iter().flatten().copied()).collect();
-        let region = HostRegion {
-            regions,
-            table,
-            processes: processes.is_some(),
-            rank: world.rank(),
-            control_bytes: layout.control_bytes() as usize,
-        };
+        let region =
+            HostRegion { regions, table, processes: processes.is_some(), rank: world.rank(), layout };
         let link = Link::new("Shm", world, options, layout, Machine::Host, board, Box::new(region))?;
         world.barrier()?;
         Ok(Shm { link })
@@ -93,7 +89,7 @@ struct HostRegion {
     table: Box<[u64]>,
     processes: bool,
     rank: usize,
-    control_bytes: usize,
+    layout: Layout,
 }
 
 impl HostRegion {
@@ -116,7 +112,11 @@ unsafe impl Region for HostRegion {
 
     unsafe fn clear(&self) -> Result<()> {
         // `renew` holds all ranks between two barriers with no kernel running.
-        self.regions[self.rank].clear(self.control_bytes)
+        let own = &self.regions[self.rank];
+        self.layout
+            .cleared()
+            .into_iter()
+            .try_for_each(|(at, bytes)| own.clear_at(at as usize, bytes as usize))
     }
 
     fn own_address(&self) -> u64 {

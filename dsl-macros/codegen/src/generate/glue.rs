@@ -412,8 +412,8 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
         let by_tiles = model.options.transposed.is_some();
         let d = spanned(wire.span(), d);
         let refused = match model.options.row {
-            Some(_) => quote!(in_rows::<#wire>()),
-            None => quote!(on_the_wire::<#wire>(#by_tiles)),
+            Some(_) => quote_spanned!(wire.span()=> in_rows::<#wire>()),
+            None => quote_spanned!(wire.span()=> on_the_wire::<#wire>(#by_tiles)),
         };
         out.extend(quote_spanned!(wire.span()=> const _: () = #d::element::#refused;));
     }
