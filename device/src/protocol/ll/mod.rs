@@ -7,7 +7,7 @@
 //! A block stores what it sends. Then each of its threads waits for some of what it receives, whoever will take that; and when all threads have met, hooks
 //! load it again and take it. Nothing is taken unless all of the block's share is there, and the header says that both ends make the same call.
 //!
-//! Buffers are used in turn, and two sets of channels are credited as LL128's are: see [`buffer`].
+//! Buffers are used in turn, and two sets of channels are credited as LL128's are: see `buffer`.
 
 mod buffer;
 mod end;
