@@ -101,8 +101,9 @@ impl<X: Transport> Prepared<X> {
         // Of rows one for each team of a block.
         let alone_packs = match H::COLS {
             0 => ALONE_PACKS,
-            cols => most_threads::<H>() / row::lanes(cols) * H::ROW_PACKS as u32,
+            _ => alone_rows::<H>(most_threads::<H>()) as u32,
         };
+        let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
         let work = Work {
             pattern,
             world,
@@ -112,13 +113,12 @@ impl<X: Transport> Prepared<X> {
             hooks,
             tiles,
             alone_packs,
-            ll_packs: if H::COLS > 0 { whole_rows(H::ROW_PACKS) as u32 } else { LL_PACKS },
+            ll_packs: if H::COLS > 0 { rows as u32 } else { LL_PACKS },
             rows: H::COLS > 0,
             relays: H::RELAYS as u32,
             limit: default_limit,
             on_host,
         };
-        let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
         // Packs of a channel whose bytes travel beside flags: of rows as many as are whole.
         let line_most = |protocol| match protocol {
             Protocol::Ll if H::COLS > 0 => ll::PACKS / rows * rows,

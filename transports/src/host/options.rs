@@ -130,7 +130,7 @@ impl Options {
             return misuse("a warning after 0 s; it comes after 1 ns at least, or never (`None`)".into());
         }
         let Ok(world) = u32::try_from(world) else { return misuse(format!("a world of {world} ranks")) };
-        let layout = Layout {
+        Ok(Layout {
             world,
             channels: self.channels,
             signals: self.signals,
@@ -140,8 +140,7 @@ impl Options {
             // Rings are addressed by 32 bits.
             window: 1 << per_channel.ilog2().min(31),
             heap: (self.heap_bytes as u64).next_multiple_of(128),
-        };
-        Ok(layout)
+        })
     }
 }
 
