@@ -14,7 +14,7 @@ pub enum fusewire_status {
     FUSEWIRE_OK = 0,
     /// The caller asked for something that cannot be; nothing was done.
     FUSEWIRE_MISUSE = 1,
-    /// A kernel ended before its work was done: a wait expired, a hook panicked, a peer launched something else, a rank aborted.
+    /// A kernel ended before its work was done: a wait expired, it panicked, a peer launched something else, a rank aborted.
     FUSEWIRE_FAULT = 2,
     /// Ranks disagree, are missing, or did not come in time.
     FUSEWIRE_PEER = 3,
@@ -45,7 +45,7 @@ pub struct fusewire_error {
     pub channel: i64,
     /// Fault: the kernel that the rank had launched last.
     pub kernel: *const c_char,
-    /// Fault: what the rank waited for, such as "data"; where a hook panicked; or why it called `fusewire_transport_abort`.
+    /// Fault: what the rank waited for, such as "data"; where it panicked; or why it called `fusewire_transport_abort`.
     pub waited_for: *const c_char,
 }
 

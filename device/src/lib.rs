@@ -19,6 +19,7 @@
 //! | [`team`] | what the threads of a block work out together, in a schedule of one's own |
 //! | [`tile`] | loops over the packs of a chunk |
 //! | [`mod@print`] | lines that hooks print |
+//! | `panics` | messages of panics on GPUs |
 //! | [`wait`] | deadlines, abort words and abort records |
 //! | [`window`] | signals, barriers, counters and data between peers, for schedules of one's own |
 //! | [`group`] | thread groups |
@@ -49,6 +50,8 @@ pub mod mapped;
 pub mod math;
 pub mod ops;
 pub mod pack;
+#[cfg(target_arch = "nvptx64")]
+pub mod panics;
 pub mod prelude;
 pub mod print;
 pub mod protocol;

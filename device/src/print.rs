@@ -178,8 +178,20 @@ printed! {
     F8E5M2, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
 }
 
+impl<T: Printed> Printed for &T {
+    const CONVERSION: &'static str = T::CONVERSION;
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        T::bits(*self)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn text(self) -> String {
+        T::text(*self)
+    }
+}
+
 /// Values of a line at most.
-const MOST: usize = 8;
+pub(crate) const MOST: usize = 8;
 
 /// What a line is printed with: a tuple.
 #[doc(hidden)]
@@ -217,7 +229,7 @@ values! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F 
 struct Format<T, P: ?Sized, V>(PhantomData<(T, V)>, PhantomData<P>);
 
 /// Bytes of a format, with the zero at its end, at most.
-const LENGTH: usize = 512;
+pub(crate) const LENGTH: usize = 512;
 
 impl<T: Text, P: Place + ?Sized, V: Values> Format<T, P, V> {
     const BYTES: [u8; LENGTH] = format(T::TEXT, P::WHAT, V::CONVERSIONS);
@@ -232,26 +244,39 @@ pub const fn check(text: &str, values: &[&str]) {
 }
 
 const fn format(text: &str, what: &str, conversions: &[&str]) -> [u8; LENGTH] {
-    const fn add(bytes: &mut [u8; LENGTH], at: usize, text: &str) -> usize {
-        let (mut k, text) = (0, text.as_bytes());
-        while k < text.len() {
-            bytes[at + k] = text[k];
-            k += 1;
-        }
-        at + text.len()
-    }
     // Conversions and doubled per cents take more: place has 30 bytes, and 2 * 200 + 8 are left.
     assert!(text.len() <= 200, "the text of `print_at!` is longer than 200 bytes: use two lines");
     let mut bytes = [0; LENGTH];
     let mut at = add(&mut bytes, 0, "[rank %llu, ");
     at = add(&mut bytes, at, what);
     at = add(&mut bytes, at, " %llu] ");
+    at = convert(&mut bytes, at, text, conversions);
+    add(&mut bytes, at, "\n");
+    bytes
+}
+
+const fn add(bytes: &mut [u8; LENGTH], at: usize, text: &str) -> usize {
+    let (mut k, text) = (0, text.as_bytes());
+    while k < text.len() {
+        bytes[at + k] = text[k];
+        k += 1;
+    }
+    at + text.len()
+}
+
+/// Writes `text` with C's conversions to `bytes`, from `at` on; where it ends.
+pub(crate) const fn convert(
+    bytes: &mut [u8; LENGTH],
+    mut at: usize,
+    text: &str,
+    conversions: &[&str],
+) -> usize {
     let (text, mut k, mut value) = (text.as_bytes(), 0, 0);
     while k < text.len() {
         match (text[k], if k + 1 < text.len() { text[k + 1] } else { 0 }) {
             (b'{', b'}') => {
                 assert!(value < conversions.len(), "`print_at!` has more `{{}}` than values");
-                at = add(&mut bytes, at, conversions[value]);
+                at = add(bytes, at, conversions[value]);
                 (k, value) = (k + 2, value + 1);
                 continue;
             }
@@ -259,15 +284,14 @@ const fn format(text: &str, what: &str, conversions: &[&str]) -> [u8; LENGTH] {
             (b'{' | b'}', _) => panic!(
                 "`print_at!` takes `{{}}` for a value, and these doubled for braces; values stand behind the text"
             ),
-            (b'%', _) => at = add(&mut bytes, at, "%"),
+            (b'%', _) => at = add(bytes, at, "%"),
             _ => {}
         }
         bytes[at] = text[k];
         (k, at) = (k + 1, at + 1);
     }
     assert!(value == conversions.len(), "`print_at!` has more values than `{{}}`");
-    add(&mut bytes, at, "\n");
-    bytes
+    at
 }
 
 /// Prints a line.
@@ -296,9 +320,26 @@ pub fn line<T: Text, P: Place + ?Sized, V: Values>(place: &P, values: V) {
 fn written(format: &[u8; LENGTH], place: [usize; 2], values: &[String]) -> String {
     let mut parts = place.map(|n| std::format!("{n}")).into_iter().chain(values.iter().cloned());
     let end = format.iter().position(|b| *b == 0).unwrap_or(LENGTH);
-    let text = core::str::from_utf8(&format[..end]).unwrap_or_default();
+    fill(core::str::from_utf8(&format[..end]).unwrap_or_default(), |_| parts.next().unwrap_or_default())
+}
+
+/// A format of values that a GPU gave as bits: what [`convert`] made, perhaps cut.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn filled(format: &str, values: &[u64]) -> String {
+    let mut values = values.iter();
+    fill(format, |conversion| match (conversion, values.next()) {
+        ("llu", Some(v)) => std::format!("{v}"),
+        ("lld", Some(v)) => std::format!("{}", v.cast_signed()),
+        (".17g", Some(v)) => std::format!("{}", f64::from_bits(*v)),
+        (".9g" | ".6g", Some(v)) => std::format!("{}", f64::from_bits(*v) as f32),
+        _ => "..".into(),
+    })
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+fn fill(format: &str, mut value: impl FnMut(&str) -> String) -> String {
     let mut out = String::new();
-    let mut rest = text;
+    let mut rest = format;
     while let Some((before, behind)) = rest.split_once('%') {
         out.push_str(before);
         rest = match behind.strip_prefix('%') {
@@ -306,10 +347,11 @@ fn written(format: &[u8; LENGTH], place: [usize; 2], values: &[String]) -> Strin
                 out.push('%');
                 behind
             }
+            // Conversions end in their letter.
             None => {
-                out.push_str(&parts.next().unwrap_or_default());
-                // Conversions end in their letter.
-                behind.split_once(['u', 'd', 'g']).map_or("", |(_, behind)| behind)
+                let end = behind.find(['u', 'd', 'g', '?']).map_or(behind.len(), |at| at + 1);
+                out.push_str(&value(&behind[..end]));
+                &behind[end..]
             }
         };
     }

@@ -219,7 +219,7 @@ fn a_raised_abort_word_stops_a_wait() {
 fn a_panic_reaches_the_peers_through_those_who_wait() {
     let world = stops_when(|world| {
         // SAFETY: the world's words.
-        unsafe { wait::record_panic(&world.control(1, 0), 1, 3, "a/long/path/hooks.rs", 12, 5, "no") };
+        unsafe { wait::record_panic(&world.control(1, 0), 1, 3, "a/long/path/hooks.rs", 12, 5, b"no", &[]) };
     });
     let record = world.record(1);
     assert_eq!(
@@ -236,13 +236,13 @@ fn a_long_file_name_keeps_its_end_and_leaves_room_for_a_message() {
     let record = |message: &str| {
         let world = World::new(1, 1, 1024);
         // SAFETY: the world's words.
-        unsafe { wait::record_panic(&world.control(0, 0), 0, 0, &name, 1, 1, message) };
+        unsafe { wait::record_panic(&world.control(0, 0), 0, 0, &name, 1, 1, message.as_bytes(), &[]) };
         world.record(0)
     };
-    assert_eq!(record("").file_len, 192);
+    assert_eq!(record("").file_len, 248);
     assert!(record("").file.ends_with(b"x/src/hooks.rs"));
-    // Half is the message's, of which the beginning stays.
-    for (message, said) in [("short", "short"), (&"ab".repeat(100), &"ab".repeat(50)[..95])] {
+    // Most is the message's, of which the beginning stays.
+    for (message, said) in [("short", "short"), (&"ab".repeat(100), &"ab".repeat(100)[..151])] {
         let record = record(message);
         let text = std::str::from_utf8(&record.file[..record.file_len as usize]).unwrap();
         assert!(text.ends_with(&format!("x/src/hooks.rs\0{said}")), "{text}");

@@ -246,7 +246,7 @@ fn a_hooks_panic_says_why() {
             continue;
         }
         for outcome in &outcomes {
-            told(outcome, &["a hook panicked", "faults.rs", known]);
+            told(outcome, &["a kernel panicked", "faults.rs", known]);
             let Err(Error::Fault(fault)) = outcome else { panic!("a fault: {outcome:?}") };
             let Some(Operation::Panicked { file, message, .. }) = &fault.operation else { panic!("{fault}") };
             assert!(file.ends_with("tests/faults.rs") && message.contains("narrower"), "{file}: {message}");

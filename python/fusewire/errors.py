@@ -15,7 +15,7 @@ class Error(RuntimeError):
     channel = None
     #: Fault: what the rank had launched last.
     kernel = None
-    #: Fault: what it waited for, or where a hook panicked.
+    #: Fault: what it waited for, or where it panicked.
     waited_for = None
 
 

@@ -177,6 +177,7 @@ macro_rules! for_each_case {
                 a_program_aborts: 2..=8,
                 panic_in_produce: 1..=8,
                 panic_in_consume: 1..=8,
+                panics_with_values: 1..=8,
                 index_out_of_range: 1..=8,
                 sizes_differ: 2..=8,
                 kernels_differ: 2..=8,

@@ -12,6 +12,7 @@ pub use rows::arm_rows;
 
 use crate::tile::transpose;
 use core::arch::{asm, nvptx};
+use core::panic::Location;
 
 pub use bulk::*;
 pub use convert::*;
@@ -341,24 +342,35 @@ pub unsafe fn print(format: &[u8], values: &[u64]) {
     let _ = unsafe { vprintf(format.as_ptr(), values.as_ptr()) };
 }
 
-/// Names file, line, column and a message that is a string in the abort record, and ends the thread. The others of its block pass the barriers it no longer
+/// Names file, line, column and a message in the abort record, and ends the thread. The others of its block pass the barriers it no longer
 /// reaches, see the flag and stop before they publish anything.
-#[panic_handler]
-fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+#[inline(always)]
+fn end_with(at: Option<&Location<'_>>, message: &[u8], values: &[u64]) -> ! {
     // SAFETY: armed at the start of the block.
     let (who, abort, record) = unsafe {
         shared_store_u64(0, 1);
         (shared_load_u64(8), shared_load_u64(16), shared_load_u64(24))
     };
     let control = crate::wait::Control { abort, record, deadline_ns: 0 };
-    if let Some(at) = info.location() {
+    if let Some(at) = at {
         let (rank, block) = (who as u32, (who >> 32) as u32);
         let (file, line, column) = (at.file(), at.line(), at.column());
-        // What is formatted is not written: that would cost every thread stack.
-        let message = info.message().as_str().unwrap_or("");
         // SAFETY: the words that the kernel began with.
-        unsafe { crate::wait::record_panic(&control, rank, block, file, line, column, message) };
+        unsafe { crate::wait::record_panic(&control, rank, block, file, line, column, message, values) };
     }
     // SAFETY: ends this thread.
     unsafe { asm!("exit;", options(noreturn, nostack)) }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    // What is formatted is not written: that would cost every thread stack and registers. See `panics`.
+    end_with(info.location(), info.message().as_str().unwrap_or("").as_bytes(), &[])
+}
+
+/// A panic whose message is a format of [`print`](crate::print) with values for it.
+#[cold]
+#[inline(never)]
+pub fn panic_with(at: &Location<'_>, format: &[u8], values: &[u64; crate::print::MOST]) -> ! {
+    end_with(Some(at), format, values)
 }

@@ -163,7 +163,7 @@ words! {
 }
 
 macro_rules! halves {
-    ($($t:ty)*) => {$(
+    ($($t:ty, $add_pair:path;)*) => {$(
         // SAFETY: elements that have a word's other half beside them go by words, the last one of an odd number alone: no two operations access the
         // same bytes by different sizes.
         unsafe impl Atomic for $t {
@@ -202,6 +202,15 @@ macro_rules! halves {
             }
             #[inline(always)]
             unsafe fn fetch_add(start: *mut Self, len: usize, index: usize, value: Self) -> Self {
+                if index | 1 < len {
+                    let shift = 16 * (index & 1);
+                    // Minus zero beside it: that changes no number.
+                    let pair = 0x8000 << (16 - shift) | u32::from(value.to_bits()) << shift;
+                    // SAFETY: the caller's contract; both halves are elements.
+                    if let Some(seen) = unsafe { $add_pair(start.add(index & !1).cast(), pair) } {
+                        return Self::from_bits((seen >> shift) as u16);
+                    }
+                }
                 // SAFETY: the caller's contract.
                 unsafe { Self::fetch_update(start, len, index, |seen| seen + value) }
             }
@@ -220,7 +229,10 @@ macro_rules! halves {
         }
     )*};
 }
-halves! { F16 Bf16 }
+halves! {
+    F16, arch::fetch_add_f16x2;
+    Bf16, arch::fetch_add_bf16x2;
+}
 
 /// The operations that return what an element was, of a type whose `elements` gives where all begin and how many there are, and panics for an index that
 /// is not below.

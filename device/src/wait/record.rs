@@ -95,7 +95,13 @@ pub struct AbortRecord {
     /// Bytes of `file` that are used.
     pub file_len: u32,
     /// The end of the file's name; of a panic, behind a zero, the beginning of what it says.
-    pub file: [u8; 192],
+    pub file: [u8; 248],
+    /// Of a panic whose message is a format ([`print`](crate::print)): the values in it.
+    pub values: [u64; 8],
+    /// How many those are; 0 where the message is a text.
+    pub value_count: u32,
+    #[doc(hidden)]
+    pub pad: u32,
 }
 
 impl AbortRecord {
@@ -114,7 +120,10 @@ impl AbortRecord {
         age_ns: 0,
         column: 0,
         file_len: 0,
-        file: [0; 192],
+        file: [0; 248],
+        values: [0; 8],
+        value_count: 0,
+        pad: 0,
     };
 }
 

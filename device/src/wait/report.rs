@@ -71,7 +71,7 @@ pub(super) fn give_up_at<O: Ops>(
     at: &'static core::panic::Location<'static>,
 ) {
     // SAFETY: called with the record's only writer.
-    let place = |record| unsafe { write_place(record, at.file(), at.line(), at.column(), "") };
+    let place = |record| unsafe { write_place(record, at.file(), at.line(), at.column(), b"") };
     report(ops, abort, record, rank, block, kind, peer, channel, operation, expected, seen, age_ns, place);
 }
 
@@ -120,9 +120,9 @@ fn report<O: Ops>(
 /// # Safety
 /// `record` is live, and this thread is its only writer.
 #[inline(always)]
-unsafe fn write_place(record: *mut AbortRecord, file: &str, line: u32, column: u32, message: &str) {
+unsafe fn write_place(record: *mut AbortRecord, file: &str, line: u32, column: u32, message: &[u8]) {
     const MOST: usize = AbortRecord::EMPTY.file.len();
-    let name = file.len().min(if message.is_empty() { MOST } else { MOST / 2 });
+    let name = file.len().min(if message.is_empty() { MOST } else { 96 });
     // SAFETY: the caller's contract; both parts, and the zero between them, are at most `MOST` bytes.
     unsafe {
         (&raw mut (*record).line).write_volatile(line);
@@ -179,10 +179,11 @@ fn claim(abort: u64, code: u64) -> bool {
     unsafe { <u64 as Modify<System, AcqRel>>::compare_exchange(abort as *mut u64, 0, code) == 0 }
 }
 
-/// Fills the record for a panic that says `message`, if this is the first fault of the rank.
+/// Fills the record for a panic that says `message`, or the format `message` with `values`, if this is the first fault of the rank.
 ///
 /// # Safety
 /// `control` names live words and a live record.
+#[allow(clippy::too_many_arguments)] // as for `give_up`
 pub unsafe fn record_panic(
     control: &Control,
     rank: u32,
@@ -190,7 +191,8 @@ pub unsafe fn record_panic(
     file: &str,
     line: u32,
     column: u32,
-    message: &str,
+    message: &[u8],
+    values: &[u64],
 ) {
     if !claim(control.abort, abort_code(rank, kind::PANIC)) {
         return;
@@ -204,6 +206,14 @@ pub unsafe fn record_panic(
         (&raw mut (*record).block).write_volatile(block);
         (&raw mut (*record).operation).write_volatile(operation::HOOK);
         write_place(record, file, line, column, message);
+        let to = (&raw mut (*record).values).cast::<u64>();
+        let count = values.len().min(AbortRecord::EMPTY.values.len());
+        let mut i = 0;
+        while i < count {
+            to.add(i).write_volatile(values.as_ptr().add(i).read());
+            i += 1;
+        }
+        (&raw mut (*record).value_count).write_volatile(count as u32);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
 }

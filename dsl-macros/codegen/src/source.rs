@@ -1,6 +1,7 @@
 //! The user's text at the user's lines, with a record of every insertion, so that a place in device text leads back.
 
 mod print;
+mod said;
 
 use crate::model::SourceFile;
 use print::Printed;
@@ -86,6 +87,7 @@ impl Text {
         }
         let mut edits: Vec<(LineColumn, String)> =
             inline.iter().map(|s| (s.start(), "#[inline(always)] ".to_string())).collect();
+        edits.extend(said::insertions(tokens).into_iter().map(|(at, text)| (at.span().start(), text)));
         if let Some(tail) = tail {
             edits.push((LineColumn { line: end.line, column: end.column - 1 }, tail.to_string()));
         }

@@ -245,6 +245,21 @@ fn a_panic_says_its_message() {
     assert_eq!(parameters.len(), 10, "{parameters:?}");
 }
 
+/// A message with values goes to the host as a format, and nothing of `core`'s formatting is in the kernel.
+#[test]
+fn a_panic_is_not_formatted() {
+    let model = kernel("asserts");
+    let text = ptx(&model, &on_gpus(&model), "sm_90", false);
+    for format in ["%llu is not below %llu", "assertion `left == right` failed\n  left: %.9g\n right: %.9g"] {
+        let bytes: Vec<String> = format.bytes().map(|b| b.to_string()).collect();
+        assert!(text.contains(&bytes.join(", ")), "`{format}` is not in the text");
+    }
+    let core: Vec<&str> = text.lines().filter(|line| line.contains("4core3fmt")).collect();
+    assert!(core.is_empty(), "{core:?}");
+    let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+    ptxas.check(&text, "sm_90".parse().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// A line is printed by the function that the driver has, with a format that is its own.
 #[test]
 fn lines_are_printed_by_the_driver() {

@@ -178,7 +178,7 @@ fn guarded(block: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u
     if panicked && let Some((control, rank, block)) = armed {
         let ([file, message], line, column) = panic.unwrap_or_default();
         // SAFETY: the words of the kernel that this thread ran; the operation that holds them has not returned.
-        unsafe { record_panic(&control, rank, block, &file, line, column, &message) };
+        unsafe { record_panic(&control, rank, block, &file, line, column, message.as_bytes(), &[]) };
         on_panic(abort_code(rank, kind::PANIC));
     }
 }

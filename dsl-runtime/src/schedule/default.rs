@@ -214,6 +214,19 @@ impl Work {
         self.wire_bytes >= LOCAL_LONG
     }
 
+    /// Whether blocks of a rank alone take packs, not rows or tiles.
+    fn local_by_packs(&self) -> bool {
+        !self.rows && self.hooks != Hooks::Transpose
+    }
+
+    /// Packs of a block of a rank alone: one for each thread while there are multiprocessors without a block.
+    fn local_packs(&self, packs: u32) -> u32 {
+        match self.local_by_packs() {
+            true => packs.div_ceil(LOCAL_BLOCKS).next_multiple_of(LOCAL_SHORT_THREADS).min(self.alone_packs),
+            false => self.alone_packs,
+        }
+    }
+
     /// Whether waits at both ends take about as long as the bytes between.
     fn short(&self) -> bool {
         self.total() < 8 << 20
@@ -277,6 +290,7 @@ impl Work {
         // Fewer wait for each other at the ends.
         match protocol {
             Protocol::Direct if self.short() => all.min(256),
+            Protocol::Local if self.local_by_packs() => all.min(LOCAL_SHORT_THREADS),
             _ => all,
         }
     }
@@ -352,7 +366,7 @@ impl Work {
         match protocol {
             _ if self.on_host => Cut::of(1, u32::from(own_chunk)),
             Protocol::Copy => Cut::of(1, 0),
-            Protocol::Local => Cut::of(1, packs.div_ceil(self.alone_packs).clamp(1, multiprocessors)),
+            Protocol::Local => Cut::of(1, packs.div_ceil(self.local_packs(packs)).clamp(1, multiprocessors)),
             // For each rank's part as many packs as fill the channel of a copy.
             Protocol::TwoShot => {
                 let blocks = packs.div_ceil(128 * self.world);

@@ -48,6 +48,36 @@ pub mod bad_consume {
     }
 }
 
+/// `consume` panics at element 77 in one of several ways, with values in what it says.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub mod says_values {
+    /// One chunk a peer, in and out.
+    pub struct Args<'a> {
+        /// What is sent.
+        pub input: &'a [u32],
+        /// What arrived.
+        pub output: Out<'a, u32>,
+        /// How it panics.
+        pub way: u32,
+        /// Minus one and a half.
+        pub real: f32,
+    }
+
+    pub(crate) fn consume(ctx: &Consume, args: &Args, value: u32) {
+        let (pos, real) = (ctx.pos, args.real);
+        if pos == 77 {
+            match args.way {
+                0 => panic!("{pos} of {} and {real:?}, 100% {{}}", args.input.len()),
+                1 => assert!(pos < 70, "{0} is {}", pos - 100 * (pos / 77 - 1)),
+                2 => assert_eq!(pos, 76),
+                3 => assert_ne!(-i64::from(args.way), -3, "as {pos} is"),
+                _ => unreachable!("{:.3} by {way}", args.way, way = real),
+            }
+        }
+        args.output.at(ctx).set(value);
+    }
+}
+
 /// Names something that does not exist, as `what` says.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn misdirected<O: Put + Get>(kernel: &Kernel<O>, what: u32, data: &[u32], output: Out<'_, u32>) -> Flow {

@@ -4,7 +4,7 @@ use super::support::{fault, operation, works};
 use crate::check::{same, says};
 use crate::data::make;
 use crate::kernels::copying::copy;
-use crate::kernels::faulty::{bad_consume, bad_produce, misdirected};
+use crate::kernels::faulty::{bad_consume, bad_produce, misdirected, says_values};
 use crate::kernels::hooks::gather;
 use crate::kernels::schedules::ring_all_gather;
 use crate::run::Ground;
@@ -206,6 +206,31 @@ pub fn panic_in_consume<X: Subject>(rank: &Rank<X>) -> Outcome {
     panicked(&fault, culprit, "kernels/faulty.rs", Some(bad_consume::LINE));
     says(&fault, &["element 77 of the chunk is not wanted"]);
     mended(rank, &ground)
+}
+
+/// What a panic says has its values on GPUs too.
+pub fn panics_with_values<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<says_values::Hooks>::all_to_all(&ground.transport)?;
+    let (input, mut output) = buffers(rank, &ground, 100)?;
+    let len = 100 * rank.size();
+    for (way, text) in [
+        format!("77 of {len} and -1.5, 100% {{}}"),
+        "77 is 77".to_owned(),
+        "assertion `left == right` failed\n  left: 77\n right: 76".to_owned(),
+        "assertion `left != right` failed: as 77 is\n  left: -3\n right: -3".to_owned(),
+        "internal error: entered unreachable code: 4 by -1.5".to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let way = way as u32;
+        let args = says_values::Launch { input: input.view(), output: output.view_mut(), way, real: -1.5 };
+        launcher.launch(&ground.stream, args)?;
+        says(told(rank, &ground)?, &[&format!("): {text}")]);
+        mended(rank, &ground)?;
+    }
+    Ok(())
 }
 
 pub fn index_out_of_range<X: Subject>(rank: &Rank<X>) -> Outcome {

@@ -3,6 +3,7 @@
 mod tell;
 
 use super::ledger::Launched;
+use fusewire_device::print::filled;
 use fusewire_device::protocol::simple::channel::CUT;
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
@@ -245,7 +246,9 @@ impl Fault {
         // Either may be cut within a character.
         let (file, message) = text.split_once('\0').unwrap_or((&text, ""));
         let file = file.trim_start_matches(char::REPLACEMENT_CHARACTER).to_owned();
-        let message = message.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
+        let message = message.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        let values = &r.values[..(r.value_count as usize).min(r.values.len())];
+        let message = if values.is_empty() { message.to_owned() } else { filled(message, values) };
         let at = (r.line > 0).then(|| Place { file: file.clone(), line: r.line, column: r.column });
         let refused = |why| Operation::Refused { what: name(r.operation), block, peer, why };
         let (limit, given) = (r.expected, r.seen);

@@ -55,6 +55,20 @@ adds! {
     fetch_add_f64, add_f64, f64, AtomicU64;
 }
 
+macro_rules! no_pairs {
+    ($($name:ident)*) => {$(
+        /// Nothing: CPUs have no instruction that adds two elements at once.
+        ///
+        /// # Safety
+        /// None is needed; on GPUs `at` is a live word.
+        #[inline(always)]
+        pub unsafe fn $name(_: *mut u32, _: u32) -> Option<u32> {
+            None
+        }
+    )*};
+}
+no_pairs! { fetch_add_f16x2 fetch_add_bf16x2 }
+
 /// Loads two bytes.
 ///
 /// # Safety

@@ -218,6 +218,39 @@ fetches! {
     fetch_min_i64, i64, reg64, "min.s64";
 }
 
+macro_rules! fetch_pairs {
+    ($($name:ident, $how:literal;)*) => {$(
+        /// Adds two elements of two bytes to those of a word, and returns what they were; nothing if this GPU has no instruction for that.
+        ///
+        /// # Safety
+        /// As for [`fetch_add_f32`].
+        #[inline(always)]
+        pub unsafe fn $name(at: *mut u32, pair: u32) -> Option<u32> {
+            let old: u32;
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(concat!("atom.relaxed.gpu.", $how, " {0}, [{1}], {2};"), out(reg32) old, in(reg64) at, in(reg32) pair,
+                    options(nostack));
+            }
+            Some(old)
+        }
+    )*};
+}
+fetch_pairs! { fetch_add_f16x2, "add.noftz.f16x2"; }
+// As in `convert`: `fusewire_sm` stands for architectures of which rustc knows no features.
+#[cfg(any(target_feature = "sm_90", fusewire_sm = "90"))]
+fetch_pairs! { fetch_add_bf16x2, "add.noftz.bf16x2"; }
+
+/// Nothing: there is no instruction.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(any(target_feature = "sm_90", fusewire_sm = "90")))]
+#[inline(always)]
+pub unsafe fn fetch_add_bf16x2(_: *mut u32, _: u32) -> Option<u32> {
+    None
+}
+
 /// Loads two bytes, relaxed.
 ///
 /// # Safety

@@ -9,7 +9,7 @@ use quote::{format_ident, quote};
 /// The symbol of the table of codes.
 pub const CODES: &str = "__fusewire_codes";
 
-const HEADER: &str = "#![no_std] #![feature(abi_ptx)] #![allow(warnings)] extern crate fusewire_device; extern crate fusewire_transports; \
+const HEADER: &str = "#![no_std] #![feature(abi_ptx)] #![allow(warnings)] #[macro_use] extern crate fusewire_device; extern crate fusewire_transports; \
                       extern crate fusewire_device as fusewire;";
 
 /// Text of the device crate with the given entries.

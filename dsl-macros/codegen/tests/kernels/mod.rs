@@ -332,3 +332,22 @@ pub fn through_shared<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f32
     });
     Ok(())
 }
+
+/// Says why it panics.
+#[comm_kernel(transports(Nvl), schedules(all_to_all))]
+mod asserts {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+        pub most: usize,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        let (index, most) = (ctx.index(), args.most);
+        assert!(index < most, "{index} is not below {most}");
+        args.input.get(index).copied().unwrap_or(0.0)
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+        assert_eq!(value, value);
+        args.output.at(ctx).set(value);
+    }
+}

@@ -108,7 +108,7 @@ impl Operation {
             ),
             Operation::Aborted { reason } => write!(f, "rank {rank} aborted {transport}: {reason}"),
             Operation::Panicked { block, file, line, column, message } => {
-                write!(f, "a hook panicked on rank {rank} at {file}:{line}:{column} (block {block})")?;
+                write!(f, "a kernel panicked on rank {rank} at {file}:{line}:{column} (block {block})")?;
                 if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
             }
             Operation::Elsewhere { peer, own, theirs } => write!(
@@ -310,5 +310,23 @@ mod tests {
         let [both, place] = [&b"\xa9/a.rs\0too \xc3"[..], b"a.rs"].map(read);
         assert_eq!((both.0.as_str(), both.1.as_str()), ("/a.rs", "too "));
         assert_eq!((place.0.as_str(), place.1.as_str()), ("a.rs", ""));
+    }
+
+    #[test]
+    fn what_a_panic_says_has_the_values_that_came_with_it() {
+        let text = b"a.rs\0%llu%% of %lld, %.9g, %?, %.1";
+        let mut record = AbortRecord {
+            kind: kind::PANIC,
+            file_len: text.len() as u32,
+            values: [7, (-3i64).cast_unsigned(), f64::to_bits(0.1f32.into()), 0, 9, 0, 0, 0],
+            value_count: 5,
+            ..AbortRecord::EMPTY
+        };
+        record.file[..text.len()].copy_from_slice(text);
+        let said = Fault::read("Nvl", 0, &record).to_string();
+        assert!(said.contains(": 7% of -3, 0.1, .., ..."), "{said}");
+        record.value_count = 0;
+        let said = Fault::read("Nvl", 0, &record).to_string();
+        assert!(said.contains("%llu%% of %lld, %.9g, %?, %.1"), "{said}");
     }
 }
