@@ -14,12 +14,13 @@ pub struct Pack<T> {
 }
 
 /// Repeats `$body` for `$k` = 0, 1, .. below the constant `$n` (at most 16), written out so that no array is indexed at run time.
+/// What is not repeated is not compiled: of `if const { .. }` rustc leaves the other side out.
 macro_rules! unroll {
     ($n:expr, |$k:ident| $body:expr) => {
         unroll!(@each $n, $k, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     (@each $n:expr, $k:ident, $body:expr, $($i:literal)*) => {
-        $( #[allow(clippy::out_of_bounds_indexing)] { if $i < $n { const $k: usize = $i; $body } } )*
+        $( #[allow(clippy::out_of_bounds_indexing, unconditional_panic, arithmetic_overflow)] { if const { $i < $n } { const $k: usize = $i; $body } } )*
     };
 }
 pub(crate) use unroll;

@@ -323,7 +323,7 @@ fn written(format: &[u8; LENGTH], place: [usize; 2], values: &[String]) -> Strin
     fill(core::str::from_utf8(&format[..end]).unwrap_or_default(), |_| parts.next().unwrap_or_default())
 }
 
-/// A format of values that a GPU gave as bits: what [`convert`] made, perhaps cut.
+/// The text of a format as C has it, perhaps cut, with the values that a GPU gave as bits.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn filled(format: &str, values: &[u64]) -> String {
     let mut values = values.iter();

@@ -38,7 +38,7 @@ pub struct Entry {
     pub unroll: u32,
     /// PTX, empty for transports of the host.
     pub images: &'static [Image],
-    /// The host twin, for transports of the host.
+    /// The code for CPU threads, for transports of the host; `None` also for protocols that this program does not have there.
     pub host: Option<HostEntry>,
 }
 
@@ -264,9 +264,29 @@ where
 /// # Safety
 /// `params` points to `Params<O, S, H::Raw>` made by a checked launch.
 #[doc(hidden)]
+#[inline(always)]
 pub unsafe fn host<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(grid: Grid, params: *const u8) -> Flow {
     // SAFETY: the caller's contract.
     unsafe { exchange::<S, P, O, H>(grid, &*params.cast::<Params<O, S, H::Raw>>()) }
+}
+
+/// The code for CPU threads of a protocol that they take only by name: `Some` of it with the feature `cpu-protocols`. It is most of what a kernel is there.
+#[doc(hidden)]
+#[cfg(feature = "cpu-protocols")]
+#[macro_export]
+macro_rules! host_by_name {
+    ($code:expr) => {
+        ::core::option::Option::Some($code)
+    };
+}
+
+#[doc(hidden)]
+#[cfg(not(feature = "cpu-protocols"))]
+#[macro_export]
+macro_rules! host_by_name {
+    ($code:expr) => {
+        ::core::option::Option::None
+    };
 }
 
 /// No transport: nothing is ever compiled for it. Generated code names two of them, so that rustc never takes the one transport in

@@ -38,6 +38,7 @@
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `cpu-protocols` | off | LL, LL128 and direct stores by name on CPU threads, which take none of them by themselves |
 //! | `cudarc` | off | `Buffer::from_cudarc`, `Buffer::lend_cudarc` and `Stream::from_cudarc`: slices and streams of [cudarc](https://crates.io/crates/cudarc) 0.19 |
 //! | `dlpack` | off | `Buffer::from_dlpack` and `Buffer::to_dlpack`: tensors of other libraries, by [DLPack](https://crates.io/crates/dlpark) |
 //! | `mlx5` | off | `fusewire::mlx5`: ConnectX adapters for [`Ibgda`], over libibverbs and libmlx5 |

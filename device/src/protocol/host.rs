@@ -35,6 +35,7 @@ pub struct Host;
 
 // SAFETY: as for `Simple`.
 unsafe impl<O: Ops> Protocol<O> for Host {
+    #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         let (group, ops, shape, schedule) = (Block, &params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
@@ -136,6 +137,7 @@ const READ_BYTES: usize = 16 << 10;
 const ANNOUNCEMENT: u64 = stream_bytes(16);
 
 /// A block's work, by reading what peers announce.
+#[inline(always)]
 fn read_from_peers<O: Ops, S: Schedule, W: Element>(
     site: &Site<'_, O>,
     schedule: &S,
@@ -197,6 +199,7 @@ struct Part {
 
 impl Part {
     /// Index in the flat buffer of the first element, and the number of elements.
+    #[inline(always)]
     fn elements<W: Element>(&self, place: &Ctx) -> (usize, usize) {
         // Of rows a pack need not have whole elements, but parts do.
         let of = |packs: usize| packs * 16 / W::SIZE;
@@ -206,10 +209,12 @@ impl Part {
     }
 
     /// Where in the stream they begin.
+    #[inline(always)]
     fn offset(&self) -> u64 {
         HEADER + 16 * self.packs.start as u64
     }
 
+    #[inline(always)]
     fn send<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, out: &Sending<'_, O>) {
         let Some(input) = H::sends_as_is(args) else {
             let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
@@ -232,6 +237,7 @@ impl Part {
         }
     }
 
+    #[inline(always)]
     fn receive<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, from: &Receiving<'_, O>) {
         let Some(output) = H::keeps_as_is(args) else {
             let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
@@ -255,6 +261,7 @@ impl Part {
     }
 
     /// Stores pack `s` of the part for each peer.
+    #[inline(always)]
     fn store<O: Ops, W: Element>(&self, outs: &[Sending<'_, O>], s: u32, pack: Pack<W>) {
         for out in outs {
             // SAFETY: the ring's place of the pack, which is reserved; each pack is produced once.
@@ -263,6 +270,7 @@ impl Part {
     }
 
     /// Produces once, for every peer and for this rank.
+    #[inline(always)]
     fn send_once<O: Ops, H: Hooks>(
         &self,
         (place, kept): (&Ctx, Kept),
@@ -271,7 +279,7 @@ impl Part {
     ) {
         let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
         let (hooks, team) = (tile::Module::<H>(args), Team::all(&Block));
-        if H::COLS > 0 {
+        if const { H::COLS > 0 } {
             // A row is kept as a whole.
             let store = |s: u32, pack| self.store(outs, s, pack);
             return walk::keep::<H>(team, (place, kept), first, count, args, Some(&store));
@@ -283,6 +291,7 @@ impl Part {
     }
 
     /// Produces this rank's own, which a fold takes, and sends it to `outs`.
+    #[inline(always)]
     fn produced<O: Ops, H: Hooks>(
         &self,
         place: &Ctx,
@@ -300,6 +309,7 @@ impl Part {
     }
 
     /// Folds this rank's own with what the rank `k` down sent by `inputs[k - 1]`.
+    #[inline(always)]
     fn fold<O: Ops, H: Hooks>(
         &self,
         (place, kept): (&Ctx, Kept),
@@ -318,7 +328,7 @@ impl Part {
             // SAFETY: the pack has arrived, and is not overwritten before it is freed.
             Pack::from_words(unsafe { arch::load_16(at) })
         };
-        if H::COLS > 0 {
+        if const { H::COLS > 0 } {
             let (team, count, ranks) = (Team::all(&Block), own.len() as u32, (None, me.world));
             return walk::fold::<H, 0>(team, (place, kept), first, count, args, ranks, |rank, s| {
                 of(rank, s as usize)
@@ -334,6 +344,7 @@ impl Part {
         }
     }
 
+    #[inline(always)]
     fn keep<H: Hooks>(&self, (place, kept): (&Ctx, Kept), args: &H::Args<'_>) {
         let (Some(input), Some(output)) = (H::sends_as_is(args), H::keeps_as_is(args)) else {
             let first = self.first + self.packs.start;
@@ -343,6 +354,7 @@ impl Part {
         self.copy((place, kept), input, &output);
     }
 
+    #[inline(always)]
     fn copy<W: Element>(&self, (place, kept): (&Ctx, Kept), input: &[W], output: &Out<'_, W>) {
         let (start, len) = self.elements::<W>(place);
         let from = input[start..start + len].as_ptr();

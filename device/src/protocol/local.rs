@@ -47,9 +47,9 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
     let (team, share) = work::<H>(shape.elements, shape.own_share, site.grid.block, shape.self_copy);
     let (place, kept) = (site.own(schedule, 0), site.kept(schedule));
     let (first, count) = (share.first, share.packs);
-    if !S::FOLDS {
+    if const { !S::FOLDS } {
         tile::self_copy::<H>(team, (&place, kept), first, count, args);
-    } else if H::COLS > 0 {
+    } else if const { H::COLS > 0 } {
         let alone = (Some(site.me.rank), 1);
         walk::fold::<H, 1>(team, (&place, kept), first, count, args, alone, |_, _| Pack::ZERO);
     } else {

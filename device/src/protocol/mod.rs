@@ -154,7 +154,7 @@ impl Share {
 /// Packs of a chunk.
 #[inline(always)]
 fn packs_of<H: Hooks>(elements: u64) -> u64 {
-    if H::COLS > 0 {
+    if const { H::COLS > 0 } {
         return elements / H::COLS as u64 * H::ROW_PACKS as u64;
     }
     elements.div_ceil(Pack::<H::Wire>::LANES as u64)
@@ -170,7 +170,7 @@ fn whole_call<H: Hooks>(shape: &Shape) -> Call {
 /// may be less than one.
 #[inline(always)]
 fn work<H: Hooks>(elements: u64, each: u64, part: u32, parts: u32) -> (Team, Share) {
-    if H::TRANSPOSED || H::COLS > 0 {
+    if const { H::TRANSPOSED || H::COLS > 0 } {
         let packs = packs_of::<H>(elements);
         (Team::among(&Block, part, parts), Share { first: 0, packs: packs as u32 })
     } else {

@@ -171,6 +171,9 @@ pub fn whole(place: &Ctx, lanes: usize, pack: usize) -> Ctx {
     place.at(pack * lanes, lanes, true)
 }
 
+/// On CPU threads bundles of four are whole: what is left goes one by one, by less code.
+const ON_HOST: bool = cfg!(not(target_arch = "nvptx64"));
+
 /// Threads of a warp; a team's width is a multiple of it.
 pub const WARP: u32 = if cfg!(target_arch = "nvptx64") { 32 } else { 1 };
 
@@ -237,7 +240,7 @@ pub fn bundled<const U: usize>(team: Team, count: u32, whole: u32) -> u32 {
     let each = U as u32 * WARP;
     if count <= team.lanes {
         0
-    } else if U >= 4 {
+    } else if U >= 4 && !ON_HOST {
         whole
     } else {
         whole / each * each
@@ -254,6 +257,32 @@ pub const fn nth(s: u32, k: usize) -> u32 {
 #[inline(always)]
 fn inside<const U: usize>(s: u32, end: u32) -> bool {
     U < 4 || s < end
+}
+
+/// Runs a loop with so many packs in flight. CPU threads take four whole packs or one: each number is code of its own, of which compilers make all, and
+/// hooks by element are fastest one by one there.
+macro_rules! in_flight {
+    ($packs:expr, |$n:ident| $run:expr) => {
+        #[cfg(target_arch = "nvptx64")]
+        if const { $packs >= 8 } {
+            const $n: usize = 8;
+            $run;
+        } else if const { $packs >= 4 } {
+            const $n: usize = 4;
+            $run;
+        } else if const { $packs >= 2 } {
+            const $n: usize = 2;
+            $run;
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        if const { $packs >= 4 } {
+            const $n: usize = 4;
+            $run;
+        } else {
+            const $n: usize = 1;
+            $run;
+        }
+    };
 }
 
 /// A loop over the `count` packs from `first` of the chunk at `place` on.
@@ -304,18 +333,12 @@ pub fn produce<U: Unroll, W: Element, S: Source<W>>(
     if S::TRANSPOSED {
         return transpose::produce(team, place, first, count, source, put);
     }
-    if S::COLS > 0 {
+    if const { S::COLS > 0 } {
         return walk::produce(team, place, first, count, source, put);
     }
     let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
-    if U::PACKS >= 8 {
-        s += produce_unrolled::<8, _>(run, source, &put);
-    } else if U::PACKS >= 4 {
-        s += produce_unrolled::<4, _>(run, source, &put);
-    } else if U::PACKS >= 2 {
-        s += produce_unrolled::<2, _>(run, source, &put);
-    }
+    in_flight!(U::PACKS, |N| s += produce_unrolled::<N, _>(run, source, &put));
     while s < count {
         let ctx = Produce(run.any::<W>(s));
         put(s, &ctx, source.pack(&ctx));
@@ -335,7 +358,7 @@ fn produce_unrolled<const U: usize, W: Element>(
     while s < end {
         // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
         let mut packs = [Pack::<W>::ZERO; U];
-        if Run::full::<U>(s, end) {
+        if const { ON_HOST && U >= 4 } || Run::full::<U>(s, end) {
             let last = run.whole::<W>(s, U - 1).index();
             unroll!(U, |K| packs[U - 1 - K] =
                 source.pack(&Produce(run.whole::<W>(s, U - 1 - K).before(last))));
@@ -380,18 +403,12 @@ pub(crate) fn consume_by<U: Unroll, W: Element, S: Sink<W>>(
     sink: &S,
     get: impl Fn(u32) -> Pack<W>,
 ) {
-    if S::COLS > 0 {
+    if const { S::COLS > 0 } {
         return walk::consume(team, place, first, count, sink, get);
     }
     let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
     let mut s = team.lane;
-    if U::PACKS >= 8 {
-        s += consume_unrolled::<8, _>(run, sink, &get);
-    } else if U::PACKS >= 4 {
-        s += consume_unrolled::<4, _>(run, sink, &get);
-    } else if U::PACKS >= 2 {
-        s += consume_unrolled::<2, _>(run, sink, &get);
-    }
+    in_flight!(U::PACKS, |N| s += consume_unrolled::<N, _>(run, sink, &get));
     while s < count {
         let pack = get(s);
         sink.take(&Consume(run.any::<W>(s)), pack);
@@ -409,7 +426,7 @@ fn consume_unrolled<const U: usize, W: Element>(
     let mut s = run.team.bundle::<U>();
     while s < end {
         let mut packs = [Pack::<W>::ZERO; U];
-        if Run::full::<U>(s, end) {
+        if const { ON_HOST && U >= 4 } || Run::full::<U>(s, end) {
             let last = run.whole::<W>(s, U - 1).index();
             unroll!(U, |K| packs[K] = get(nth(s, K)));
             unroll!(U, |K| sink.take(&Consume(run.whole::<W>(s, U - 1 - K).before(last)), packs[U - 1 - K]));
@@ -442,19 +459,13 @@ pub(crate) fn self_copy<H: Hooks>(
             H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
     }
-    if H::COLS > 0 {
+    if const { H::COLS > 0 } {
         return walk::keep::<H>(team, (place, kept), first, count, args, None::<&fn(u32, Pack<H::Wire>)>);
     }
     let run =
         Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
     let mut s = team.lane;
-    if H::UNROLL >= 8 {
-        s += self_copy_unrolled::<8, H>(run, kept, args);
-    } else if H::UNROLL >= 4 {
-        s += self_copy_unrolled::<4, H>(run, kept, args);
-    } else if H::UNROLL >= 2 {
-        s += self_copy_unrolled::<2, H>(run, kept, args);
-    }
+    in_flight!(H::UNROLL, |N| s += self_copy_unrolled::<N, H>(run, kept, args));
     while s < count {
         let pack = H::produce(&Produce(run.any::<H::Wire>(s)), args);
         H::consume(&kept.at::<H>(run.any::<H::Wire>(s)), args, pack);
@@ -468,7 +479,7 @@ fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, kept: Kept, args: 
     let mut s = run.team.bundle::<U>();
     while s < end {
         let mut packs = [Pack::<H::Wire>::ZERO; U];
-        if Run::full::<U>(s, end) {
+        if const { ON_HOST && U >= 4 } || Run::full::<U>(s, end) {
             let last = run.whole::<H::Wire>(s, U - 1).index();
             unroll!(U, |K| {
                 packs[U - 1 - K] =

@@ -280,6 +280,8 @@ fn parts(model: &Model) -> Vec<Part> {
             elements.push(name);
         }
     }
+    // Where there would be one part, the second core has half of it.
+    let least = if model.options.archs.len() * elements.len() == 1 { 2 } else { 1 };
     let mut parts = Vec::new();
     for arch in &model.options.archs {
         for element in &elements {
@@ -288,8 +290,12 @@ fn parts(model: &Model) -> Vec<Part> {
                 .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref())
                 .cloned()
                 .collect();
-            let each = own.len().div_ceil(own.len().div_ceil(TOGETHER).max(1)).max(1);
-            for (number, entries) in own.chunks(each).map(<[Entry]>::to_vec).enumerate() {
+            let count = own.len().div_ceil(TOGETHER).max(least).min(own.len());
+            let mut dealt = vec![Vec::new(); count];
+            for (k, entry) in own.into_iter().enumerate() {
+                dealt[k % count].push(entry);
+            }
+            for (number, entries) in dealt.into_iter().enumerate() {
                 parts.push(Part { arch: arch.clone(), element: element.clone(), number, entries });
             }
         }

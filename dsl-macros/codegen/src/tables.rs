@@ -187,6 +187,11 @@ impl Protocol {
             _ => self.device(),
         }
     }
+
+    /// Whether CPU threads take it where nothing is named: it has a form for them.
+    pub fn by_default_on_host(self) -> bool {
+        self.host() != self.device()
+    }
 }
 
 /// Every shipped schedule.

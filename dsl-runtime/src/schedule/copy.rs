@@ -1,11 +1,9 @@
 //! By the copy engine: a kernel that says and awaits *go*, one copy for each chunk, a kernel that says and awaits *done*. A rank's own
 //! chunk is copied on a second stream meanwhile. All of it is captured into graphs like any launch.
 
-use super::prepared::{Call, Prepared, input};
-use crate::kernel::{Arguments, HookSet};
+use super::prepared::{Agreed, Call, Places};
 use crate::stream::Kind;
-use crate::{Error, Result, Stream, Transport};
-use fusewire_device::element::Element;
+use crate::{Error, Result, Stream};
 use fusewire_device::launch::Shape;
 use fusewire_driver::{self as cuda, DevicePtr};
 use std::sync::Arc;
@@ -39,31 +37,28 @@ impl Aside {
     }
 }
 
-impl<X: Transport> Prepared<X> {
+impl Agreed {
     /// Launches with checked geometry; the plan's protocol is [`super::Protocol::Copy`]. `chunks` are those of `input` and of the peers'
-    /// outputs.
-    pub(crate) fn copy<H: HookSet, S: Copy + Send + Sync + 'static>(
+    /// outputs; `queue` queues a kernel, the buffers are claimed.
+    pub(super) fn copied(
         &self,
         stream: &Stream,
-        args: &H::Args<'_>,
-        call: &Call<'_, S>,
+        places: Places<'_>,
+        call: &Call<'_>,
         chunks: &[Chunk],
+        queue: &dyn Fn(&Call<'_>) -> Result<()>,
     ) -> Result<()> {
         let Call { plan, shape, .. } = *call;
-        let (Kind::Cuda(main), Some(output)) = (&stream.0.kind, args.output()) else {
+        let (Kind::Cuda(main), Some(output)) = (&stream.0.kind, places.output) else {
             return Err(Error::misuse("the copy engine copies to the output of a GPU's buffers"));
         };
         let Some(symmetric) = output.symmetric else {
             return Err(Error::misuse("the copy engine stores into outputs from `Buffer::symmetric`"));
         };
-        let (rank, bytes) = (self.rank(), plan.elements * H::Wire::SIZE);
-        let input = input(args)?;
-        let (binder, raw) = self.bind(stream, args)?;
-        // For all of it: other streams are not to come between.
-        let _claims = binder.claim(stream)?;
-        let _turns = stream.touch_all(&self.links)?;
+        let (rank, bytes) = (self.rank(), plan.elements * self.facts.wire_bytes);
+        let input = places.source()?;
         let aside = stream.aside(&self.aside, main.context())?;
-        self.queue(stream, &binder, raw, call)?;
+        queue(call)?;
         let own = chunks.iter().any(|c| c.peer == rank);
         if own {
             aside.fork.record(main)?;
@@ -82,6 +77,6 @@ impl<X: Transport> Prepared<X> {
             aside.join.record(&aside.stream)?;
             main.wait_event(&aside.join)?;
         }
-        self.queue(stream, &binder, raw, &Call { shape: Shape { phase: 1, ..shape }, ..*call })
+        queue(&Call { shape: Shape { phase: 1, ..shape }, ..*call })
     }
 }

@@ -17,7 +17,7 @@ pub struct CustomLauncher<X: Transport, H> {
 
 impl<X: Transport, H> fmt::Debug for CustomLauncher<X, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CustomLauncher of {}", self.prepared)
+        write!(f, "CustomLauncher of {}", *self.prepared)
     }
 }
 
@@ -54,14 +54,10 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
         if blocks == 0 {
             return Err(Error::misuse("0 blocks; a launch has at least one"));
         }
-        let plan = self.prepared.plan::<H>(
-            options.elements.unwrap_or(0),
-            options,
-            Pattern::custom(blocks),
-            false,
-        )?;
+        let plan =
+            self.prepared.plan(options.elements.unwrap_or(0), options, Pattern::custom(blocks), false)?;
         let shape = self.prepared.shape(&plan, options)?;
-        let call = Call { plan: &plan, shape, options, name: "custom", root: None, schedule: Custom };
-        self.prepared.launch(stream, &args, &call)
+        let call = Call { plan: &plan, shape, options, name: "custom", root: None };
+        self.prepared.launch(stream, &args, &call, Custom)
     }
 }

@@ -4,77 +4,58 @@ use super::default::{
     ALONE_PACKS, Cut, Hooks, LL_PACKS, LOCAL_PACKS, LOCAL_THREADS, Pattern, TILES_LEAST, Work,
 };
 use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
-use super::plan::{Decided, MOST_PACKS, Plan, most_threads};
-use super::prepared::Prepared;
+use super::plan::{Decided, MOST_PACKS, Plan};
+use super::prepared::Agreed;
 use super::{LaunchOptions, Protocol};
-use crate::kernel::HookSet;
 use crate::tune::Layout;
-use crate::{Error, Result, Transport};
+use crate::{Error, Result};
 use fusewire_device::launch::share_packs;
-use fusewire_device::pack::Pack;
 use fusewire_device::protocol::direct::bulk;
 use fusewire_device::protocol::simple::channel::CUT;
 use fusewire_device::protocol::{ll, ll128 as line};
 use fusewire_device::row;
 
-/// Packs of the rows that a block of so many threads takes at a time; of other hooks 1.
-fn alone_rows<H: HookSet>(threads: u32) -> usize {
-    match H::COLS {
-        0 => 1,
-        cols => (threads / row::lanes(cols)).max(1) as usize * H::ROW_PACKS,
-    }
-}
-
-/// Packs of a chunk on the wire.
-fn packs_of<H: HookSet>(elements: usize) -> usize {
-    match H::COLS {
-        0 => elements.div_ceil(Pack::<H::Wire>::LANES),
-        cols => (elements / cols).saturating_mul(H::ROW_PACKS),
-    }
-}
-
-impl<X: Transport> Prepared<X> {
+impl Agreed {
     /// Cuts a chunk. `symmetric`: whether the output is symmetric memory of this transport that holds every chunk.
     ///
     /// What the caller's options say stands; what they leave open comes from the tuning table, if it has a row that fits, else from
-    /// [`Prepared::cut`].
-    pub(crate) fn plan<H: HookSet>(
+    /// [`Agreed::cut`].
+    pub(crate) fn plan(
         &self,
         elements: usize,
         options: &LaunchOptions,
         pattern: Pattern,
         symmetric: bool,
     ) -> Result<Plan> {
-        let wire_bytes = packs_of::<H>(elements).saturating_mul(16);
+        let wire_bytes = self.facts.packs_of(elements).saturating_mul(16);
         if let Some(filled) = self.tuned.fill(wire_bytes, Layout::of(options, symmetric), options)
-            && let Ok(plan) = self.cut::<H>(elements, &filled, pattern, symmetric)
+            && let Ok(plan) = self.cut(elements, &filled, pattern, symmetric)
         {
             return Ok(Plan { decided: Decided::Table, ..plan });
         }
-        self.cut::<H>(elements, options, pattern, symmetric)
+        self.cut(elements, options, pattern, symmetric)
     }
 
     /// Cuts a chunk without a table.
-    pub(crate) fn cut<H: HookSet>(
+    pub(crate) fn cut(
         &self,
         elements: usize,
         options: &LaunchOptions,
         pattern: Pattern,
         symmetric: bool,
     ) -> Result<Plan> {
-        let layout = self.link.layout();
+        let (facts, layout) = (self.facts, self.link.layout());
         if options.deadline.is_some_and(|d| d.is_zero()) {
             return Err(Error::misuse("a deadline of 0 s; a wait needs some time"));
         }
         // All ranks' chunks, in elements and in wire bytes, are numbers that fit.
-        if H::COLS > 0 && !elements.is_multiple_of(H::COLS) {
+        if facts.cols > 0 && !elements.is_multiple_of(facts.cols) {
             return Err(Error::misuse(format!(
                 "`{}`: a chunk of {elements} elements is no whole number of rows of {}, which `grain = row({1})` says",
-                H::NAME,
-                H::COLS
+                facts.name, facts.cols
             )));
         }
-        let packs = packs_of::<H>(elements);
+        let packs = self.facts.packs_of(elements);
         let fits = |n: usize| n.checked_mul(16 * self.world()).is_some_and(|n| n < 1 << 62);
         if !fits(elements) || !fits(packs) || 16 * packs as u64 >= CUT {
             return Err(Error::misuse(format!(
@@ -88,22 +69,22 @@ impl<X: Transport> Prepared<X> {
         let half =
             self.part.filter(|_| options.protocol.is_none()).map(|multiprocessors| multiprocessors / 2);
         let default_limit = half.map_or(limit, |half| limit.min(half.max(1)));
-        let hooks = Hooks::of::<H>(self.unroll(Protocol::Simple, None).unwrap_or(4));
+        let hooks = Hooks::of(facts, self.unroll(Protocol::Simple, None).unwrap_or(4));
         // Rows are whole packs, whatever their elements.
-        let rest = if H::COLS > 0 { 0 } else { elements % Pack::<H::Wire>::LANES };
+        let rest = if facts.cols > 0 { 0 } else { elements % facts.lanes };
         let whole = rest == 0;
         let tiles = match wire_bytes.saturating_mul(pattern.peers as usize) {
             ..TILES_LEAST => 0,
-            _ => line_tiles::<H>(options.shape, layout.ll128_channels),
+            _ => line_tiles(facts, options.shape, layout.ll128_channels),
         };
         // What LL128 carries for it.
         let line_packs = if tiles > 0 { (tiles * line::TILE_ROWS * line::ROW_PACKS) as usize } else { packs };
         // Of rows one for each team of a block.
-        let alone_packs = match H::COLS {
+        let alone_packs = match facts.cols {
             0 => ALONE_PACKS,
-            _ => alone_rows::<H>(most_threads::<H>()) as u32,
+            _ => facts.alone_rows(facts.most_threads()) as u32,
         };
-        let rows = if H::COLS > 0 { whole_rows(H::ROW_PACKS) } else { tile_rows::<H>(options.shape) };
+        let rows = if facts.cols > 0 { whole_rows(facts.row_packs) } else { tile_rows(facts, options.shape) };
         let work = Work {
             pattern,
             world,
@@ -113,17 +94,17 @@ impl<X: Transport> Prepared<X> {
             hooks,
             tiles,
             alone_packs,
-            ll_packs: if H::COLS > 0 { rows as u32 } else { LL_PACKS },
-            rows: H::COLS > 0,
-            relays: H::RELAYS as u32,
+            ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
+            rows: facts.cols > 0,
+            relays: facts.relays as u32,
             limit: default_limit,
             on_host,
         };
         // Packs of a channel whose bytes travel beside flags: of rows as many as are whole.
         let line_most = |protocol| match protocol {
-            Protocol::Ll if H::COLS > 0 => ll::PACKS / rows * rows,
+            Protocol::Ll if facts.cols > 0 => ll::PACKS / rows * rows,
             Protocol::Ll => ll::PACKS,
-            Protocol::Ll128TwoShot if H::RELAYS > 0 => line::most_packs(world, H::RELAYS as u64),
+            Protocol::Ll128TwoShot if facts.relays > 0 => line::most_packs(world, facts.relays as u64),
             _ => line::PACKS,
         };
         let line_room = |protocol, channels: u32| channels as usize * line_most(protocol) as usize * 16;
@@ -138,14 +119,14 @@ impl<X: Transport> Prepared<X> {
             (None, most) => line_room(protocol, most.min(work.most_flagged_channels(protocol))),
         };
         // In one step, one block may store what has arrived where another has not yet read what is to be sent.
-        let in_place = H::IN_PLACE && pattern.peers > 0;
+        let in_place = facts.in_place && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
             Some(twice) if twice.passes_on() && pattern.peers == 0 && self.has(twice) => Protocol::Simple,
             Some(Protocol::Simple) if in_place => {
                 return Err(Error::misuse(format!(
                     "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: name `TwoShot`, `Ll` or `Ll128`, or leave the choice open",
-                    H::NAME
+                    facts.name
                 )));
             }
             Some(protocol) => protocol,
@@ -183,10 +164,10 @@ impl<X: Transport> Prepared<X> {
             Protocol::Ll => ("LL", "ll_channels"),
             _ => ("LL128", "ll128_channels"),
         };
-        if flagged && H::COLS > 0 && line_most == 0 {
+        if flagged && facts.cols > 0 && line_most == 0 {
             return Err(Error::misuse(format!(
                 "rows of {} elements travel {} bytes at a time, but an LL channel takes {}: use `Protocol::Simple`",
-                H::COLS,
+                facts.cols,
                 16 * rows,
                 16 * ll::PACKS
             )));
@@ -210,9 +191,9 @@ impl<X: Transport> Prepared<X> {
             false => layout.channels,
         };
         let mut cut = work.cut(protocol);
-        if H::COLS > 0 {
+        if facts.cols > 0 {
             // Shares are of whole rows, of which each has one at least.
-            let rows = (packs as u64 / whole_rows(H::ROW_PACKS)).clamp(1, u32::MAX.into()) as u32;
+            let rows = (packs as u64 / whole_rows(facts.row_packs)).clamp(1, u32::MAX.into()) as u32;
             cut.channels = cut.channels.min(rows);
         }
         cut.channels = cut.channels.min(most).max(least);
@@ -239,7 +220,7 @@ impl<X: Transport> Prepared<X> {
             Protocol::Bulk if cut.self_copy <= layout.ll128_channels => work.first(cut.self_copy),
             _ => 0,
         };
-        let all = most_threads::<H>();
+        let all = facts.most_threads();
         let threads = match options.threads {
             // What a plan for CPU threads says.
             Some(1) if on_host => 1,
@@ -248,20 +229,22 @@ impl<X: Transport> Prepared<X> {
                     "{threads} threads in a block; a block has a multiple of 32 up to {all}"
                 )));
             }
-            Some(threads) if H::COLS > 0 && !threads.is_multiple_of(row::lanes(H::COLS)) && !on_host => {
+            Some(threads)
+                if facts.cols > 0 && !threads.is_multiple_of(row::lanes(facts.cols)) && !on_host =>
+            {
                 return Err(Error::misuse(format!(
                     "{threads} threads in a block; {} share a row of {}, and a block has a multiple of that up to {all}",
-                    row::lanes(H::COLS),
-                    H::COLS
+                    row::lanes(facts.cols),
+                    facts.cols
                 )));
             }
             _ if on_host => 1,
             Some(threads) => threads,
             None if matches!(protocol, Protocol::Bulk | Protocol::Copy) => work.bulk_threads(first).min(all),
             // A team for each row, as far as there are threads.
-            None if H::COLS > 0 && protocol == Protocol::Ll => {
-                let rows = share_packs(packs as u64, cut.channels).div_ceil(H::ROW_PACKS as u64);
-                let lanes = row::lanes(H::COLS);
+            None if facts.cols > 0 && protocol == Protocol::Ll => {
+                let rows = share_packs(packs as u64, cut.channels).div_ceil(facts.row_packs as u64);
+                let lanes = row::lanes(facts.cols);
                 (rows.min(8) as u32 * lanes).clamp(lanes, all)
             }
             None if protocol == Protocol::Ll => {
@@ -278,12 +261,12 @@ impl<X: Transport> Prepared<X> {
                 match warps(1) {
                     _ if tiles > 0 => all,
                     each if each <= all => each.max(64),
-                    _ if H::FOLDS => all,
+                    _ if facts.folds => all,
                     _ => warps(4).clamp(64, all),
                 }
             }
-            None if protocol == Protocol::Local && work.long_alone() && !H::TRANSPOSED => {
-                row::lanes(H::COLS).max(LOCAL_THREADS)
+            None if protocol == Protocol::Local && work.long_alone() && !facts.transposed => {
+                row::lanes(facts.cols).max(LOCAL_THREADS)
             }
             None => work.threads(protocol, all),
         };
@@ -319,43 +302,43 @@ impl<X: Transport> Prepared<X> {
             cut.self_copy -= 1;
         }
         // Blocks of a rank alone wait for nobody: there may be more than the device holds.
-        if alone && cut.self_copy > 0 && options.self_copy.is_none() && !H::TRANSPOSED {
+        if alone && cut.self_copy > 0 && options.self_copy.is_none() && !facts.transposed {
             let more = match protocol {
                 Protocol::Local if work.long_alone() => {
-                    let each = (LOCAL_PACKS * threads as usize).next_multiple_of(alone_rows::<H>(threads));
+                    let each = (LOCAL_PACKS * threads as usize).next_multiple_of(facts.alone_rows(threads));
                     packs.div_ceil(each).min(limit as usize) as u32
                 }
-                _ if H::COLS == 0 => work.more_alone(),
+                _ if facts.cols == 0 => work.more_alone(),
                 _ => 0,
             };
             cut.self_copy = cut.self_copy.max(more);
         }
-        let most = if twice { layout.window / 4 / H::RELAYS as u64 } else { layout.window / 4 };
-        if H::COLS > 0 && 16 * rows > most {
+        let most = if twice { layout.window / 4 / facts.relays as u64 } else { layout.window / 4 };
+        if facts.cols > 0 && 16 * rows > most {
             return Err(Error::misuse(format!(
                 "rows of {} elements travel {} bytes at a time, but a channel's staging takes {most} in one piece: make `Options::per_peer_bytes` {} or more",
-                H::COLS,
+                facts.cols,
                 16 * rows,
                 (4 * 16 * rows).next_power_of_two() * u64::from(layout.channels)
             )));
         }
         let chunk = match options.chunk {
-            Some(chunk) if H::COLS > 0 && !(chunk as u64).is_multiple_of(16 * rows) => {
+            Some(chunk) if facts.cols > 0 && !(chunk as u64).is_multiple_of(16 * rows) => {
                 return Err(Error::misuse(format!(
                     "chunks of {chunk} bytes; rows of {} elements travel in multiples of {} bytes",
-                    H::COLS,
+                    facts.cols,
                     16 * rows
                 )));
             }
             Some(chunk) => chunk as u64,
-            None if H::COLS > 0 && on_host => most / (16 * rows) * 16 * rows,
+            None if facts.cols > 0 && on_host => most / (16 * rows) * 16 * rows,
             None if protocol == Protocol::Bulk => pieces(wire_bytes as u64 - 16 * first, cut.channels),
             None if on_host => most,
             None => {
                 let share = 16 * share_packs(packs as u64, cut.channels);
                 let share = if twice { share.div_ceil(world.into()) } else { share };
                 // Folds of two ranks have as many packs in flight; of more, half.
-                let in_flight = if H::FOLDS { 8 } else { unroll };
+                let in_flight = if facts.folds { 8 } else { unroll };
                 // Alone a block hands nothing over.
                 let (most, enough) =
                     if alone { (u64::MAX, 2 * share) } else { (most, pattern.enough(share)) };
@@ -405,7 +388,7 @@ impl<X: Transport> Prepared<X> {
             )));
         }
         let Cut { channels, self_copy, groups } = cut;
-        let fewest = if H::TRANSPOSED || H::COLS > 0 || protocol == Protocol::Bulk {
+        let fewest = if facts.transposed || facts.cols > 0 || protocol == Protocol::Bulk {
             1
         } else if self_copy > 0 {
             channels.min(self_copy)
@@ -413,7 +396,8 @@ impl<X: Transport> Prepared<X> {
             channels
         };
         // As they are when they are folded.
-        let each = share_packs(packs as u64, fewest).saturating_mul(if twice { H::RELAYS as u64 } else { 1 });
+        let each =
+            share_packs(packs as u64, fewest).saturating_mul(if twice { facts.relays as u64 } else { 1 });
         if each > MOST_PACKS {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",
@@ -435,7 +419,7 @@ impl<X: Transport> Prepared<X> {
             first,
             rows,
             tiles: if flagged { tiles } else { 0 },
-            by_rows: H::COLS > 0,
+            by_rows: facts.cols > 0,
             rest: rest as u32,
             parted: self.link.parted(),
             decided: if options.open() == *options { Decided::Default } else { Decided::Caller },

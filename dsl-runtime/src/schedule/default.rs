@@ -7,8 +7,8 @@ pub(super) use limits::*;
 pub(crate) use pattern::Pattern;
 
 use super::Protocol;
+use super::facts::Facts;
 use super::plan::TILE_THREADS;
-use crate::kernel::HookSet;
 use fusewire_device::protocol::ll128 as line;
 use fusewire_device::protocol::simple::MOST_GROUPS;
 use fusewire_device::tile::transpose as tiles;
@@ -71,13 +71,13 @@ pub(super) enum Hooks {
 }
 
 impl Hooks {
-    /// Those of `H`, of which a thread has so many packs in flight.
-    pub(super) const fn of<H: HookSet>(in_flight: u32) -> Self {
-        if H::TRANSPOSED {
+    /// Those of a kernel, of which a thread has so many packs in flight.
+    pub(super) const fn of(facts: &Facts, in_flight: u32) -> Self {
+        if facts.transposed {
             Hooks::Transpose
-        } else if H::COPIES {
+        } else if facts.copies {
             Hooks::Copy
-        } else if in_flight < 4 || size_of::<H::Wire>() == 1 {
+        } else if in_flight < 4 || facts.wire_bytes == 1 {
             Hooks::Slow
         } else {
             Hooks::Work

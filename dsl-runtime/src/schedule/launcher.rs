@@ -2,7 +2,7 @@
 
 use super::copy::Chunk;
 use super::default::Pattern;
-use super::prepared::{Call, Prepared, holds};
+use super::prepared::{Agreed, Call, Places, Prepared};
 use super::{LaunchOptions, Plan, Protocol};
 use crate::kernel::{Arguments, HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
@@ -22,7 +22,7 @@ pub struct Launcher<S, X: Transport, H> {
 
 impl<S: Schedule, X: Transport, H> fmt::Debug for Launcher<S, X, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Launcher of {}, {}", self.prepared, S::NAME)
+        write!(f, "Launcher of {}, {}", *self.prepared, S::NAME)
     }
 }
 
@@ -57,7 +57,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         options: &LaunchOptions,
     ) -> Result<()> {
         let me = self.member();
-        self.peers(&schedule)?;
+        another_ranks(&schedule, me)?;
         let (plan, shape) = self.cut(&schedule, &args, options)?;
         let [sends, receives] = [schedule.sends(me) > 0, schedule.receives(me) > 0];
         // A send alone is called so.
@@ -66,26 +66,15 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
             ("sendrecv", false, true) => "recv",
             (name, ..) => name,
         };
-        let call = Call { plan: &plan, shape, options, name, root: schedule.root(), schedule };
+        let call = Call { plan: &plan, shape, options, name, root: schedule.root() };
         if plan.elements == 0 || !(sends || receives || S::OWN) {
             self.prepared.note(stream, &call);
             return Ok(());
         }
         if plan.protocol == Protocol::Copy {
-            // The own chunk first, since it goes by another engine; then each peer's, the next neighbour's first.
-            let own = schedule.own(me).map(|chunk| chunk as usize);
-            let own = (S::OWN && own[0] != NOBODY as usize).then(|| Chunk {
-                peer: me.rank as usize,
-                from: own[0],
-                to: own[1],
-            });
-            let legs = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
-            let legs = legs.map(|leg| [leg.peer, leg.chunk, leg.theirs].map(|n| n as usize));
-            let legs = legs.map(|[peer, from, to]| Chunk { peer, from, to });
-            let chunks: Vec<_> = own.into_iter().chain(legs).collect();
-            return self.prepared.copy::<H, S>(stream, &args, &call, &chunks);
+            return self.prepared.copy(stream, &args, &call, schedule, &copies(&schedule, me));
         }
-        self.prepared.launch(stream, &args, &call)
+        self.prepared.launch(stream, &args, &call, schedule)
     }
 
     /// How a launch with these arguments would be cut.
@@ -93,7 +82,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn explain_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Plan> {
-        self.peers(schedule)?;
+        another_ranks(schedule, self.member())?;
         Ok(self.cut(schedule, args, options)?.0)
     }
 
@@ -102,7 +91,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// [`Error::Peer`] if the ranks' tables differ in what they say of this kernel.
     pub fn with_table(self, table: &Table) -> Result<Self> {
-        Ok(Self { prepared: self.prepared.with_table::<H>(table)?, ..self })
+        Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
     }
 
     /// The same launcher with other code for its kernels, to compare with: PTX whose entries have the symbols (`cargo fusewire ptx` lists
@@ -136,67 +125,103 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     pub fn spaces_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
         let elements = self.elements(schedule, args, options)?;
         let pattern = Pattern::of(schedule, self.member());
-        self.prepared.spaces::<H>(elements, options, pattern, self.symmetric(schedule, args, elements))
+        self.prepared.spaces(elements, options, pattern, self.symmetric(schedule, args, elements))
     }
 
     pub(crate) fn member(&self) -> Member {
         Member { rank: self.prepared.rank() as u32, world: self.prepared.world() as u32 }
     }
 
-    /// Refuses a schedule whose peers are not all other ranks.
-    fn peers(&self, schedule: &S) -> Result<()> {
-        let me = self.member();
-        let to = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
-        let from = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
-        to.chain(from).try_for_each(|leg| another_rank(me, leg.peer as usize))
-    }
-
-    /// Whether peers may store into the output. Where ranks may send without receiving, those need not have an output, so that both ends agree
-    /// only where every rank does both.
+    /// Whether peers may store into the output.
     fn symmetric(&self, schedule: &S, args: &H::Args<'_>, elements: usize) -> bool {
-        let me = self.member();
-        let both = S::MUTUAL || (schedule.sends(me) > 0 && schedule.receives(me) > 0);
-        both && self.prepared.symmetric(args.output(), elements, schedule.chunks(me)[1] as usize)
+        let (both, chunks) = (both(schedule, self.member()), schedule.chunks(self.member()));
+        both && self.prepared.symmetric(args.output(), elements, chunks[1] as usize)
     }
 
     /// Elements of one peer's chunk.
     fn elements(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<usize> {
+        self.prepared.elements(Places::of(args), schedule.chunks(self.member()), options)
+    }
+
+    fn cut(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+        let me = self.member();
+        let (pattern, both) = (Pattern::of(schedule, me), both(schedule, me));
+        self.prepared.shaped(Places::of(args), schedule.chunks(me), pattern, both, options)
+    }
+}
+
+impl Agreed {
+    /// Elements of one peer's chunk, where there are so many in the input and in the output.
+    fn elements(&self, places: Places<'_>, chunks: [u32; 2], options: &LaunchOptions) -> Result<usize> {
         if let Some(elements) = options.elements {
             return Ok(elements);
         }
-        let [inputs, outputs] = schedule.chunks(self.member());
-        let input = args.input().map(|p| ("input", p.len, inputs));
-        let output = args.output().map(|p| ("output", p.len, outputs));
+        let [inputs, outputs] = chunks;
+        let input = places.input.map(|p| ("input", p.len, inputs));
+        let output = places.output.map(|p| ("output", p.len, outputs));
         let found = if outputs > 0 { output.or(input) } else { input.or(output) };
         let Some((name, len, chunks)) = found else {
             return Err(Error::misuse(format!(
                 "`{}`: the arguments have neither `output` nor `input`: say `LaunchOptions::elements`",
-                H::NAME
+                self.facts.name
             )));
         };
         let chunks = chunks.max(1) as usize;
         if len.is_multiple_of(chunks) {
             return Ok(len / chunks);
         }
-        let each = if chunks == self.prepared.world() { ", one for each rank" } else { "" };
+        let each = if chunks == self.world() { ", one for each rank" } else { "" };
         Err(Error::misuse(format!(
             "`{}`: the {len} elements of its {name} cannot be cut into {chunks} equal chunks{each}: make it a multiple of {chunks} long, or say \
              `LaunchOptions::elements`",
-            H::NAME
+            self.facts.name
         )))
     }
 
-    fn cut(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
-        let me = self.member();
-        let elements = self.elements(schedule, args, options)?;
-        let symmetric = self.symmetric(schedule, args, elements);
-        let plan = self.prepared.plan::<H>(elements, options, Pattern::of(schedule, me), symmetric)?;
-        let [inputs, outputs] = schedule.chunks(me).map(|chunks| chunks as usize);
-        holds::<H>(args, elements, inputs, outputs)?;
-        let mut shape = self.prepared.shape(&plan, options)?;
-        self.prepared.aim(&plan, &mut shape, args)?;
+    /// How a launch is cut, and its geometry. `both`: see [`both`].
+    fn shaped(
+        &self,
+        places: Places<'_>,
+        chunks: [u32; 2],
+        pattern: Pattern,
+        both: bool,
+        options: &LaunchOptions,
+    ) -> Result<(Plan, Shape)> {
+        let elements = self.elements(places, chunks, options)?;
+        let chunks = chunks.map(|chunks| chunks as usize);
+        let symmetric = both && self.symmetric(places.output, elements, chunks[1]);
+        let plan = self.plan(elements, options, pattern, symmetric)?;
+        self.holds(places, elements, chunks)?;
+        let mut shape = self.shape(&plan, options)?;
+        self.aim(&plan, &mut shape, places)?;
         Ok((plan, shape))
     }
+}
+
+/// Whether this rank sends and receives. Where ranks may send without receiving, those need not have an output, so that both ends agree
+/// on storing there only where every rank does both.
+fn both<S: Schedule>(schedule: &S, me: Member) -> bool {
+    S::MUTUAL || (schedule.sends(me) > 0 && schedule.receives(me) > 0)
+}
+
+/// What the copy engine copies: the own chunk first, since it goes by another engine; then each peer's, the next neighbour's first.
+fn copies<S: Schedule>(schedule: &S, me: Member) -> Vec<Chunk> {
+    let own = schedule.own(me).map(|chunk| chunk as usize);
+    let own = (S::OWN && own[0] != NOBODY as usize).then(|| Chunk {
+        peer: me.rank as usize,
+        from: own[0],
+        to: own[1],
+    });
+    let legs = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
+    let legs = legs.map(|leg| [leg.peer, leg.chunk, leg.theirs].map(|n| n as usize));
+    own.into_iter().chain(legs.map(|[peer, from, to]| Chunk { peer, from, to })).collect()
+}
+
+/// Refuses a schedule whose peers are not all other ranks.
+fn another_ranks<S: Schedule>(schedule: &S, me: Member) -> Result<()> {
+    let to = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
+    let from = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
+    to.chain(from).try_for_each(|leg| another_rank(me, leg.peer as usize))
 }
 
 /// Refuses a peer that there is not, or that is this rank.

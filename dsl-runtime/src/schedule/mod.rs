@@ -5,6 +5,7 @@ pub(crate) mod copy;
 mod custom;
 mod cut;
 mod default;
+mod facts;
 mod launcher;
 mod parts;
 mod plan;
@@ -23,7 +24,7 @@ pub use fusewire_device::schedule::{
 };
 pub use launcher::Launcher;
 pub use plan::{Decided, Plan};
-pub(crate) use prepared::Prepared;
+pub(crate) use prepared::Agreed;
 pub use protocol::Protocol;
 pub(crate) use rooted::a_rank;
 pub use rooted::{BroadcastLauncher, GatherLauncher, ReduceLauncher, ScatterLauncher};

@@ -1,16 +1,15 @@
 //! What travels in one piece: tiles, what staging hands over together, bulk copies.
 
-use crate::kernel::HookSet;
-use fusewire_device::pack::Pack;
+use super::facts::Facts;
 use fusewire_device::protocol::direct::bulk;
 use fusewire_device::protocol::ll128 as line;
 use fusewire_device::tile::transpose as tiles;
 
-/// Packs of the rows that a tile of `H` has, in chunks of that shape; 0 where there are no tiles, or rows are not whole packs.
-pub(super) fn tile_rows<H: HookSet>(shape: Option<(usize, usize)>) -> u64 {
-    let lanes = Pack::<H::Wire>::LANES;
+/// Packs of the rows that a tile has, in chunks of that shape; 0 where there are no tiles, or rows are not whole packs.
+pub(super) fn tile_rows(facts: &Facts, shape: Option<(usize, usize)>) -> u64 {
+    let lanes = facts.lanes;
     match shape {
-        Some((_, cols)) if H::TRANSPOSED && cols.is_multiple_of(lanes) => {
+        Some((_, cols)) if facts.transposed && cols.is_multiple_of(lanes) => {
             (cols / lanes) as u64 * u64::from(tiles::ROWS)
         }
         _ => 0,
@@ -26,11 +25,11 @@ pub(super) const fn whole_rows(row_packs: usize) -> u64 {
     packs
 }
 
-/// Tiles of `H` in chunks of that shape, where so many channels' lines can carry them one by one; 0 where there are none, rows are not whole
+/// Tiles of chunks of that shape, where so many channels' lines can carry them one by one; 0 where there are none, rows are not whole
 /// packs, or most of a tile would be empty.
-pub(super) fn line_tiles<H: HookSet>(shape: Option<(usize, usize)>, channels: u32) -> u32 {
-    let (Some((rows, cols)), lanes) = (shape, Pack::<H::Wire>::LANES) else { return 0 };
-    if !H::TRANSPOSED || !cols.is_multiple_of(lanes) {
+pub(super) fn line_tiles(facts: &Facts, shape: Option<(usize, usize)>, channels: u32) -> u32 {
+    let (Some((rows, cols)), lanes) = (shape, facts.lanes) else { return 0 };
+    if !facts.transposed || !cols.is_multiple_of(lanes) {
         return 0;
     }
     let (packs, each) = (rows.saturating_mul(cols / lanes), (tiles::ROWS * tiles::ACROSS) as usize);
@@ -39,7 +38,7 @@ pub(super) fn line_tiles<H: HookSet>(shape: Option<(usize, usize)>, channels: u3
     if packs > most * each {
         return 0;
     }
-    let tiles = tiles::of_chunk::<H::Wire>(rows as u64, cols as u64);
+    let tiles = (facts.tiles)(rows as u64, cols as u64);
     if tiles as usize <= most && tiles as usize * each <= 2 * packs { tiles } else { 0 }
 }
 

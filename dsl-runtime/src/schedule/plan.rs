@@ -1,7 +1,6 @@
 //! How a launch is cut, as a value that prints itself.
 
 use super::Protocol;
-use crate::kernel::HookSet;
 use fusewire_device::launch::share_packs;
 use fusewire_device::protocol::direct::bulk;
 use fusewire_device::protocol::{ll, ll128 as line};
@@ -17,11 +16,6 @@ pub(crate) const TILE_THREADS: u32 = 32 * tiles::WARPS;
 
 /// Most blocks of a launch on CPU threads.
 pub(crate) const HOST_BLOCKS: u32 = 1024;
-
-/// Most threads of a block of `H`.
-pub(crate) const fn most_threads<H: HookSet>() -> u32 {
-    if H::TRANSPOSED || H::FOLDS || H::COLS > 0 { TILE_THREADS } else { THREADS }
-}
 
 /// Packs of a block's share at most: device code counts them in 32 bits.
 pub(super) const MOST_PACKS: u64 = u32::MAX as u64 & !7;

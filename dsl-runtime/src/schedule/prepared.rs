@@ -3,12 +3,13 @@
 mod launch;
 mod module;
 
-pub(crate) use launch::{Call, holds, input};
+pub(crate) use launch::{Call, Places};
 
 use super::Protocol;
 use super::copy::Aside;
-use super::plan::{HOST_BLOCKS, most_threads};
-use crate::kernel::{Entry, HookSet, Supports};
+use super::facts::Facts;
+use super::plan::HOST_BLOCKS;
+use crate::kernel::{Entry, Supports};
 use crate::order::Used;
 use crate::residency::Ledger;
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
@@ -18,11 +19,12 @@ use fusewire_transports::host::{Link, Machine};
 use module::{agree_residency, follows, load, ready, runnable};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 /// A kernel that all ranks have agreed on, loaded on this rank.
-pub(crate) struct Prepared<X: Transport> {
-    pub(crate) ops: X::Ops,
+pub(crate) struct Agreed {
+    pub(crate) facts: &'static Facts,
     pub(crate) link: Arc<Link>,
     /// All that kernels use, the link among them.
     pub(crate) links: Vec<Used>,
@@ -30,16 +32,7 @@ pub(crate) struct Prepared<X: Transport> {
     /// What the tuning table says of this kernel.
     pub(crate) tuned: Tuned,
     key: Key,
-    name: &'static str,
-    /// Where the hooks are written.
-    file: &'static str,
     variants: Vec<Variant>,
-    /// Threads of a block at most.
-    threads: u32,
-    /// Whether chunks are walked in tiles: `layout(transposed)`.
-    shaped: bool,
-    /// Why a launch needs the shape of its chunks, if it does.
-    why_shape: Option<&'static str>,
     /// Whether launches may be set up while the kernel before them still runs.
     follows: bool,
     /// Multiprocessors of the smallest part, where ranks have parts of GPUs. The same on all ranks: plans depend on it.
@@ -48,6 +41,44 @@ pub(crate) struct Prepared<X: Transport> {
     ledger: Option<Arc<Ledger>>,
     /// For the copy engine; made when it is first used.
     pub(crate) aside: Mutex<Option<Arc<Aside>>>,
+}
+
+/// The same with the operations of its transport: what is generic is here alone.
+pub(crate) struct Prepared<X: Transport> {
+    ops: X::Ops,
+    agreed: Agreed,
+}
+
+impl<X: Transport> Deref for Prepared<X> {
+    type Target = Agreed;
+    fn deref(&self) -> &Agreed {
+        &self.agreed
+    }
+}
+
+impl<X: Transport> Prepared<X> {
+    /// Collective: compares what the ranks are about to run, then loads it.
+    pub(crate) fn new<S: 'static, H: Supports<S, X>>(transport: &X, schedule: &'static str) -> Result<Self> {
+        let agreed = Agreed::new(transport.link(), X::NAME, schedule, Facts::of::<H>(), H::ENTRIES)?;
+        // SAFETY: the link is kept beside it, and with each launch; schedules stay within what there is.
+        Ok(Prepared { ops: unsafe { transport.ops() }, agreed })
+    }
+
+    /// The same with another table. Collective: ranks compare theirs.
+    pub(crate) fn with_table(self, table: &Table) -> Result<Self> {
+        let tuned = Tuned::of(table, &self.key, self.facts.copies);
+        self.link.world().agree("tuning table", &[("tuned configurations", tuned.digest())])?;
+        Ok(Prepared { agreed: Agreed { tuned, ..self.agreed }, ..self })
+    }
+
+    /// The same with other code for the kernels whose symbols `text` has. Collective: ranks compare how many blocks fit.
+    ///
+    /// # Safety
+    /// Those entries do what the kernels do, with the same parameters.
+    pub(crate) unsafe fn with_ptx(mut self, text: &str) -> Result<Self> {
+        self.agreed.replace(text)?;
+        Ok(self)
+    }
 }
 
 struct Variant {
@@ -60,43 +91,46 @@ struct Variant {
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-impl<X: Transport> Prepared<X> {
-    /// Collective: compares what the ranks are about to run, then loads it.
-    pub(crate) fn new<S: 'static, H: Supports<S, X>>(transport: &X, schedule: &'static str) -> Result<Self> {
-        let link = transport.link();
+impl Agreed {
+    fn new(
+        link: &Arc<Link>,
+        transport: &'static str,
+        schedule: &'static str,
+        facts: &'static Facts,
+        entries: &'static [Entry],
+    ) -> Result<Self> {
         let number = link.next_kernel();
-        let wire = <H::Wire as fusewire_device::element::Element>::NAME;
         let key = Key {
             world: link.world().size(),
-            transport: X::NAME.into(),
+            transport: transport.into(),
             device: match link.machine() {
                 Machine::Host => "host".into(),
                 Machine::Cuda(context) => context.device().name().into(),
             },
             schedule: schedule.into(),
-            variant: H::NAME.into(),
-            element: wire.into(),
+            variant: facts.name.into(),
+            element: facts.wire.into(),
             layout: Layout::default(),
             bytes: 0,
         };
-        let tuned = Tuned::of(&*Table::current()?, &key, H::COPIES);
+        let tuned = Tuned::of(&*Table::current()?, &key, facts.copies);
         let fields = [
             ("protocol version", fusewire_device::PROTOCOL.to_string()),
-            ("transport", X::NAME.to_string()),
+            ("transport", transport.to_string()),
             ("schedule", schedule.to_string()),
-            ("kernel", H::NAME.to_string()),
-            ("element type", H::ELEMENT.to_string()),
-            ("wire type", wire.to_string()),
-            ("hooks' fingerprint", format!("{:016x}", H::FINGERPRINT)),
+            ("kernel", facts.name.to_string()),
+            ("element type", facts.element.to_string()),
+            ("wire type", facts.wire.to_string()),
+            ("hooks' fingerprint", format!("{:016x}", facts.fingerprint)),
             ("kernels made before on this transport", number.to_string()),
             ("tuned configurations", tuned.digest()),
         ];
         link.world().agree("kernel", &fields)?;
-        let kernel = H::FINGERPRINT ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
-        let mut entries = runnable(link, H::ENTRIES)?;
+        let kernel = facts.fingerprint ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
+        let mut entries = runnable(link, entries)?;
         // Its second step has channels of its own, whose staging holds four turns of what was folded.
         let layout = link.layout();
-        let twice = H::RELAYS > 0 && layout.channels > 1 && layout.window / 4 >= 128 * H::RELAYS as u64;
+        let twice = facts.relays > 0 && layout.channels > 1 && layout.window / 4 >= 128 * facts.relays as u64;
         entries.retain(|e| match e.protocol {
             Protocol::TwoShot => twice,
             Protocol::Local => layout.world == 1,
@@ -113,25 +147,15 @@ impl<X: Transport> Prepared<X> {
         let variants = entries.into_iter().zip(functions);
         let variants = variants.map(|(entry, function)| Variant { entry, function, resident: Vec::new() });
         let mut variants: Vec<Variant> = variants.collect();
-        let part = agree_residency(link, ledger.as_deref(), &mut variants, most_threads::<H>())?;
-        Ok(Prepared {
-            // SAFETY: the link is kept beside it, and with each launch; schedules stay within what there is.
-            ops: unsafe { transport.ops() },
+        let part = agree_residency(link, ledger.as_deref(), &mut variants, facts.most_threads())?;
+        Ok(Agreed {
+            facts,
             link: Arc::clone(link),
             links: Used::by(link),
             kernel,
             tuned,
             key,
-            name: H::NAME,
-            file: H::FILE,
             variants,
-            threads: most_threads::<H>(),
-            shaped: H::TRANSPOSED,
-            why_shape: match (H::TRANSPOSED, H::ASKS_SHAPE) {
-                (true, _) => Some("is of `layout(transposed)`"),
-                (false, true) => Some("reads what it sends transposed"),
-                (false, false) => None,
-            },
             follows,
             part,
             ledger,
@@ -139,18 +163,8 @@ impl<X: Transport> Prepared<X> {
         })
     }
 
-    /// The same with another table. Collective: ranks compare theirs.
-    pub(crate) fn with_table<H: HookSet>(self, table: &Table) -> Result<Self> {
-        let tuned = Tuned::of(table, &self.key, H::COPIES);
-        self.link.world().agree("tuning table", &[("tuned configurations", tuned.digest())])?;
-        Ok(Prepared { tuned, ..self })
-    }
-
-    /// The same with other code for the kernels whose symbols `text` has. Collective: ranks compare how many blocks fit.
-    ///
-    /// # Safety
-    /// Those entries do what the kernels do, with the same parameters.
-    pub(crate) unsafe fn with_ptx(mut self, text: &str) -> Result<Self> {
+    /// Takes other code for the kernels whose symbols `text` has.
+    fn replace(&mut self, text: &str) -> Result<()> {
         let Machine::Cuda(context) = self.link.machine() else {
             return Err(Error::misuse(
                 "PTX replaces the code of kernels on GPUs, but this launcher's run on CPU threads: prepare it on a transport of GPUs",
@@ -164,8 +178,13 @@ impl<X: Transport> Prepared<X> {
             }
         }
         if found {
-            agree_residency(&self.link, self.ledger.as_deref(), &mut self.variants, self.threads)?;
-            return Ok(self);
+            agree_residency(
+                &self.link,
+                self.ledger.as_deref(),
+                &mut self.variants,
+                self.facts.most_threads(),
+            )?;
+            return Ok(());
         }
         let symbols: Vec<&str> = self.variants.iter().map(|v| v.entry.symbol).collect();
         Err(Error::misuse(format!("PTX without an entry for any of [{}]", symbols.join(", "))))
@@ -197,12 +216,12 @@ impl<X: Transport> Prepared<X> {
         self.variants.iter().find(fits).ok_or_else(|| match unroll {
             Some(u) => Error::misuse(format!(
                 "`{}` has no {protocol:?} variant with {u} packs in flight: name it in `unroll(..)`",
-                self.name
+                self.facts.name
             )),
             None => Error::misuse(format!(
                 "`{}` has no {protocol:?} kernel for this schedule and transport: {}",
-                self.name,
-                protocol.needs()
+                self.facts.name,
+                if self.on_host() { protocol.needs_on_host() } else { protocol.needs() }
             )),
         })
     }
@@ -233,9 +252,9 @@ impl<X: Transport> Prepared<X> {
 }
 
 /// The kernel, and the transport it is for.
-impl<X: Transport> fmt::Display for Prepared<X> {
+impl fmt::Display for Agreed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` on {:?}", self.name, self.link)
+        write!(f, "`{}` on {:?}", self.facts.name, self.link)
     }
 }
 

@@ -1,9 +1,8 @@
 //! What can be tried.
 
 use super::key::Config;
-use crate::kernel::HookSet;
-use crate::schedule::{LaunchOptions, Pattern, Prepared, Protocol};
-use crate::{Error, Result, Transport};
+use crate::schedule::{Agreed, LaunchOptions, Pattern, Protocol};
+use crate::{Error, Result};
 use fusewire_device::protocol::direct::bulk;
 use serde::{Deserialize, Serialize};
 
@@ -45,16 +44,16 @@ impl Space {
     }
 }
 
-impl<X: Transport> Prepared<X> {
+impl Agreed {
     /// What can be tried, the default's own protocol first. What `options` say of the cut is not looked at.
-    pub(crate) fn spaces<H: HookSet>(
+    pub(crate) fn spaces(
         &self,
         elements: usize,
         options: &LaunchOptions,
         pattern: Pattern,
         symmetric: bool,
     ) -> Result<Vec<Space>> {
-        let cut = |options: &LaunchOptions| self.cut::<H>(elements, options, pattern, symmetric);
+        let cut = |options: &LaunchOptions| self.cut(elements, options, pattern, symmetric);
         let open = options.open();
         let default = cut(&open)?;
         let others = self.protocols().into_iter().filter(|p| *p != default.protocol);

@@ -203,7 +203,7 @@ unsafe impl<O: Direct> Protocol<O> for Store {
             let to = u64::from(leg.theirs) * shape.elements;
             // SAFETY: the peer is ready, with this call's size and place.
             unsafe { store::<H>(part, shape, &site.at(leg, grid.block), base, to, &args) };
-            if S::MOST_LEGS == 1 {
+            if const { S::MOST_LEGS == 1 } {
                 break;
             }
             part.next::<H>(shape);

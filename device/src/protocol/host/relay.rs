@@ -25,6 +25,7 @@ pub struct HostTwoShot;
 
 // SAFETY: as for `TwoShot`.
 unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
+    #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         let (group, ops, shape, schedule) = (Block, &params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
@@ -125,6 +126,7 @@ struct Passed<'k, O> {
 }
 
 impl<O: Ops, H: Hooks> Then<H> for Passed<'_, O> {
+    #[inline(always)]
     fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
         H::relay(ranks, of, &|number: usize, pack: Pack<H::Folded>| {
             let at = self.payload + 16 * (s as u64 * H::RELAYS as u64 + number as u64);

@@ -103,7 +103,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
         let (team, share, sends) = (Team::all(&Block), self.share, self.sends());
         let hooks = tile::Module::<H>(args);
         let mut leg = 1;
-        if !S::ONCE {
+        if const { !S::ONCE } {
             while leg < sends + 1 {
                 let place = self.site.at(self.schedule.to(self.site.me, leg), self.part);
                 let out = self.out(leg);
@@ -120,7 +120,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
                 );
                 // SAFETY: as above.
                 unsafe { self.frame(leg, out) };
-                if S::MOST_LEGS == 1 {
+                if const { S::MOST_LEGS == 1 } {
                     break;
                 }
                 leg += 1;
@@ -142,7 +142,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
             }
         };
         let (place, kept) = (self.site.own(self.schedule, self.part), self.site.kept(self.schedule));
-        if H::COLS > 0 && !S::FOLDS {
+        if const { H::COLS > 0 && !S::FOLDS } {
             // A row is kept as a whole.
             walk::keep::<H>(team, (&place, kept), share.first, share.packs, args, Some(&store));
         } else {
@@ -155,7 +155,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
                 |s, ctx, pack| {
                     store(s, pack);
                     // Else it is folded with what arrives.
-                    if !S::FOLDS {
+                    if const { !S::FOLDS } {
                         H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
                     }
                 },
@@ -200,7 +200,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
             peer = self.schedule.from(self.site.me, leg).peer;
             // SAFETY: the caller's contract.
             fault = unsafe { self.arrived_from(peer) };
-            if S::MOST_LEGS == 1 {
+            if const { S::MOST_LEGS == 1 } {
                 break;
             }
             leg += 1;
@@ -283,7 +283,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
                 // SAFETY: the caller's contract.
                 |s| Pack::from_words(unsafe { input.load(s) }.words()),
             );
-            if S::MOST_LEGS == 1 {
+            if const { S::MOST_LEGS == 1 } {
                 break;
             }
             number += 1;
@@ -301,7 +301,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
         let Share { first, packs } = self.share;
         // SAFETY: the caller's contract.
         let load = |rank: u32, s: u32| Pack::from_words(unsafe { self.input(rank).load(s) }.words());
-        if H::COLS == 0 {
+        if const { H::COLS == 0 } {
             let whole = tile::whole_until(&place, Pack::<H::Wire>::LANES, first, packs);
             let span = Packs { place: &place, first, payload: 0, count: packs, whole };
             return fold_packs::<H>((&span, team.lane), team, kept, me, args, &Take, load);

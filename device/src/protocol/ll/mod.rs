@@ -103,7 +103,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll {
         if sends {
             // SAFETY: each block works its own end of its own channel.
             unsafe {
-                if !S::MUTUAL {
+                if const { !S::MUTUAL } {
                     end.credit()?;
                 }
                 end.send::<H>(&args);

@@ -221,7 +221,7 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
         // SAFETY: the caller's contract.
         return unsafe { once::send::<O, S, H>(&site, schedule, armed, &args) };
     }
-    if S::OWN && !S::ONCE {
+    if const { S::OWN && !S::ONCE } {
         let ends = senders + if receives > 0 { shape.channels } else { 0 };
         if grid.block >= ends {
             // SAFETY: the caller's contract.
@@ -278,7 +278,7 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
                 count.write_volatile(calls + 1);
             }
         }
-        if S::MOST_LEGS == 1 {
+        if const { S::MOST_LEGS == 1 } {
             break;
         }
         number += 1;

@@ -237,7 +237,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
     /// As [`Folds::bundles`], of as many packs as there are registers for.
     #[inline(always)]
     fn few<const N: usize>(&self, packs: &Packs<'_>, team: Team, then: &impl Then<H>) -> u32 {
-        if N == 2 && H::UNROLL >= 4 && H::Wire::SIZE > 1 {
+        if const { N == 2 && H::UNROLL >= 4 && H::Wire::SIZE > 1 } {
             self.bundles::<N, 8>(packs, team, then)
         } else {
             self.bundles::<N, 4>(packs, team, then)
@@ -251,9 +251,10 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
         let (place, me) = (ends.site.own(ends.schedule, ends.channel), ends.site.me);
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
         // Packs of rows need not have whole elements.
-        let whole = if H::COLS > 0 { count } else { tile::whole_until(&place, lanes, first, count) };
+        let whole =
+            if const { H::COLS > 0 } { count } else { tile::whole_until(&place, lanes, first, count) };
         let packs = Packs { place: &place, first, payload, count, whole };
-        if H::COLS > 0 {
+        if const { H::COLS > 0 } {
             return match me.world {
                 1 => self.rows::<1>(&packs, team),
                 2 => self.rows::<2>(&packs, team),

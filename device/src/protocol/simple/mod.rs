@@ -208,7 +208,7 @@ impl Turn {
     /// peers are dealt out to the blocks of a channel, which takes more blocks, and not one wait and one fence for each peer after the other.
     #[inline(always)]
     fn first<S: Schedule>(block: u32, blocks: u32, channels: u32) -> Self {
-        if S::MOST_LEGS == 1 {
+        if const { S::MOST_LEGS == 1 } {
             return Turn(block << 20 | 1 << 16 | 1);
         }
         // By subtraction: these are few, and a division is long.
@@ -275,7 +275,7 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         };
         let senders = if S::MUTUAL || produces { each } else { 0 };
         let ends = if S::MUTUAL { 2 * each } else { senders + if receives > 0 { each } else { 0 } };
-        if S::ONCE || S::FOLDS {
+        if const { S::ONCE || S::FOLDS } {
             let senders = if S::FOLDS && sends == 0 { 0 } else { senders };
             let sends = grid.block < senders;
             let channel = if sends { grid.block } else { grid.block - senders };
@@ -302,12 +302,12 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         let is_sender = grid.block < senders;
         let block = if is_sender { grid.block } else { grid.block - senders };
         let mut turn = Turn::first::<S>(block, each, shape.channels);
-        if S::MOST_LEGS > 1 {
+        if const { S::MOST_LEGS > 1 } {
             turn = turn.now();
         }
         let share = Share::of::<H>(shape.elements, shape.share, turn.channel());
         // Not of many legs: its first pack's place would become one from which a bundle's places are not constants apart.
-        let share = if S::MOST_LEGS == 1 { share.now() } else { share };
+        let share = if const { S::MOST_LEGS == 1 } { share.now() } else { share };
         let leg = if is_sender { schedule.to(me, turn.leg()) } else { schedule.from(me, turn.leg()) };
         let mut first = Some(End::of(ops, leg.peer, turn.channel(), is_sender).now());
         // Not before the loops: what they work out once they work out while the kernel before this one on the stream still runs.
@@ -318,7 +318,7 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
                 let end = begin::<0>(&mut watch, &mut first);
                 let place = site.at(schedule.to(me, turn.leg()), turn.channel());
                 stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, true)?;
-                if S::MOST_LEGS == 1 {
+                if const { S::MOST_LEGS == 1 } {
                     break;
                 }
                 turn.next();
@@ -328,7 +328,7 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
                 let end = begin::<0>(&mut watch, &mut first);
                 let place = site.at(schedule.from(me, turn.leg()), turn.channel());
                 stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, false)?;
-                if S::MOST_LEGS == 1 {
+                if const { S::MOST_LEGS == 1 } {
                     break;
                 }
                 turn.next();

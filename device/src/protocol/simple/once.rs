@@ -60,7 +60,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
         let peers = unsafe { ends.everybody(payload) };
         // SAFETY: each pack is one thread's.
         let store = |s: u32, pack: Pack<H::Wire>| unsafe { peers.store(s, pack.words()) };
-        if H::COLS > 0 && !S::FOLDS {
+        if const { H::COLS > 0 && !S::FOLDS } {
             // A row is kept as a whole.
             return walk::keep::<H>(
                 team,
@@ -80,7 +80,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
             |s, ctx, pack| {
                 store(s, pack);
                 // Else it is the receiving block's.
-                if !S::FOLDS {
+                if const { !S::FOLDS } {
                     H::consume(&self.kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
                 }
             },

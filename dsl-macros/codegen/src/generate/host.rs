@@ -429,9 +429,18 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &To
             );
             let schedule = entry.schedule.map(|s| schedule_type(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.host());
-            quote!(::core::option::Option::Some(
-                #krate::kernel::host::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#path #unroll>>
-            ))
+            // A function that is not generic: compiled once, with this module, and not again where another one changes.
+            let code = quote!({
+                unsafe fn __entry(__grid: #d::launch::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
+                    // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
+                    unsafe { #krate::kernel::host::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#path #unroll>>(__grid, __params) }
+                }
+                __entry
+            });
+            match entry.protocol.by_default_on_host() {
+                true => quote!(::core::option::Option::Some(#code)),
+                false => quote!(#krate::host_by_name!(#code)),
+            }
         }
         Item::Schedule(function) => {
             let name = &function.sig.ident;

@@ -1,9 +1,10 @@
 //! The checks before a launch, and the launch.
 
-use super::Prepared;
-use crate::kernel::{Arguments, Binder, HookSet, Place};
-use crate::machine::{Crew, Running};
+use super::{Agreed, Prepared};
+use crate::kernel::{Arguments, Binder, HostEntry, Place};
+use crate::machine::{Crew, Op, Running};
 use crate::residency::{self, Footprint};
+use crate::schedule::copy::Chunk;
 use crate::schedule::plan::Plan;
 use crate::schedule::{LaunchOptions, Protocol};
 use crate::stream::Kind;
@@ -13,11 +14,12 @@ use fusewire_device::ops::Ops;
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Cut, OWN_SCHEDULE};
+use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What is launched, beside its arguments.
+/// What is launched, beside its arguments and the schedule.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'c, S> {
+pub(crate) struct Call<'c> {
     pub(crate) plan: &'c Plan,
     pub(crate) shape: Shape,
     pub(crate) options: &'c LaunchOptions,
@@ -25,25 +27,49 @@ pub(crate) struct Call<'c, S> {
     pub(crate) name: &'static str,
     /// Of rooted schedules.
     pub(crate) root: Option<u32>,
-    /// This rank's.
-    pub(crate) schedule: S,
 }
 
-impl<X: Transport> Prepared<X> {
+/// Input and output of a launch, as far as it has them.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub(crate) input: Option<Place<'a>>,
+    pub(crate) output: Option<Place<'a>>,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn of(args: &'a impl Arguments) -> Self {
+        Places { input: args.input(), output: args.output() }
+    }
+
+    /// Address of the input that is copied from.
+    pub(crate) fn source(&self) -> Result<u64> {
+        match self.input {
+            Some(input) => Ok(input.address),
+            None => Err(Error::misuse("copies are from `input`, which these arguments lack")),
+        }
+    }
+}
+
+impl Agreed {
     /// The geometry of a plan, without peers.
     pub(crate) fn shape(&self, plan: &Plan, options: &LaunchOptions) -> Result<Shape> {
-        let (rows, cols) = match (options.shape, self.why_shape) {
+        let why = match (self.facts.transposed, self.facts.asks_shape) {
+            (true, _) => Some("is of `layout(transposed)`"),
+            (false, true) => Some("reads what it sends transposed"),
+            (false, false) => None,
+        };
+        let (rows, cols) = match (options.shape, why) {
             (None, Some(why)) => {
                 return Err(Error::misuse(format!(
                     "`{}` {why}, so each launch says the shape of a chunk as it arrives: `LaunchOptions::default().shape(rows, cols)`",
-                    self.name
+                    self.facts.name
                 )));
             }
             (None, None) => (1, plan.elements),
-            (Some((r, _)), _) if self.shaped && u32::try_from(r).is_err() => {
+            (Some((r, _)), _) if self.facts.transposed && u32::try_from(r).is_err() => {
                 return Err(Error::misuse(format!(
                     "{r} rows of a chunk, but `{}` is of `layout(transposed)`, which takes fewer than 2^32: let its rows be columns",
-                    self.name
+                    self.facts.name
                 )));
             }
             (Some((r, c)), _) if r.checked_mul(c) == Some(plan.elements) => (r, c),
@@ -87,21 +113,21 @@ impl<X: Transport> Prepared<X> {
     }
 
     /// Tells a shape where the symmetric output of a launch is, and the input that is copied there.
-    pub(crate) fn aim(&self, plan: &Plan, shape: &mut Shape, args: &impl Arguments) -> Result<()> {
-        let output = args.output().filter(|_| plan.protocol.stores());
+    pub(crate) fn aim(&self, plan: &Plan, shape: &mut Shape, places: Places<'_>) -> Result<()> {
+        let output = places.output.filter(|_| plan.protocol.stores());
         if let Some((place, memory)) = output.and_then(|o| Some((o, o.symmetric?))) {
             shape.outputs = memory.table();
             shape.output_offset = place.address - memory.own();
             shape.allocation = memory.number();
         }
         if plan.protocol == Protocol::Bulk {
-            shape.input = input(args)?;
+            shape.input = places.source()?;
         }
         Ok(())
     }
 
     /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays.
-    pub(crate) fn note<S>(&self, stream: &Stream, call: &Call<'_, S>) {
+    pub(crate) fn note(&self, stream: &Stream, call: &Call<'_>) {
         let Call { plan, shape, name, root, .. } = call;
         // Of two kernels around the copy engine's work the first.
         if stream.is_capturing() || shape.phase > 0 {
@@ -117,45 +143,39 @@ impl<X: Transport> Prepared<X> {
             _ if plan.elements == 0 => 0,
             _ => plan.channels,
         };
-        let cols = if self.shaped && !custom { shape.cols } else { 0 };
+        let cols = if self.facts.transposed && !custom { shape.cols } else { 0 };
         let cut = Cut { parts: parts.into(), cols, first: shape.first };
-        self.link.note(self.name, how, (!custom).then_some(plan.elements as u64), cut);
+        self.link.note(self.facts.name, how, (!custom).then_some(plan.elements as u64), cut);
     }
 
-    /// Launches with checked geometry.
-    pub(crate) fn launch<A: Arguments, S: Copy + Send + Sync + 'static>(
+    /// Refuses buffers too short for what goes through no hook, which would see where they end: so many chunks sent, and received.
+    pub(crate) fn holds(&self, places: Places<'_>, elements: usize, chunks: [usize; 2]) -> Result<()> {
+        let place = |as_is: bool, place| if as_is { place } else { None };
+        let input = place(self.facts.sends_as_is, places.input);
+        let output = place(self.facts.keeps_as_is, places.output);
+        for (name, place, chunks) in [("input", input, chunks[0]), ("output", output, chunks[1])] {
+            if let Some(Place { len, .. }) = place.filter(|place| place.len < chunks * elements) {
+                return Err(Error::misuse(format!(
+                    "`{}`: `{name}` has {len} elements, but this launch takes {chunks} chunks of {elements}, {} in all: give it as many, or say \
+                     fewer in `LaunchOptions::elements`",
+                    self.facts.name,
+                    chunks * elements
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a kernel whose buffers are claimed. `params` points to its parameters, which `on_host` copies into what a CPU thread does.
+    fn queue(
         &self,
         stream: &Stream,
-        args: &A,
-        call: &Call<'_, S>,
-    ) -> Result<()> {
-        let (binder, raw) = self.bind(stream, args)?;
-        let _claims = binder.claim(stream)?;
-        let _turns = stream.touch_all(&self.links)?;
-        self.queue(stream, &binder, raw, call)
-    }
-
-    /// Checks the arguments of a launch.
-    pub(crate) fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Arc<Binder>, A::Raw)> {
-        let device = self.device();
-        device.check_stream(stream)?;
-        let mut binder = Binder::new(device, &self.link);
-        let raw = args.bind(&mut binder)?;
-        Ok((Arc::new(binder), raw))
-    }
-
-    /// Queues a kernel whose buffers are claimed.
-    pub(crate) fn queue<R: Copy + Send + Sync + 'static, S: Copy + Send + Sync + 'static>(
-        &self,
-        stream: &Stream,
-        binder: &Arc<Binder>,
-        raw: R,
-        call: &Call<'_, S>,
+        call: &Call<'_>,
+        params: *mut c_void,
+        on_host: &dyn Fn(HostEntry) -> Op,
     ) -> Result<()> {
         self.note(stream, call);
-        let Call { plan, shape, options, schedule, .. } = *call;
-        let control = self.link.control(options.deadline);
-        let mut params = Params { ops: self.ops, control, shape, raw, schedule };
+        let plan = call.plan;
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
             (Kind::Cuda(s), Some(function), _) => {
@@ -179,29 +199,89 @@ impl<X: Transport> Prepared<X> {
                 }
                 let config = cuda::LaunchConfig::new(plan.blocks, plan.threads);
                 let config = config.programmatic_serialization(follows).dynamic_shared(plan.shared());
-                let at: *mut _ = &raw mut params;
                 // SAFETY: the entry was compiled for these very parameter types; every buffer in them was checked and lives until
                 // the stream is idle; the blocks are resident together.
-                let launch = || unsafe { cuda::launch_raw(function, &config, s, &mut [at.cast()]) };
+                let launch = || unsafe { cuda::launch_raw(function, &config, s, &mut [params]) };
                 match stream.is_capturing() {
                     true => launch()?,
                     false => stream.queue().pending.launch(s, 1, launch)?,
                 }
             }
-            (Kind::Host(_), _, Some(entry)) => {
-                let (blocks, held, ops) = (plan.blocks, Arc::clone(binder), self.ops);
-                let running = Running { kernel: self.name, file: self.file, rank: self.rank() };
-                stream.push(Arc::new(move |crew: &mut Crew| {
-                    let _held = &held;
-                    let at = Address((&raw const params).cast());
-                    // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
-                    let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };
-                    crew.run(blocks, running, &block, &|code| tell_peers(&ops, code));
-                }));
+            (Kind::Host(_), _, Some(entry)) => stream.push(on_host(entry)),
+            _ => {
+                return Err(Error::misuse(format!("`{}` was not compiled for this device", self.facts.name)));
             }
-            _ => return Err(Error::misuse(format!("`{}` was not compiled for this device", self.name))),
         }
         Ok(())
+    }
+}
+
+impl<X: Transport> Prepared<X> {
+    /// Launches with checked geometry.
+    pub(crate) fn launch<A: Arguments, S: Copy + Send + Sync + 'static>(
+        &self,
+        stream: &Stream,
+        args: &A,
+        call: &Call<'_>,
+        schedule: S,
+    ) -> Result<()> {
+        let (binder, raw) = self.bind(stream, args)?;
+        let _claims = binder.claim(stream)?;
+        let _turns = stream.touch_all(&self.links)?;
+        self.queue(stream, &binder, raw, call, schedule)
+    }
+
+    /// Launches with checked geometry; the plan's protocol is [`Protocol::Copy`].
+    pub(crate) fn copy<A: Arguments, S: Copy + Send + Sync + 'static>(
+        &self,
+        stream: &Stream,
+        args: &A,
+        call: &Call<'_>,
+        schedule: S,
+        chunks: &[Chunk],
+    ) -> Result<()> {
+        let (binder, raw) = self.bind(stream, args)?;
+        // For all of it: other streams are not to come between.
+        let _claims = binder.claim(stream)?;
+        let _turns = stream.touch_all(&self.links)?;
+        let queue = &|call: &Call<'_>| self.queue(stream, &binder, raw, call, schedule);
+        self.copied(stream, Places::of(args), call, chunks, queue)
+    }
+
+    /// Checks the arguments of a launch.
+    fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Arc<Binder>, A::Raw)> {
+        let device = self.device();
+        device.check_stream(stream)?;
+        let mut binder = Binder::new(device, &self.link);
+        let raw = args.bind(&mut binder)?;
+        Ok((Arc::new(binder), raw))
+    }
+
+    /// Queues a kernel whose buffers are claimed.
+    fn queue<R: Copy + Send + Sync + 'static, S: Copy + Send + Sync + 'static>(
+        &self,
+        stream: &Stream,
+        binder: &Arc<Binder>,
+        raw: R,
+        call: &Call<'_>,
+        schedule: S,
+    ) -> Result<()> {
+        let control = self.link.control(call.options.deadline);
+        let mut params = Params { ops: self.ops, control, shape: call.shape, raw, schedule };
+        let at: *mut Params<X::Ops, S, R> = &raw mut params;
+        let (blocks, rank) = (call.plan.blocks, self.rank());
+        let on_host = &|entry: HostEntry| -> Op {
+            let (held, ops) = (Arc::clone(binder), self.ops);
+            let running = Running { kernel: self.facts.name, file: self.facts.file, rank };
+            Arc::new(move |crew: &mut Crew| {
+                let _held = &held;
+                let at = Address((&raw const params).cast());
+                // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
+                let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };
+                crew.run(blocks, running, &block, &|code| tell_peers(&ops, code));
+            })
+        };
+        self.agreed.queue(stream, call, at.cast(), on_host)
     }
 }
 
@@ -220,35 +300,5 @@ unsafe impl Sync for Address {}
 fn tell_peers<O: Ops>(ops: &O, code: u64) {
     for peer in (0..ops.world()).filter(|p| *p != ops.rank()) {
         ops.raise_abort(peer, code);
-    }
-}
-
-/// Refuses buffers too short for what goes through no hook, which would see where they end: so many chunks sent, and received.
-pub(crate) fn holds<H: HookSet>(
-    args: &H::Args<'_>,
-    elements: usize,
-    sent: usize,
-    received: usize,
-) -> Result<()> {
-    let place = |as_is: bool, place| if as_is { place } else { None };
-    let (input, output) = (place(H::SENDS_AS_IS, args.input()), place(H::KEEPS_AS_IS, args.output()));
-    for (name, place, chunks) in [("input", input, sent), ("output", output, received)] {
-        if let Some(Place { len, .. }) = place.filter(|place| place.len < chunks * elements) {
-            return Err(Error::misuse(format!(
-                "`{}`: `{name}` has {len} elements, but this launch takes {chunks} chunks of {elements}, {} in all: give it as many, or say \
-                 fewer in `LaunchOptions::elements`",
-                H::NAME,
-                chunks * elements
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Address of the input that is copied from.
-pub(crate) fn input(args: &impl Arguments) -> Result<u64> {
-    match args.input() {
-        Some(input) => Ok(input.address),
-        None => Err(Error::misuse("copies are from `input`, which these arguments lack")),
     }
 }

@@ -26,7 +26,8 @@ pub(super) fn runnable(link: &Link, entries: &'static [Entry]) -> Result<Vec<&'s
     };
     let all =
         !entries.iter().any(|e| is_bulk(&e)) || link.world().all_gather_as(&has)?.into_iter().all(|has| has);
-    Ok(entries.iter().filter(|e| all || !is_bulk(e)).collect())
+    let here = |e: &&Entry| e.host.is_some() || !matches!(link.machine(), Machine::Host);
+    Ok(entries.iter().filter(|e| all || !is_bulk(e)).filter(here).collect())
 }
 
 /// Shared memory that a launch gives to each block at most.

@@ -1,0 +1,83 @@
+//! What plans and checks know of a kernel.
+
+use super::plan::{THREADS, TILE_THREADS};
+use crate::kernel::HookSet;
+use fusewire_device::element::Element;
+use fusewire_device::pack::Pack;
+use fusewire_device::row;
+use fusewire_device::tile::transpose;
+
+/// What [`HookSet`] says of hooks, as values: code that takes these is compiled once, and not again for each kernel of a program.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) name: &'static str,
+    /// Where the hooks are written.
+    pub(crate) file: &'static str,
+    pub(super) element: &'static str,
+    pub(super) fingerprint: u64,
+    /// What crosses the wire, and its bytes.
+    pub(super) wire: &'static str,
+    pub(super) wire_bytes: usize,
+    /// Elements of a pack.
+    pub(super) lanes: usize,
+    pub(super) transposed: bool,
+    pub(super) asks_shape: bool,
+    pub(super) folds: bool,
+    pub(super) relays: usize,
+    pub(super) in_place: bool,
+    pub(super) cols: usize,
+    pub(super) row_packs: usize,
+    pub(super) sends_as_is: bool,
+    pub(super) keeps_as_is: bool,
+    pub(super) copies: bool,
+    /// Tiles of a chunk of so many rows and columns.
+    pub(super) tiles: fn(u64, u64) -> u32,
+}
+
+impl Facts {
+    pub(crate) const fn of<H: HookSet>() -> &'static Self {
+        const {
+            &Facts {
+                name: H::NAME,
+                file: H::FILE,
+                element: H::ELEMENT,
+                fingerprint: H::FINGERPRINT,
+                wire: H::Wire::NAME,
+                wire_bytes: H::Wire::SIZE,
+                lanes: Pack::<H::Wire>::LANES,
+                transposed: H::TRANSPOSED,
+                asks_shape: H::ASKS_SHAPE,
+                folds: H::FOLDS,
+                relays: H::RELAYS,
+                in_place: H::IN_PLACE,
+                cols: H::COLS,
+                row_packs: H::ROW_PACKS,
+                sends_as_is: H::SENDS_AS_IS,
+                keeps_as_is: H::KEEPS_AS_IS,
+                copies: H::COPIES,
+                tiles: transpose::of_chunk::<H::Wire>,
+            }
+        }
+    }
+
+    /// Most threads of a block.
+    pub(super) const fn most_threads(&self) -> u32 {
+        if self.transposed || self.folds || self.cols > 0 { TILE_THREADS } else { THREADS }
+    }
+
+    /// Packs of the rows that a block of so many threads takes at a time; of other hooks 1.
+    pub(super) fn alone_rows(&self, threads: u32) -> usize {
+        match self.cols {
+            0 => 1,
+            cols => (threads / row::lanes(cols)).max(1) as usize * self.row_packs,
+        }
+    }
+
+    /// Packs of a chunk on the wire.
+    pub(super) fn packs_of(&self, elements: usize) -> usize {
+        match self.cols {
+            0 => elements.div_ceil(self.lanes),
+            cols => (elements / cols).saturating_mul(self.row_packs),
+        }
+    }
+}
