@@ -64,8 +64,8 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const TRANSPOSED: bool = false;
     /// Whether hooks read what stands at the transposed index, and so need the shape of a chunk.
     const ASKS_SHAPE: bool = false;
-    /// Whether the module names a fold: `reduce(..)`.
-    const FOLDS: bool = false;
+    /// The fold that the module names, as `reduce(..)` has it; empty if it names none.
+    const FOLD: &'static str = "";
     /// Packs of what is folded for one of the wire, if it can be passed on; else 0.
     const RELAYS: usize = 0;
     /// Whether what arrives may be stored where `produce` reads: an `InOut`.

@@ -92,6 +92,19 @@ pub enum Fold {
     Own(Path),
 }
 
+impl Fold {
+    /// As the attribute has it.
+    pub fn text(&self) -> String {
+        match self {
+            Fold::Shipped(name, accumulator, ranks) => {
+                let order = if *ranks { "ranks" } else { "tree" };
+                format!("{}, {}, order = {order}", name.to_lowercase(), quote::quote!(#accumulator))
+            }
+            Fold::Own(path) => quote::quote!(#path).to_string().replace(' ', ""),
+        }
+    }
+}
+
 /// `mod m { pub struct Args; fn produce; fn consume }`.
 #[derive(Debug)]
 pub struct HookModule {

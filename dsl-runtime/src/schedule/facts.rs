@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(super) lanes: usize,
     pub(super) transposed: bool,
     pub(super) asks_shape: bool,
+    /// As the attribute has it, or empty.
+    pub(super) fold: &'static str,
     pub(super) folds: bool,
     pub(super) relays: usize,
     pub(super) in_place: bool,
@@ -47,7 +49,8 @@ impl Facts {
                 lanes: Pack::<H::Wire>::LANES,
                 transposed: H::TRANSPOSED,
                 asks_shape: H::ASKS_SHAPE,
-                folds: H::FOLDS,
+                fold: H::FOLD,
+                folds: !H::FOLD.is_empty(),
                 relays: H::RELAYS,
                 in_place: H::IN_PLACE,
                 cols: H::COLS,

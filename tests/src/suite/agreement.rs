@@ -3,7 +3,8 @@
 use super::support::{misuse, works};
 use crate::check::says;
 use crate::kernels::copying::{copy, reverse};
-use crate::{AllToAllOf, Outcome, Rank, SendRecvOf, Subject};
+use crate::kernels::folds::{ordered, summed};
+use crate::{AllReduceOf, AllToAllOf, Outcome, Rank, SendRecvOf, Subject};
 use fusewire::{Error, Options};
 use std::time::Duration;
 
@@ -34,6 +35,11 @@ pub fn kernels_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
         false => SendRecvOf::<copy::Hooks<u32>>::sendrecv(on).map(drop),
     };
     disagreement(result, &["schedule", "rank 0 has", "`all_to_all`", "`sendrecv`"]);
+    let result = match odd {
+        true => AllReduceOf::<summed::Hooks>::all_reduce(on).map(drop),
+        false => AllReduceOf::<ordered::Hooks>::all_reduce(on).map(drop),
+    };
+    disagreement(result, &["fold", "rank 0 has", "`sum, f32, order = tree`", "`Ordered`"]);
     // The transport is none the worse for it.
     works(rank, &ground)
 }

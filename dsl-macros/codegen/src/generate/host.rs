@@ -168,9 +168,10 @@ fn kernels(model: &Model) -> TokenStream {
             const ASKS_SHAPE: ::core::primitive::bool = true;
         )
     });
-    let folds = model.options.reduce.as_ref().map(|_| {
+    let folds = model.options.reduce.as_ref().map(|reduce| {
+        let text = reduce.fold.text();
         quote!(
-            const FOLDS: ::core::primitive::bool = true;
+            const FOLD: &'static ::core::primitive::str = #text;
         )
     });
     let relays = |path: Option<&TokenStream>| {
