@@ -30,7 +30,7 @@ typedef enum {
   FUSEWIRE_OK = 0,
   // The caller asked for something that cannot be; nothing was done.
   FUSEWIRE_MISUSE = 1,
-  // A kernel ended before its work was done: a wait expired, a hook panicked, a peer launched something else, a rank aborted.
+  // A kernel ended before its work was done: a wait expired, it panicked, a peer launched something else, a rank aborted.
   FUSEWIRE_FAULT = 2,
   // Ranks disagree, are missing, or did not come in time.
   FUSEWIRE_PEER = 3,
@@ -149,7 +149,7 @@ typedef struct {
   int64_t channel;
   // Fault: the kernel that the rank had launched last.
   const char *kernel;
-  // Fault: what the rank waited for, such as "data"; where a hook panicked; or why it called `fusewire_transport_abort`.
+  // Fault: what the rank waited for, such as "data"; where it panicked; or why it called `fusewire_transport_abort`.
   const char *waited_for;
 } fusewire_error;
 

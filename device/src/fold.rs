@@ -161,7 +161,7 @@ impl Settle<f64> for f32 {
     label = "name f32, f64 or an integer type",
     note = "narrow floats are added up in f32: `reduce(sum, f32)`"
 )]
-pub trait Number: Element {
+pub trait Number: Element + crate::print::Printed {
     /// The sum; of integers modulo their range.
     fn plus(self, other: Self) -> Self;
     /// The product; of integers modulo their range.

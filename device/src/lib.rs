@@ -63,4 +63,4 @@ pub mod wait;
 pub mod window;
 
 /// Version of everything two ranks must agree on: layouts of shared memory, headers, meaning of flags.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;

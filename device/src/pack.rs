@@ -25,6 +25,33 @@ macro_rules! unroll {
 }
 pub(crate) use unroll;
 
+/// Runs a loop with so many packs in flight. CPU threads take four whole packs or one: each number is code of its own, of which compilers make all, and
+/// hooks by element are fastest one by one there.
+macro_rules! in_flight {
+    ($packs:expr, |$n:ident| $run:expr) => {
+        #[cfg(target_arch = "nvptx64")]
+        if const { $packs >= 8 } {
+            const $n: usize = 8;
+            $run;
+        } else if const { $packs >= 4 } {
+            const $n: usize = 4;
+            $run;
+        } else if const { $packs >= 2 } {
+            const $n: usize = 2;
+            $run;
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        if const { $packs >= 4 } {
+            const $n: usize = 4;
+            $run;
+        } else {
+            const $n: usize = 1;
+            $run;
+        }
+    };
+}
+pub(crate) use in_flight;
+
 impl<T: Element> Pack<T> {
     /// Elements in a pack; 0 of a type that is no part of one, which has no packs.
     pub const LANES: usize = if 16usize.is_multiple_of(T::SIZE) { 16 / T::SIZE } else { 0 };

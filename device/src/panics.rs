@@ -2,7 +2,7 @@
 //! beside it.
 //!
 //! `core` hands a text over if no value is in it. The macros here have the names of `core`'s, and are those that a kernel's own text finds. Of a text with
-//! values `#[comm_kernel]` puts in front of the other arguments what these take: `panic!(@["{} of {}"; i, n] "{i} of {}", n)`.
+//! values `#[comm_kernel]` puts behind the arguments what these take: `panic!("{i} of {}", n; @["{} of {}"; i, n])`.
 
 use crate::arch;
 use crate::print::{LENGTH, Printed, Text, Values, convert};
@@ -11,7 +11,7 @@ use core::panic::Location;
 
 /// A value of a message.
 #[doc(hidden)]
-pub struct Value<'a, T>(pub &'a T);
+pub struct Value<'a, T: ?Sized>(pub &'a T);
 
 /// Values that are printed.
 #[doc(hidden)]
@@ -35,7 +35,7 @@ pub trait Other {
         Unsaid
     }
 }
-impl<T> Other for &Value<'_, T> {}
+impl<T: ?Sized> Other for &Value<'_, T> {}
 
 /// In place of a value that is no number.
 #[doc(hidden)]
@@ -72,7 +72,7 @@ pub fn with<T: Text, V: Values>(values: V) -> ! {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! panic {
-    (@[$text:expr; $($value:expr),*] $($written:tt)*) => {{
+    ($($written:expr),* $(,)?; @[$text:expr; $($value:expr),*]) => {{
         #[allow(unused_imports)]
         use $crate::panics::{Number as _, Other as _};
         struct __Text;
@@ -88,8 +88,8 @@ macro_rules! panic {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! unreachable {
-    (@[$text:expr; $($value:expr),*] $($written:tt)*) => {
-        $crate::panic!(@[::core::concat!("internal error: entered unreachable code: ", $text); $($value),*])
+    ($($written:expr),* $(,)?; @[$text:expr; $($value:expr),*]) => {
+        $crate::panic!(; @[::core::concat!("internal error: entered unreachable code: ", $text); $($value),*])
     };
     ($($written:tt)*) => { ::core::unreachable!($($written)*) };
 }
@@ -98,8 +98,8 @@ macro_rules! unreachable {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! assert {
-    (@[$($said:tt)*] $condition:expr, $($written:tt)*) => {
-        if !$condition { $crate::panic!(@[$($said)*]) }
+    ($condition:expr $(, $written:expr)* $(,)?; @[$($said:tt)*]) => {
+        if !$condition { $crate::panic!(; @[$($said)*]) }
     };
     ($($written:tt)*) => { ::core::assert!($($written)*) };
 }
@@ -108,7 +108,7 @@ macro_rules! assert {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! assert_eq {
-    (@[$text:expr; $($value:expr),*] $left:expr, $right:expr $(, $($written:tt)*)?) => {
+    ($left:expr, $right:expr $(, $written:expr)* $(,)?; @[$text:expr; $($value:expr),*]) => {
         $crate::compare!("assertion `left == right` failed", ": ", $text; ==; $left, $right; $($value),*)
     };
     ($left:expr, $right:expr $(,)?) => {
@@ -121,7 +121,7 @@ macro_rules! assert_eq {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! assert_ne {
-    (@[$text:expr; $($value:expr),*] $left:expr, $right:expr $(, $($written:tt)*)?) => {
+    ($left:expr, $right:expr $(, $written:expr)* $(,)?; @[$text:expr; $($value:expr),*]) => {
         $crate::compare!("assertion `left != right` failed", ": ", $text; !=; $left, $right; $($value),*)
     };
     ($left:expr, $right:expr $(,)?) => {
@@ -136,7 +136,7 @@ macro_rules! compare {
     ($($text:expr),+; $how:tt; $left:expr, $right:expr; $($value:expr),*) => {
         match (&$left, &$right) {
             (left, right) => if !(*left $how *right) {
-                $crate::panic!(@[::core::concat!($($text,)+ "\n  left: {}\n right: {}"); $($value,)* *left, *right])
+                $crate::panic!(; @[::core::concat!($($text,)+ "\n  left: {}\n right: {}"); $($value,)* *left, *right])
             }
         }
     };

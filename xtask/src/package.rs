@@ -57,6 +57,7 @@ pub fn features() -> Outcome {
         &["--package", "fusewire", "--no-default-features"],
         &["--package", "fusewire", "--features", "mlx5"],
         &["--package", "fusewire", "--features", "dlpack"],
+        &["--package", "fusewire", "--features", "cpu-protocols"],
         &["--package", "fusewire-capi", "--no-default-features"],
         // What the macro compiles for the device.
         &["--package", "fusewire-transports", "--no-default-features"],

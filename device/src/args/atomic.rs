@@ -9,7 +9,7 @@ use crate::math;
 /// Elements with atomic operations: `u32`, `u64`, `i32`, `i64`, `f32`, `f64`, `F16` and `Bf16`. Relaxed, among the threads of a GPU or a process.
 ///
 /// # Safety
-/// Every operation is one access of the element, and of the other half of its word where it has two bytes.
+/// Every operation is one access of the element, of its size.
 #[diagnostic::on_unimplemented(
     message = "there are no atomic operations for `{Self}`",
     label = "needs u32, u64, i32, i64, f32, f64, F16 or Bf16"
@@ -18,7 +18,7 @@ pub unsafe trait Atomic: Element {
     /// Replaces element `index` by `f` of it, and returns what it was.
     ///
     /// # Safety
-    /// `start` is aligned to 4 bytes at least, and begins `len` elements that are valid for reads and writes, and accessed concurrently by these
+    /// `start` is aligned, and begins `len` elements that are valid for reads and writes, and accessed concurrently by these
     /// operations only; `index` is below `len`.
     unsafe fn fetch_update(start: *mut Self, len: usize, index: usize, f: impl Fn(Self) -> Self) -> Self;
     /// The element.
@@ -163,27 +163,19 @@ words! {
 }
 
 macro_rules! halves {
-    ($($t:ty, $add_pair:path;)*) => {$(
-        // SAFETY: elements that have a word's other half beside them go by words, the last one of an odd number alone: no two operations access the
-        // same bytes by different sizes.
+    ($($t:ty, $add:path;)*) => {$(
+        // SAFETY: each is one access of the element's two bytes.
         unsafe impl Atomic for $t {
             #[inline(always)]
-            unsafe fn fetch_update(start: *mut Self, len: usize, index: usize, f: impl Fn(Self) -> Self) -> Self {
-                let of = |bits: u16| f(Self::from_bits(bits)).to_bits();
-                if index | 1 < len {
-                    let shift = 16 * (index & 1);
-                    let half = |word: u32| (word >> shift) as u16;
-                    let with = |word: u32| word & !(0xffff << shift) | u32::from(of(half(word))) << shift;
-                    // SAFETY: the caller's contract; both halves are elements.
-                    return Self::from_bits(half(unsafe { update::<u32>(start.add(index & !1).cast(), with) }));
-                }
+            unsafe fn fetch_update(start: *mut Self, _: usize, index: usize, f: impl Fn(Self) -> Self) -> Self {
                 // SAFETY: the caller's contract.
                 let at = unsafe { start.add(index).cast::<u16>() };
                 // SAFETY: as above.
                 let mut seen = unsafe { arch::load_u16(at) };
                 loop {
+                    let new = f(Self::from_bits(seen)).to_bits();
                     // SAFETY: as above.
-                    let found = unsafe { arch::compare_exchange_u16(at, seen, of(seen)) };
+                    let found = unsafe { arch::compare_exchange_u16(at, seen, new) };
                     if found == seen {
                         return Self::from_bits(seen);
                     }
@@ -191,28 +183,18 @@ macro_rules! halves {
                 }
             }
             #[inline(always)]
-            unsafe fn load(start: *const Self, len: usize, index: usize) -> Self {
-                if index | 1 < len {
-                    // SAFETY: the caller's contract; both halves are elements.
-                    let word = unsafe { <u32 as Load<Device, Relaxed>>::load(start.add(index & !1).cast()) };
-                    return Self::from_bits((word >> (16 * (index & 1))) as u16);
-                }
+            unsafe fn load(start: *const Self, _: usize, index: usize) -> Self {
                 // SAFETY: the caller's contract.
                 Self::from_bits(unsafe { arch::load_u16(start.add(index).cast()) })
             }
             #[inline(always)]
             unsafe fn fetch_add(start: *mut Self, len: usize, index: usize, value: Self) -> Self {
-                if index | 1 < len {
-                    let shift = 16 * (index & 1);
-                    // Minus zero beside it: that changes no number.
-                    let pair = 0x8000 << (16 - shift) | u32::from(value.to_bits()) << shift;
-                    // SAFETY: the caller's contract; both halves are elements.
-                    if let Some(seen) = unsafe { $add_pair(start.add(index & !1).cast(), pair) } {
-                        return Self::from_bits((seen >> shift) as u16);
-                    }
-                }
                 // SAFETY: the caller's contract.
-                unsafe { Self::fetch_update(start, len, index, |seen| seen + value) }
+                match unsafe { $add(start.add(index).cast(), value.to_bits()) } {
+                    Some(seen) => Self::from_bits(seen),
+                    // SAFETY: as above.
+                    None => unsafe { Self::fetch_update(start, len, index, |seen| seen + value) },
+                }
             }
             #[inline(always)]
             unsafe fn fetch_max(start: *mut Self, len: usize, index: usize, value: Self) -> Self {
@@ -230,8 +212,8 @@ macro_rules! halves {
     )*};
 }
 halves! {
-    F16, arch::fetch_add_f16x2;
-    Bf16, arch::fetch_add_bf16x2;
+    F16, arch::fetch_add_f16;
+    Bf16, arch::fetch_add_bf16;
 }
 
 /// The operations that return what an element was, of a type whose `elements` gives where all begin and how many there are, and panics for an index that

@@ -52,7 +52,7 @@ pub unsafe trait Element: Plain + Default + PartialEq + core::fmt::Debug {
     message = "`{Self}` is not a floating-point element",
     label = "needs f32, f64, F16, Bf16, F8E4M3 or F8E5M2"
 )]
-pub trait Float: Element + sealed::Sealed {
+pub trait Float: Element + crate::print::Printed + sealed::Sealed {
     /// Nearest value of this type.
     fn from_f32(value: f32) -> Self;
     /// Exact, except from `f64`, which rounds.

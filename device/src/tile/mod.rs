@@ -12,7 +12,7 @@ use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::Group;
 use crate::hooks::{self, Hooks};
-use crate::pack::{Pack, unroll};
+use crate::pack::{Pack, in_flight, unroll};
 use crate::protocol::Kept;
 use crate::protocol::simple::channel::HEADER;
 use crate::row::{self, RowAt, walk};
@@ -257,32 +257,6 @@ pub const fn nth(s: u32, k: usize) -> u32 {
 #[inline(always)]
 fn inside<const U: usize>(s: u32, end: u32) -> bool {
     U < 4 || s < end
-}
-
-/// Runs a loop with so many packs in flight. CPU threads take four whole packs or one: each number is code of its own, of which compilers make all, and
-/// hooks by element are fastest one by one there.
-macro_rules! in_flight {
-    ($packs:expr, |$n:ident| $run:expr) => {
-        #[cfg(target_arch = "nvptx64")]
-        if const { $packs >= 8 } {
-            const $n: usize = 8;
-            $run;
-        } else if const { $packs >= 4 } {
-            const $n: usize = 4;
-            $run;
-        } else if const { $packs >= 2 } {
-            const $n: usize = 2;
-            $run;
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        if const { $packs >= 4 } {
-            const $n: usize = 4;
-            $run;
-        } else {
-            const $n: usize = 1;
-            $run;
-        }
-    };
 }
 
 /// A loop over the `count` packs from `first` of the chunk at `place` on.

@@ -98,7 +98,7 @@ pub struct AbortRecord {
     pub file: [u8; 248],
     /// Of a panic whose message is a format ([`print`](crate::print)): the values in it.
     pub values: [u64; 8],
-    /// How many those are; 0 where the message is a text.
+    /// How many were written, of which a format may have fewer; 0 where the message is a text.
     pub value_count: u32,
     #[doc(hidden)]
     pub pad: u32,

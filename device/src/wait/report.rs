@@ -198,7 +198,8 @@ pub unsafe fn record_panic(
         return;
     }
     let record = control.record as *mut AbortRecord;
-    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`.
+    // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`. `count` is no more than there are values, and
+    // places for them.
     unsafe {
         (&raw mut (*record).kind).write_volatile(kind::PANIC);
         (&raw mut (*record).rank).write_volatile(rank);

@@ -95,12 +95,13 @@ pub enum Fold {
 impl Fold {
     /// As the attribute has it.
     pub fn text(&self) -> String {
+        let bare = |tokens: TokenStream| tokens.to_string().split_whitespace().collect::<String>();
         match self {
             Fold::Shipped(name, accumulator, ranks) => {
                 let order = if *ranks { "ranks" } else { "tree" };
-                format!("{}, {}, order = {order}", name.to_lowercase(), quote::quote!(#accumulator))
+                format!("{}, {}, order = {order}", name.to_lowercase(), bare(quote::quote!(#accumulator)))
             }
-            Fold::Own(path) => quote::quote!(#path).to_string().replace(' ', ""),
+            Fold::Own(path) => bare(quote::quote!(#path)),
         }
     }
 }

@@ -87,7 +87,7 @@ impl Text {
         }
         let mut edits: Vec<(LineColumn, String)> =
             inline.iter().map(|s| (s.start(), "#[inline(always)] ".to_string())).collect();
-        edits.extend(said::insertions(tokens).into_iter().map(|(at, text)| (at.span().start(), text)));
+        edits.extend(said::insertions(tokens).into_iter().map(|(at, text)| (at.start(), text)));
         if let Some(tail) = tail {
             edits.push((LineColumn { line: end.line, column: end.column - 1 }, tail.to_string()));
         }
@@ -132,7 +132,7 @@ impl Text {
     }
 
     fn printed(parts: &Parts<'_>) -> Text {
-        let Printed { mut text, places, .. } = Printed::of(parts.inlined);
+        let Printed { mut text, places, .. } = Printed::of(&said::with_insertions(parts.inlined));
         if let (Some(tail), Some(brace)) = (parts.tail, text.rfind('}')) {
             text.insert_str(brace, tail);
         }

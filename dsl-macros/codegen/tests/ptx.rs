@@ -260,6 +260,20 @@ fn a_panic_is_not_formatted() {
     ptxas.check(&text, "sm_90".parse().unwrap()).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// Halves are added by one instruction, of which GPUs before sm_90 have none for bfloat16.
+#[test]
+fn halves_are_added_by_an_instruction() {
+    let model = kernel("halves");
+    for (arch, bf16) in [("sm_80", false), ("sm_90", true)] {
+        let text = ptx(&model, &on_gpus(&model), arch, false);
+        assert!(text.contains("atom.relaxed.gpu.add.noftz.f16 "), "{arch}");
+        assert_eq!(text.contains("atom.relaxed.gpu.add.noftz.bf16 "), bf16, "{arch}");
+        assert_eq!(text.contains("atom.relaxed.gpu.cas.b16 "), !bf16, "{arch}");
+        let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
+        ptxas.check(&text, arch.parse().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 /// A line is printed by the function that the driver has, with a format that is its own.
 #[test]
 fn lines_are_printed_by_the_driver() {

@@ -125,8 +125,14 @@ impl Agreed {
             Some(twice) if twice.passes_on() && pattern.peers == 0 && self.has(twice) => Protocol::Simple,
             Some(Protocol::Simple) if in_place => {
                 return Err(Error::misuse(format!(
-                    "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: name `TwoShot`, `Ll` or `Ll128`, or leave the choice open",
-                    facts.name
+                    "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: leave the choice open, or name one of {}",
+                    facts.name,
+                    self.protocols()
+                        .into_iter()
+                        .filter(|p| *p != Protocol::Simple)
+                        .map(|p| format!("`{p:?}`"))
+                        .collect::<Vec<_>>()
+                        .join(", ")
                 )));
             }
             Some(protocol) => protocol,
@@ -186,7 +192,8 @@ impl Agreed {
         let alone = pattern.peers == 0 && !on_host;
         let most = match flagged {
             true => channels,
-            false if alone => u32::MAX,
+            // Their shares are those of blocks alone.
+            false if alone && matches!(protocol, Protocol::Simple | Protocol::Local) => u32::MAX,
             false if twice => layout.channels / 2,
             false => layout.channels,
         };

@@ -222,7 +222,11 @@ impl Work {
     /// Packs of a block of a rank alone: one for each thread while there are multiprocessors without a block.
     fn local_packs(&self, packs: u32) -> u32 {
         match self.local_by_packs() {
-            true => packs.div_ceil(LOCAL_BLOCKS).next_multiple_of(LOCAL_SHORT_THREADS).min(self.alone_packs),
+            true => packs
+                .div_ceil(LOCAL_BLOCKS)
+                .max(1)
+                .next_multiple_of(LOCAL_SHORT_THREADS)
+                .min(self.alone_packs),
             false => self.alone_packs,
         }
     }

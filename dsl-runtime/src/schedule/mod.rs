@@ -41,7 +41,7 @@ pub struct LaunchOptions {
     /// Rows and columns of a chunk as it arrives, for hooks that ask `ctx.rows`, `ctx.cols`, `ctx.row_col()` or
     /// `ctx.transposed_index()`; needed with `layout(transposed)`.
     pub shape: Option<(usize, usize)>,
-    /// How bytes travel; by default chosen from the size.
+    /// How bytes travel; by default chosen from the size. On CPU threads LL, LL128, direct stores and bulk copies need the feature `cpu-protocols`.
     pub protocol: Option<Protocol>,
     /// Channels to each peer; by default chosen from the size. Short all-to-alls by the simple protocol among several ranks have more than one block at each
     /// end of a channel, as far as multiprocessors go.

@@ -99,7 +99,7 @@ impl Protocol {
     /// What a kernel on CPU threads needs to have it.
     pub(super) const fn needs_on_host(self) -> &'static str {
         match self {
-            Protocol::Simple | Protocol::TwoShot => self.needs(),
+            Protocol::Simple | Protocol::TwoShot | Protocol::Local | Protocol::Copy => self.needs(),
             _ if cfg!(feature = "cpu-protocols") => self.needs(),
             _ => {
                 "CPU threads go through staging; they have other protocols, which are slower there, in programs with fusewire's feature `cpu-protocols`"

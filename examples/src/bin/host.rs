@@ -1,9 +1,9 @@
-//! Shared memory between CPU processes, in figures: the all-to-all of the copy hook against its size, and the round trip of 8 bytes.
+//! Shared memory between CPU processes, in figures: copies by all-to-all and all-gather and sums by all-reduce against their size, and the round trip of 8 bytes.
 //! One JSON line each; `cargo xtask bench-host` sets them beside Open MPI's.
 
 use clap::Parser;
 use fusewire::prelude::*;
-use fusewire::schedule::AllToAllLauncher;
+use fusewire::{View, ViewMut};
 use fusewire_examples::hooks::copy;
 use fusewire_examples::ranks::{Ranks, parse_bytes};
 use fusewire_examples::reference::{self, parallel, same_bits};
@@ -56,6 +56,24 @@ mod message {
     }
 }
 
+/// What every rank has, side by side.
+#[comm_kernel(transports(Shm), schedules(all_gather))]
+mod gathered {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+}
+
+/// The sum of what every rank has.
+#[comm_kernel(transports(Shm), schedules(all_reduce), reduce(sum, f32))]
+mod summed {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     options.ranks.run(false, 2, |world| rank(world, &options))
@@ -63,47 +81,67 @@ fn main() -> ExitCode {
 
 fn rank(world: &World, options: &Options) -> fusewire::Result<()> {
     let shm = Shm::rendezvous(world, fusewire::Options::default())?;
-    let launcher = copy::all_to_all(&shm)?;
-    for bytes in &options.size {
-        all_to_all(world, &launcher, *bytes)?;
+    let (to_all, gather, sum) =
+        (copy::all_to_all(&shm)?, gathered::all_gather(&shm)?, summed::all_reduce(&shm)?);
+    let (me, ranks) = (world.rank(), world.size());
+    for &bytes in &options.size {
+        let n = bytes / size_of::<f32>() / ranks * ranks;
+        let want = |i: usize| reference::output("copy", me, ranks, n / ranks, 1.0, i);
+        measured(world, "all_to_all", bytes, [n, n], reference::input, want, |stream, input, output| {
+            to_all.launch(stream, copy::Launch { input, output })
+        })?;
+        let want = |i: usize| reference::input(i / n, i % n);
+        measured(
+            world,
+            "all_gather",
+            bytes,
+            [n, n * ranks],
+            reference::input,
+            want,
+            |stream, input, output| gather.launch(stream, gathered::Launch { input, output }),
+        )?;
+        let want = |i: usize| (0..ranks).map(|rank| small(rank, i)).sum();
+        measured(world, "all_reduce", bytes, [n, n], small, want, |stream, input, output| {
+            sum.launch(stream, summed::Launch { input, output })
+        })?;
     }
-    if world.rank() < 2 && world.size() == 2 {
+    if ranks == 2 {
         round_trips(world, &shm)?;
     }
     Ok(world.teardown_barrier()?)
 }
 
-fn all_to_all(
+/// A number whose sums are exact.
+fn small(rank: usize, i: usize) -> f32 {
+    ((i * 31 + rank * 7) % 4096) as f32
+}
+
+/// Times launches and replays of an operation whose input and output have so many elements.
+fn measured(
     world: &World,
-    launcher: &AllToAllLauncher<Shm, copy::Hooks>,
+    op: &str,
     bytes: usize,
+    [sent, kept]: [usize; 2],
+    input: fn(usize, usize) -> f32,
+    want: impl Fn(usize) -> f32 + Sync,
+    mut launch: impl FnMut(&Stream, View<'_, f32>, ViewMut<'_, f32>) -> fusewire::Result<()>,
 ) -> fusewire::Result<()> {
-    let (rank, ranks) = (world.rank(), world.size());
-    let chunk = bytes / size_of::<f32>() / ranks;
+    let rank = world.rank();
     let (device, stream) = (Device::host(), Device::host().stream()?);
-    let input = device.buffer_from(&parallel(chunk * ranks, |i| reference::input(rank, i)))?;
-    let mut output = device.buffer::<f32>(chunk * ranks)?;
+    let input = device.buffer_from(&parallel(sent, |i| input(rank, i)))?;
+    let mut output = device.buffer::<f32>(kept)?;
     output.fill_bytes(&stream, 0xff)?;
-    let mut launch =
-        || launcher.launch(&stream, copy::Launch { input: input.view(), output: output.view_mut() });
-    let (windows, count) = (
-        15,
-        if bytes >= 16 << 20 {
-            2
-        } else if bytes >= 1 << 20 {
-            10
-        } else {
-            100
-        },
-    );
+    let mut launch = || launch(&stream, input.view(), output.view_mut());
+    let count = match bytes {
+        0x100_0000.. => 2,
+        0x10_0000.. => 10,
+        _ => 100,
+    };
     let graph = stream.capture(&mut launch)?;
-    timed(world, &stream, ("all_to_all", bytes), (windows, count, 1), &mut launch)?;
-    timed(world, &stream, ("all_to_all replayed", bytes), (windows, count, 1), || graph.launch(&stream))?;
-    let want = parallel(chunk * ranks, |i| reference::output("copy", rank, ranks, chunk, 1.0, i));
-    assert!(
-        same_bits(&output.read(&stream)?, &want),
-        "an all-to-all of {bytes} bytes is wrong on rank {rank}"
-    );
+    timed(world, &stream, (op, bytes), (15, count, 1), &mut launch)?;
+    timed(world, &stream, (&format!("{op} replayed"), bytes), (15, count, 1), || graph.launch(&stream))?;
+    let got = output.read(&stream)?;
+    assert!(same_bits(&got, &parallel(kept, want)), "{op} of {bytes} bytes is wrong on rank {rank}");
     Ok(())
 }
 

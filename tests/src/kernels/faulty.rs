@@ -51,6 +51,9 @@ pub mod bad_consume {
 /// `consume` panics at element 77 in one of several ways, with values in what it says.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub mod says_values {
+    /// The line of the last panic.
+    pub const LINE: u32 = line!() + 25;
+
     /// One chunk a peer, in and out.
     pub struct Args<'a> {
         /// What is sent.
@@ -67,7 +70,10 @@ pub mod says_values {
         let (pos, real) = (ctx.pos, args.real);
         if pos == 77 {
             match args.way {
-                0 => panic!("{pos} of {} and {real:?}, 100% {{}}", args.input.len()),
+                0 => panic!(
+                    "{pos} of {} and {real:?}, which is a text of more than eighty characters, 100% {{}}",
+                    args.input.len()
+                ),
                 1 => assert!(pos < 70, "{0} is {}", pos - 100 * (pos / 77 - 1)),
                 2 => assert_eq!(pos, 76),
                 3 => assert_ne!(-i64::from(args.way), -3, "as {pos} is"),

@@ -215,7 +215,7 @@ pub fn panics_with_values<X: Subject>(rank: &Rank<X>) -> Outcome {
     let (input, mut output) = buffers(rank, &ground, 100)?;
     let len = 100 * rank.size();
     for (way, text) in [
-        format!("77 of {len} and -1.5, 100% {{}}"),
+        format!("77 of {len} and -1.5, which is a text of more than eighty characters, 100% {{}}"),
         "77 is 77".to_owned(),
         "assertion `left == right` failed\n  left: 77\n right: 76".to_owned(),
         "assertion `left != right` failed: as 77 is\n  left: -3\n right: -3".to_owned(),
@@ -227,7 +227,9 @@ pub fn panics_with_values<X: Subject>(rank: &Rank<X>) -> Outcome {
         let way = way as u32;
         let args = says_values::Launch { input: input.view(), output: output.view_mut(), way, real: -1.5 };
         launcher.launch(&ground.stream, args)?;
-        says(told(rank, &ground)?, &[&format!("): {text}")]);
+        let fault = told(rank, &ground)?;
+        says(&fault, &[&format!("): {text}")]);
+        panicked(&fault, fault.rank, "kernels/faulty.rs", (way == 4).then_some(says_values::LINE));
         mended(rank, &ground)?;
     }
     Ok(())

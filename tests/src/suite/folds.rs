@@ -403,10 +403,7 @@ pub fn in_place<X: Subject>(rank: &Rank<X>) -> Outcome {
         let mut values = ground.device.buffer::<Bf16>(8)?;
         let args = summed_in_place::Launch { values: values.view_mut() };
         let simple = LaunchOptions::default().protocol(Protocol::Simple);
-        says(
-            misuse(sums.launch_with(stream, args, &simple)),
-            &["in place (`InOut`)", "`TwoShot`, `Ll` or `Ll128`"],
-        );
+        says(misuse(sums.launch_with(stream, args, &simple)), &["in place (`InOut`)", "name one of `"]);
     }
     works(rank, &ground)
 }

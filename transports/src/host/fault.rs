@@ -83,7 +83,7 @@ pub enum Operation {
         line: u32,
         /// Column.
         column: u32,
-        /// What the panic said, as far as it fits: on GPUs, if that is a string without values in it.
+        /// What the panic said, as far as it fits: on GPUs, with the numbers in it.
         message: String,
     },
     /// The peer launched another kernel, or the same with another size.

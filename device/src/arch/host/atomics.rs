@@ -55,19 +55,19 @@ adds! {
     fetch_add_f64, add_f64, f64, AtomicU64;
 }
 
-macro_rules! no_pairs {
+macro_rules! no_halves {
     ($($name:ident)*) => {$(
-        /// Nothing: CPUs have no instruction that adds two elements at once.
+        /// `None`: CPUs have no instruction that adds to an element of two bytes.
         ///
         /// # Safety
-        /// None is needed; on GPUs `at` is a live word.
+        /// None is needed; on GPUs `at` is a live element.
         #[inline(always)]
-        pub unsafe fn $name(_: *mut u32, _: u32) -> Option<u32> {
+        pub unsafe fn $name(_: *mut u16, _: u16) -> Option<u16> {
             None
         }
     )*};
 }
-no_pairs! { fetch_add_f16x2 fetch_add_bf16x2 }
+no_halves! { fetch_add_f16 fetch_add_bf16 }
 
 /// Loads two bytes.
 ///

@@ -218,36 +218,36 @@ fetches! {
     fetch_min_i64, i64, reg64, "min.s64";
 }
 
-macro_rules! fetch_pairs {
+macro_rules! fetch_halves {
     ($($name:ident, $how:literal;)*) => {$(
-        /// Adds two elements of two bytes to those of a word, and returns what they were; nothing if this GPU has no instruction for that.
+        /// Adds to an element of two bytes, and returns what it was; `None` on GPUs that have no instruction for that.
         ///
         /// # Safety
         /// As for [`fetch_add_f32`].
         #[inline(always)]
-        pub unsafe fn $name(at: *mut u32, pair: u32) -> Option<u32> {
-            let old: u32;
+        pub unsafe fn $name(at: *mut u16, value: u16) -> Option<u16> {
+            let old: u16;
             // SAFETY: the caller's contract.
             unsafe {
-                asm!(concat!("atom.relaxed.gpu.", $how, " {0}, [{1}], {2};"), out(reg32) old, in(reg64) at, in(reg32) pair,
+                asm!(concat!("atom.relaxed.gpu.", $how, " {0}, [{1}], {2};"), out(reg16) old, in(reg64) at, in(reg16) value,
                     options(nostack));
             }
             Some(old)
         }
     )*};
 }
-fetch_pairs! { fetch_add_f16x2, "add.noftz.f16x2"; }
+fetch_halves! { fetch_add_f16, "add.noftz.f16"; }
 // As in `convert`: `fusewire_sm` stands for architectures of which rustc knows no features.
 #[cfg(any(target_feature = "sm_90", fusewire_sm = "90"))]
-fetch_pairs! { fetch_add_bf16x2, "add.noftz.bf16x2"; }
+fetch_halves! { fetch_add_bf16, "add.noftz.bf16"; }
 
-/// Nothing: there is no instruction.
+/// `None`: there is no instruction.
 ///
 /// # Safety
 /// None is needed.
 #[cfg(not(any(target_feature = "sm_90", fusewire_sm = "90")))]
 #[inline(always)]
-pub unsafe fn fetch_add_bf16x2(_: *mut u32, _: u32) -> Option<u32> {
+pub unsafe fn fetch_add_bf16(_: *mut u16, _: u16) -> Option<u16> {
     None
 }
 

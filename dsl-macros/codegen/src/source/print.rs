@@ -1,6 +1,5 @@
 //! Tokens as text, where there is no file to take it from: those of another macro.
 
-use super::said;
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use syn::Expr;
 
@@ -30,7 +29,6 @@ impl Printed {
 
     fn tokens(&mut self, tokens: TokenStream, in_attribute: bool) {
         let mut attribute = false;
-        let mut last = [None, None];
         for tree in tokens {
             match &tree {
                 TokenTree::Group(group) => {
@@ -42,9 +40,6 @@ impl Printed {
                         Delimiter::None => ("", ""),
                     };
                     self.push(open, (!open.is_empty()).then(|| group.span_open()));
-                    if let Some(said) = said::called(&last, group.delimiter(), &group.stream()) {
-                        self.push(&said, Some(group.span_open()));
-                    }
                     let of_attribute = attribute && group.delimiter() == Delimiter::Bracket;
                     self.tokens(group.stream(), in_attribute || of_attribute);
                     self.push(close, None);
@@ -65,7 +60,6 @@ impl Printed {
                     attribute = false;
                 }
             }
-            last = [last[1].take(), Some(tree)];
         }
     }
 }

@@ -351,3 +351,11 @@ mod asserts {
         args.output.at(ctx).set(value);
     }
 }
+
+/// Adds to elements of two bytes.
+#[comm_kernel(transports(Nvl))]
+pub fn halves<O: Ops>(kernel: &Kernel<O>, half: Accumulate<F16>, brief: Accumulate<Bf16>) -> Flow {
+    half.fetch_add(kernel.block(), F16::from_f32(1.0));
+    brief.fetch_add(kernel.block(), Bf16::from_f32(1.0));
+    Ok(())
+}

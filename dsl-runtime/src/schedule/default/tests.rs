@@ -288,6 +288,11 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     assert_eq!([48, 16 * 12 + 48].map(|sent| blocks(Work { alone_packs: 12, ..alone(sent) })), [1, 2]);
     // Each waits for nobody: a long chunk has more, each with 64 KiB.
     assert_eq!([1 << 20, 256 << 20].map(|sent| alone(sent).more_alone()), [16, 4096]);
+    // By itself, a block has a pack for each thread, then as many as a block of others; of rows and tiles no fewer than before.
+    let blocks_of = |work: Work| work.cut(Protocol::Local).self_copy;
+    let sizes = [0, 16, 512 << 10, 2 << 20, 16 << 20];
+    assert_eq!(sizes.map(|sent| blocks_of(alone(sent))), [1, 1, 128, 128, ALONE_BLOCKS]);
+    assert_eq!(blocks_of(Work { rows: true, alone_packs: 12, ..alone(16 * 12 + 48) }), 2);
     // What folds does so within its channels, and needs no staging for them.
     let me = Member { rank: 0, world: 1 };
     let folds = Work { pattern: Pattern::of(&AllReduce, me), ..alone(4 << 20) };
