@@ -4,7 +4,7 @@
 #               processes under an MPS daemon of this script's own
 # run.sh bench  all-to-all against NCCL (torch), in one run; JSON lines with --json, written to bench-*.jsonl in any case
 #               On one GPU: with 2 and 4 ranks that share it; beside NCCL from 2.30 on
-# run.sh compare OLD_PACKAGE  this package beside an older one on one GPU, in turn, ROUNDS=5, RANKS="2 4"; fails if a row is slower.
+# run.sh compare OLD_PACKAGE  this package beside an older one on one GPU, in turn, ROUNDS=6, RANKS="2 4"; fails if a row is slower.
 #               DEVICE=host: on CPU threads
 # run.sh collectives  all-gather, broadcast, reduce, reduce-scatter and all-reduce against NCCL's and torch's, in one run; written to collectives-*.jsonl
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
@@ -156,7 +156,7 @@ bench_on_one() {
   cat "$out/bench-windows.jsonl"
 }
 compare() { # OLD_PACKAGE
-  local old=$1 rounds=${ROUNDS:-5} ranks round side folder olds= news=
+  local old=$1 rounds=${ROUNDS:-6} ranks round side folder olds= news=
   if [ ! -d "$old" ]; then echo "run.sh compare: $old is no folder; give one that \`cargo xtask gpu --package DIR\` made"; exit 2; fi
   if [ ! -x "$old/bench_shared" ]; then
     echo "run.sh compare: $old has no bench_shared. Packages have it since the commit \"Compare two packages on one GPU\" (fusewire 0.1.0, 2026-11-23): make one there or later"
@@ -165,8 +165,10 @@ compare() { # OLD_PACKAGE
   if ! [[ $rounds =~ ^[1-9][0-9]*$ ]]; then echo "run.sh compare: ROUNDS=$rounds is no number above 0"; exit 2; fi
   echo "$shares"
   for ((round = 1; round <= rounds; round++)); do
+    # Who comes second finds another GPU: warmer, and with other memory in use.
+    sides="old new"; ((round % 2)) || sides="new old"
     for ranks in ${RANKS:-2 4}; do
-      for side in old new; do
+      for side in $sides; do
         folder=$here; [ $side = old ] && folder=$old
         timeout -k 10 100 "$folder/bench_shared" --device "$device" --ranks "$ranks" > "$out/compare-$side-$round-$ranks.jsonl" 2> "$out/compare-$side.log" \
           || { echo "FAILED: $side with $ranks ranks in round $round (exit $?): $(grep -v '^left out' "$out/compare-$side.log" | tail -n 1)"; failed=1; }

@@ -66,7 +66,11 @@ impl Agreed {
                 Err(Error::Misuse { .. }) => continue,
                 Err(other) => return Err(other),
             };
-            let start = Config::from(&plan);
+            let mut start = Config::from(&plan);
+            // A rank alone stages nothing, whatever travels together.
+            if pattern.peers == 0 && !self.on_host() {
+                start.chunk = None;
+            }
             let fits = |config: &Config| cut(&config.options(&open)).is_ok();
             let layout = self.link.layout();
             // A channel with less than a line has nothing to do; on the host blocks are threads of few cores.

@@ -24,7 +24,7 @@ fn ways<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Result<BTreeSet<Proto
         let spaces = launcher.spaces(&args, &LaunchOptions::default())?;
         let ways = spaces.iter().map(|s| s.start.protocol);
         let ways: BTreeSet<_> =
-            ways.filter(|w| !matches!(w, Protocol::Simple | Protocol::Ll | Protocol::Ll128)).collect();
+            ways.filter(|w| matches!(w, Protocol::Direct | Protocol::Bulk | Protocol::Copy)).collect();
         // GPUs may be too old for bulk copies.
         let least =
             rank.scale.pick(&[Protocol::Direct, Protocol::Bulk][..], &[Protocol::Direct, Protocol::Copy]);

@@ -8,7 +8,7 @@ use fusewire_device::schedule::{Member, NOBODY, Schedule};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pattern {
     /// Legs each way of the rank that has most.
-    pub(in crate::schedule) peers: u32,
+    pub(crate) peers: u32,
     /// Ends of channels that this rank works: one if it only sends or only receives.
     pub(in crate::schedule) ends: u32,
     /// See [`Schedule::OWN`].
