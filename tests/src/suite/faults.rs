@@ -231,6 +231,8 @@ pub fn panics_with_values<X: Subject>(rank: &Rank<X>) -> Outcome {
         says(&fault, &[&format!("): {text}")]);
         panicked(&fault, fault.rank, "kernels/faulty.rs", (way == 4).then_some(says_values::LINE));
         mended(rank, &ground)?;
+        // The next panic is not to stop who still reads.
+        rank.world.barrier()?;
     }
     Ok(())
 }
