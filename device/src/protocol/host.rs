@@ -7,17 +7,18 @@ mod relay;
 pub use relay::HostTwoShot;
 
 use super::simple::channel::{HEADER, Receiving, Sending, stream_bytes};
-use super::simple::{Take, Then};
+use super::simple::{Here, Take, Then};
 use super::{Kept, Protocol, Share, Site};
 use crate::arch;
 use crate::args::Out;
 use crate::ctx::Ctx;
 use crate::element::Element;
+use crate::fold::AHEAD;
 use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
-use crate::pack::Pack;
+use crate::pack::{Pack, unroll};
 use crate::row::walk;
 use crate::schedule::{Leg, Member, Schedule, has_own};
 use crate::tile::{self, Team};
@@ -318,30 +319,66 @@ impl Part {
         (own, inputs): (&[Pack<H::Wire>], &[Receiving<'_, O>]),
         then: &impl Then<H>,
     ) {
-        let (first, lanes) = (self.first + self.packs.start, Pack::<H::Wire>::LANES);
-        let of = |rank: u32, s: usize| {
-            if rank == me.rank {
-                return own[s];
-            }
-            let leg = if rank < me.rank { me.rank - rank } else { me.rank + me.world - rank };
-            let at = inputs[leg as usize - 1].at(self.offset() + 16 * s as u64);
-            // SAFETY: the pack has arrived, and is not overwritten before it is freed.
-            Pack::from_words(unsafe { arch::load_16(at) })
-        };
+        let first = self.first + self.packs.start;
         if const { H::COLS > 0 } {
             let (team, count, ranks) = (Team::all(&Block), own.len() as u32, (None, me.world));
             return walk::fold::<H, 0>(team, (place, kept), first, count, args, ranks, |rank, s| {
-                of(rank, s as usize)
+                self.contribution(me, (own, inputs), rank, s as usize)
             });
         }
+        let to = (place, kept);
+        // Where ranks are few, their number is a constant: else every pack has a tree in memory.
+        match me.world {
+            2 => self.fold_of::<2, O, H>(to, me, args, (own, inputs), then),
+            3 => self.fold_of::<3, O, H>(to, me, args, (own, inputs), then),
+            4 => self.fold_of::<4, O, H>(to, me, args, (own, inputs), then),
+            _ => self.fold_of::<0, O, H>(to, me, args, (own, inputs), then),
+        }
+    }
+
+    /// The same of `N` ranks, or if that is 0 of as many as there are.
+    #[inline(always)]
+    fn fold_of<const N: usize, O: Ops, H: Hooks>(
+        &self,
+        (place, kept): (&Ctx, Kept),
+        me: Member,
+        args: &H::Args<'_>,
+        (own, inputs): (&[Pack<H::Wire>], &[Receiving<'_, O>]),
+        then: &impl Then<H>,
+    ) {
+        let (first, lanes) = (self.first + self.packs.start, Pack::<H::Wire>::LANES);
         let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
-        for (s, own) in own.iter().enumerate() {
+        for s in 0..own.len() {
             let ctx = kept.at::<H>(tile::any(place, lanes, first + s, s < whole));
-            let of = |rank: u32| of(rank, s);
-            then.fold(s as u32, &ctx, args, me.world, &|first, some| {
-                Some(core::array::from_fn(|k| if (k as u32) < some { of(first + k as u32) } else { *own }))
-            });
+            if const { N > 0 } {
+                let mut all = [own[s]; AHEAD];
+                unroll!(N, |R| all[R] = self.contribution(me, (own, inputs), R as u32, s));
+                then.fold(s as u32, &ctx, args, N as u32, &Here(all));
+            } else {
+                then.fold(s as u32, &ctx, args, me.world, &|first, some| {
+                    let of = |k: usize| self.contribution(me, (own, inputs), first + k as u32, s);
+                    Some(core::array::from_fn(|k| if (k as u32) < some { of(k) } else { own[s] }))
+                });
+            }
         }
+    }
+
+    /// What `rank` contributes to pack `s`.
+    #[inline(always)]
+    fn contribution<O: Ops, W: Element>(
+        &self,
+        me: Member,
+        (own, inputs): (&[Pack<W>], &[Receiving<'_, O>]),
+        rank: u32,
+        s: usize,
+    ) -> Pack<W> {
+        if rank == me.rank {
+            return own[s];
+        }
+        let leg = if rank < me.rank { me.rank - rank } else { me.rank + me.world - rank };
+        let at = inputs[leg as usize - 1].at(self.offset() + 16 * s as u64);
+        // SAFETY: the pack has arrived, and is not overwritten before it is freed.
+        Pack::from_words(unsafe { arch::load_16(at) })
     }
 
     #[inline(always)]
