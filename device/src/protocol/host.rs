@@ -329,37 +329,10 @@ impl Part {
         let to = (place, kept);
         // Where ranks are few, their number is a constant: else every pack has a tree in memory.
         match me.world {
-            2 => self.fold_of::<2, O, H>(to, me, args, (own, inputs), then),
-            3 => self.fold_of::<3, O, H>(to, me, args, (own, inputs), then),
-            4 => self.fold_of::<4, O, H>(to, me, args, (own, inputs), then),
-            _ => self.fold_of::<0, O, H>(to, me, args, (own, inputs), then),
-        }
-    }
-
-    /// The same of `N` ranks, or if that is 0 of as many as there are.
-    #[inline(always)]
-    fn fold_of<const N: usize, O: Ops, H: Hooks>(
-        &self,
-        (place, kept): (&Ctx, Kept),
-        me: Member,
-        args: &H::Args<'_>,
-        (own, inputs): (&[Pack<H::Wire>], &[Receiving<'_, O>]),
-        then: &impl Then<H>,
-    ) {
-        let (first, lanes) = (self.first + self.packs.start, Pack::<H::Wire>::LANES);
-        let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
-        for s in 0..own.len() {
-            let ctx = kept.at::<H>(tile::any(place, lanes, first + s, s < whole));
-            if const { N > 0 } {
-                let mut all = [own[s]; AHEAD];
-                unroll!(N, |R| all[R] = self.contribution(me, (own, inputs), R as u32, s));
-                then.fold(s as u32, &ctx, args, N as u32, &Here(all));
-            } else {
-                then.fold(s as u32, &ctx, args, me.world, &|first, some| {
-                    let of = |k: usize| self.contribution(me, (own, inputs), first + k as u32, s);
-                    Some(core::array::from_fn(|k| if (k as u32) < some { of(k) } else { own[s] }))
-                });
-            }
+            2 => H::fold_part::<2, O>(self, to, me, args, (own, inputs), then),
+            3 => H::fold_part::<3, O>(self, to, me, args, (own, inputs), then),
+            4 => H::fold_part::<4, O>(self, to, me, args, (own, inputs), then),
+            _ => H::fold_part::<0, O>(self, to, me, args, (own, inputs), then),
         }
     }
 
@@ -400,3 +373,36 @@ impl Part {
         unsafe { output.run(to, len).copy_from_nonoverlapping(from, len) };
     }
 }
+
+/// The loop over a part's packs. A function of its own: within the kernel, compilers give up inlining what it calls, and it takes twice as long. And one of the
+/// hooks: rustc compiles it with their module.
+trait FoldPart: Hooks + Sized {
+    /// Folds what `N` ranks contribute, or if that is 0 as many as there are.
+    #[inline(never)]
+    fn fold_part<const N: usize, O: Ops>(
+        part: &Part,
+        (place, kept): (&Ctx, Kept),
+        me: Member,
+        args: &Self::Args<'_>,
+        (own, inputs): (&[Pack<Self::Wire>], &[Receiving<'_, O>]),
+        then: &impl Then<Self>,
+    ) {
+        let (first, lanes) = (part.first + part.packs.start, Pack::<Self::Wire>::LANES);
+        let whole = tile::whole_until(place, lanes, first, own.len() as u32) as usize;
+        for s in 0..own.len() {
+            let ctx = kept.at::<Self>(tile::any(place, lanes, first + s, s < whole));
+            if const { N > 0 } {
+                let mut all = [own[s]; AHEAD];
+                unroll!(N, |R| all[R] = part.contribution(me, (own, inputs), R as u32, s));
+                then.fold(s as u32, &ctx, args, N as u32, &Here(all));
+            } else {
+                then.fold(s as u32, &ctx, args, me.world, &|first, some| {
+                    let of = |k: usize| part.contribution(me, (own, inputs), first + k as u32, s);
+                    Some(core::array::from_fn(|k| if (k as u32) < some { of(k) } else { own[s] }))
+                });
+            }
+        }
+    }
+}
+
+impl<H: Hooks> FoldPart for H {}
