@@ -55,7 +55,7 @@ impl Agreed {
                 facts.name, facts.cols
             )));
         }
-        let packs = self.facts.packs_of(elements);
+        let packs = facts.packs_of(elements);
         let fits = |n: usize| n.checked_mul(16 * self.world()).is_some_and(|n| n < 1 << 62);
         if !fits(elements) || !fits(packs) || 16 * packs as u64 >= CUT {
             return Err(Error::misuse(format!(
@@ -268,7 +268,7 @@ impl Agreed {
                 match warps(1) {
                     _ if tiles > 0 => all,
                     each if each <= all => each.max(64),
-                    _ if facts.folds => all,
+                    _ if facts.folds() => all,
                     _ => warps(4).clamp(64, all),
                 }
             }
@@ -345,7 +345,7 @@ impl Agreed {
                 let share = 16 * share_packs(packs as u64, cut.channels);
                 let share = if twice { share.div_ceil(world.into()) } else { share };
                 // Folds of two ranks have as many packs in flight; of more, half.
-                let in_flight = if facts.folds { 8 } else { unroll };
+                let in_flight = if facts.folds() { 8 } else { unroll };
                 // Alone a block hands nothing over.
                 let (most, enough) =
                     if alone { (u64::MAX, 2 * share) } else { (most, pattern.enough(share)) };

@@ -24,7 +24,6 @@ pub(crate) struct Facts {
     pub(super) asks_shape: bool,
     /// As the attribute has it, or empty.
     pub(super) fold: &'static str,
-    pub(super) folds: bool,
     pub(super) relays: usize,
     pub(super) in_place: bool,
     pub(super) cols: usize,
@@ -50,7 +49,6 @@ impl Facts {
                 transposed: H::TRANSPOSED,
                 asks_shape: H::ASKS_SHAPE,
                 fold: H::FOLD,
-                folds: !H::FOLD.is_empty(),
                 relays: H::RELAYS,
                 in_place: H::IN_PLACE,
                 cols: H::COLS,
@@ -63,9 +61,13 @@ impl Facts {
         }
     }
 
+    pub(super) const fn folds(&self) -> bool {
+        !self.fold.is_empty()
+    }
+
     /// Most threads of a block.
     pub(super) const fn most_threads(&self) -> u32 {
-        if self.transposed || self.folds || self.cols > 0 { TILE_THREADS } else { THREADS }
+        if self.transposed || self.folds() || self.cols > 0 { TILE_THREADS } else { THREADS }
     }
 
     /// Packs of the rows that a block of so many threads takes at a time; of other hooks 1.

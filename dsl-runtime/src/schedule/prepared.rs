@@ -121,7 +121,7 @@ impl Agreed {
             ("kernel", facts.name.to_string()),
             ("element type", facts.element.to_string()),
             ("wire type", facts.wire.to_string()),
-            ("fold", if facts.folds { facts.fold.to_string() } else { "none".into() }),
+            ("fold", if facts.folds() { facts.fold.to_string() } else { "none".into() }),
             ("hooks' fingerprint", format!("{:016x}", facts.fingerprint)),
             ("kernels made before on this transport", number.to_string()),
             ("tuned configurations", tuned.digest()),
