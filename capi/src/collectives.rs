@@ -16,6 +16,14 @@ mod copy {
     }
 }
 
+/// The same in one buffer, of which a rank gives its own part.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_gather), elements(u8, u32))]
+mod copy_in_place {
+    pub struct Args<'a, T> {
+        pub values: InOut<'a, T>,
+    }
+}
+
 /// Meets all ranks: ends when every rank's has begun.
 #[comm_kernel(transports(Shm, Nvl))]
 fn barrier<O: Ops>(kernel: &Kernel<O>) -> Flow {
@@ -49,7 +57,7 @@ macro_rules! reductions {
 
         /// All of them.
         pub(crate) fn kernels() -> Vec<dynamic::Kernel> {
-            kernels!(barrier, copy, $($name, $in_place),*)
+            kernels!(barrier, copy, copy_in_place, $($name, $in_place),*)
         }
     };
 }

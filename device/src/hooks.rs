@@ -21,8 +21,9 @@ pub trait Hooks: 'static {
     /// [`transpose`](crate::tile::transpose)), and blocks have at most 256 threads.
     const TRANSPOSED: bool = false;
 
-    /// Whether what arrives for an element may be stored where `produce` reads it ([`InOut`](crate::args::InOut)). Then every `produce` of an element is over
-    /// before it is consumed: by [`TwoShot`](crate::protocol::TwoShot), [`Ll`](crate::protocol::Ll) and [`Ll128`](crate::protocol::Ll128) of all-reduces, and where a rank is alone.
+    /// Whether what arrives is stored where `produce` reads: an [`InOut`](crate::args::InOut). Then the schedule is [`InPlace`](crate::schedule::InPlace), and
+    /// every `produce` of an element is over before it is consumed: because no chunk is both sent and received
+    /// ([`APART`](crate::schedule::Schedule::APART)), or by protocols that see to it ([`TwoShot`](crate::protocol::TwoShot), [`Ll`](crate::protocol::Ll), [`Ll128`](crate::protocol::Ll128)).
     const IN_PLACE: bool = false;
 
     /// Elements of a row, where hooks work by rows ([`row`](crate::row)): they are then called by [`Hooks::produce_row`] and its

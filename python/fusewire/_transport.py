@@ -145,7 +145,14 @@ class Transport:
         return out
 
     def all_gather(self, x, *, out=None, stream=None, options=None):
-        """What all ranks give, one behind the other along the first dimension, on every rank."""
+        """What all ranks give, one behind the other along the first dimension, on every rank.
+
+        ``x=None`` is in place: a rank gives its own part of ``out``. All ranks do that, or none.
+        """
+        if x is None:
+            launcher = self._copy("all_gather", _bytes(out) // self.size, "_in_place")
+            launcher._run(None, out, 1, 1, stream, options, True, 0, None, None)
+            return out
         launcher = self._copy("all_gather", _bytes(x))
         if out is None:
             out = _empty(x, self._whole(x.shape))
@@ -251,11 +258,11 @@ class Transport:
             launcher = self._launchers[key] = self._shipped(f"{_OPS[op]}_{_REDUCED[name]}{where}", schedule, "")
         return launcher
 
-    def _copy(self, schedule, part):
-        key = (schedule, part % 4 == 0)
+    def _copy(self, schedule, part, where=""):
+        key = (schedule + where, part % 4 == 0)
         launcher = self._launchers.get(key)
         if launcher is None:
-            launcher = self._launchers[key] = self._shipped("copy", schedule, "u32" if part % 4 == 0 else "u8")
+            launcher = self._launchers[key] = self._shipped(f"copy{where}", schedule, "u32" if part % 4 == 0 else "u8")
         return launcher
 
     def _shipped(self, name, schedule, element):

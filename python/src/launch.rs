@@ -299,12 +299,12 @@ impl Launcher {
         self.launch(py, &self.given(args, fields)?, &asked, false, |_| Ok(()))
     }
 
-    /// A collective: `out` has `times / parts` as many bytes as `x`. Of copies the elements are taken for bytes.
+    /// A collective: `out` has `times / parts` as many bytes as `x`; without `x` it is in place. Of copies the elements are taken for bytes.
     #[pyo3(signature = (x, out, times, parts, stream, options, copies, root, to, from_, /))]
     fn _run(
         &self,
         py: Python<'_>,
-        x: Bound<'_, PyAny>,
+        x: Option<Bound<'_, PyAny>>,
         out: Bound<'_, PyAny>,
         times: usize,
         parts: usize,
@@ -323,7 +323,10 @@ impl Launcher {
             _ => Ok(()),
         };
         let asked = Asked { stream, root, to, from: from_, blocks: 0, options };
-        self.launch(py, &[x, out], &asked, copies, sized)
+        match x {
+            Some(x) => self.launch(py, &[x, out], &asked, copies, sized),
+            None => self.launch(py, &[out], &asked, copies, sized),
+        }
     }
 
     /// How such a launch would be cut, in words.

@@ -59,6 +59,10 @@ def copies(seed):
             parts = lambda x: x.reshape(n, length, 2)
             where = (seed, dtype, length)
             assert numpy.array_equal(shm.all_gather(own), numpy.concatenate(all_)), where
+            whole = numpy.zeros((n * n * length, 2), dtype)
+            whole[me * n * length : (me + 1) * n * length] = own
+            assert shm.all_gather(None, out=whole) is whole, where
+            assert numpy.array_equal(whole, numpy.concatenate(all_)), where
             came = numpy.concatenate([parts(x)[me] for x in all_])
             assert numpy.array_equal(shm.all_to_all(own), came), where
             assert numpy.array_equal(shm.broadcast(own, root), all_[root]), where

@@ -47,9 +47,14 @@ macro_rules! for_each_case {
                 many_times_the_staging: 1..=8,
                 of_every_kind: 1..=16,
                 whoever_is_late: 2..=8,
-                in_place: 1..=8,
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
+            }
+            in_place {
+                chained: 1..=8,
+                rounded_sums: 1..=8,
+                into_symmetric_memory: 1..=8,
+                refused: 2..=8,
             }
             structs {
                 folded: 1..=8,

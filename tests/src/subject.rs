@@ -1,8 +1,8 @@
 //! What the suite asks of a transport: that ranks can meet on it, and that every kernel of the suite was compiled for it.
 
 use crate::kernels::{
-    collectives::*, copying::*, faulty::*, folds::*, hooks::*, rows, schedules::*, structs::*, teams::*,
-    windows::*, wires::*,
+    collectives::*, copying::*, faulty::*, folds::*, hooks::*, in_place::*, rows, schedules::*, structs::*,
+    teams::*, windows::*, wires::*,
 };
 use crate::suite::cases;
 use crate::{Case, Scale};
@@ -227,7 +227,10 @@ subject! {
     AllGatherOf<counted::Hooks>, BroadcastOf<counted::Hooks>, ScatterOf<counted::Hooks>, GatherOf<counted::Hooks>,
     ReduceScatterOf<ordered::Hooks>, AllReduceOf<ordered::Hooks>, ReduceOf<ordered::Hooks>,
     ReduceScatterOf<summed::Hooks>, AllReduceOf<summed::Hooks>, ReduceOf<summed::Hooks>,
-    AllReduceOf<summed_in_place::Hooks>, AllReduceOf<linked_in_place::Hooks>,
+    AllReduceOf<summed_in_place::Hooks>, ReduceScatterOf<summed_in_place::Hooks>,
+    AllReduceOf<linked_in_place::Hooks>, ReduceScatterOf<linked_in_place::Hooks>, ReduceOf<linked_in_place::Hooks>,
+    AllGatherOf<moved_in_place::Hooks>, BroadcastOf<moved_in_place::Hooks>, ScatterOf<moved_in_place::Hooks>, GatherOf<moved_in_place::Hooks>,
+    AllGatherOf<gathered_in_place::Hooks>,
     AllReduceOf<averaged::Hooks>, ReduceScatterOf<greatest::Hooks>,
     AllReduceOf<found::Hooks>, ReduceScatterOf<found::Hooks>, AllToAllOf<points::Hooks>, SendRecvOf<points::Hooks>, AllToAllOf<pixels::Hooks>,
     AllGatherOf<scaled::Hooks>, AllGatherOf<gathered::Hooks>,

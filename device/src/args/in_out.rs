@@ -5,7 +5,7 @@ use crate::ctx::{Consume, Produce};
 use crate::element::Element;
 use crate::pack::Pack;
 
-/// An argument that is input and output in one, of an all-reduce in place: `produce` reads the element (or pack) that it sends, `consume` writes the one
+/// An argument that is input and output in one, of a collective in place: `produce` reads the element (or pack) that it sends, `consume` writes the one
 /// that came of it.
 ///
 /// ```ignore
@@ -15,6 +15,20 @@ use crate::pack::Pack;
 /// }
 /// sum.launch(&stream, sum::Launch { gradients: buffer.view_mut() })?;
 /// ```
+///
+/// What a rank keeps of its own stands in one place of the buffer ([`InPlace`](crate::schedule::InPlace)), which is laid out as for NCCL:
+///
+/// | schedule | chunks of the buffer | sent | written |
+/// |---|---|---|---|
+/// | `all_reduce`, `reduce` | 1 | it | it; by `reduce` at the root alone |
+/// | `broadcast` | 1 | the root's | it |
+/// | `all_gather` | one for each rank | this rank's | all |
+/// | `reduce_scatter` | one for each rank | all | this rank's |
+/// | `gather` | the root's one for each rank, others' 1 | the root's own; the one | all of the root's |
+/// | `scatter` | the root's one for each rank, others' 1 | all of the root's | the root's own; the one |
+///
+/// `ctx.index()` is the index in this buffer, in `produce` as in `consume`; `ctx.pos` counts from the chunk's beginning, which is what another argument of one
+/// chunk is indexed by.
 ///
 /// It has neither slice nor index: an element is read for what is sent of it, which has happened when `consume` is called for it.
 #[derive(Clone, Copy, Debug)]

@@ -80,9 +80,25 @@ pub unsafe fn exchange<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(
 ) -> Flow {
     const {
         assert!(S::FOLDS == H::FOLDS, "a schedule that folds is for hooks that name a fold, and no other is");
+        in_place::<S, H>();
     }
     // SAFETY: the caller's contract.
     unsafe { P::exchange::<S, H>(grid, params) }
+}
+
+/// Refuses hooks with an `InOut` where a protocol may not have read what it stores to: it does not compile.
+#[doc(hidden)]
+pub const fn in_place<S: Schedule, H: Hooks>() {
+    if H::IN_PLACE && !S::APART {
+        assert!(
+            S::ONCE && S::FOLDS && S::MUTUAL,
+            "in place, this schedule stores what arrives where it may not have read what is to be sent: take `input: &'a [T]` and `output: Out<'a, T>` in place of `InOut`"
+        );
+        assert!(
+            H::RELAYS > 0,
+            "in place, what `produce` gives may not be wider than the elements of `InOut`: give a narrower type, or write a `consume` of the accumulator"
+        );
+    }
 }
 
 /// Begins a block, before it may look at memory; see [`Watch::armed`]. Where warps share rows, they meet behind the block's next sync.

@@ -14,6 +14,7 @@ unsafe impl Schedule for AllGather {
     const OWN_MOVES: bool = true;
     const ONCE: bool = true;
     const MUTUAL: bool = true;
+    const APART: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {

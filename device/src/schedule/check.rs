@@ -1,6 +1,6 @@
 //! Whether the ranks' values of a schedule fit each other.
 
-use super::{Leg, Member, NOBODY, Schedule};
+use super::{InPlace, Leg, Member, NOBODY, Schedule};
 use std::collections::BTreeSet;
 use std::format;
 use std::string::String;
@@ -61,6 +61,19 @@ pub fn check<S: Schedule>(world: u32, of: impl Fn(u32) -> S) -> Result<(), Strin
                 return Err(format!("rank {rank}, leg {number}: {leg:?} is received, but never sent"));
             }
         }
+        if S::APART {
+            let one = InPlace(schedule);
+            let sent: BTreeSet<u32> = (1..=one.sends(me)).map(|number| one.to(me, number).chunk).collect();
+            let own = if S::OWN { one.own(me)[0] } else { NOBODY };
+            let received = (1..=one.receives(me)).map(|number| one.from(me, number).chunk);
+            // What is produced once is kept by the thread that has sent it.
+            let free = |chunk: u32| chunk == own && S::ONCE && !S::FOLDS;
+            if let Some(chunk) = received.chain([own]).find(|chunk| sent.contains(chunk) && !free(*chunk)) {
+                return Err(format!(
+                    "rank {rank}: in place, chunk {chunk} is sent and stored to, but `APART`"
+                ));
+            }
+        }
         let peers = |legs: u32, leg: fn(&S, Member, u32) -> Leg| -> BTreeSet<u32> {
             (1..=legs).map(|number| leg(&schedule, me, number).peer).collect()
         };
@@ -95,18 +108,24 @@ mod tests {
     };
     use super::*;
 
+    /// From one buffer to another and in place.
+    fn both<S: Schedule>(world: u32, schedule: S) {
+        check(world, |_| schedule).unwrap();
+        check(world, |_| InPlace(schedule)).unwrap();
+    }
+
     #[test]
     fn every_chunk_of_the_shipped_schedules_is_sent_and_received_once() {
         for world in 1..=64 {
-            check(world, |_| AllToAll).unwrap();
-            check(world, |_| AllGather).unwrap();
-            check(world, |_| ReduceScatter).unwrap();
-            check(world, |_| AllReduce).unwrap();
+            both(world, AllToAll);
+            both(world, AllGather);
+            both(world, ReduceScatter);
+            both(world, AllReduce);
             for root in [0, world / 2, world - 1] {
-                check(world, |_| Broadcast { root }).unwrap();
-                check(world, |_| Scatter { root }).unwrap();
-                check(world, |_| Gather { root }).unwrap();
-                check(world, |_| Reduce { root }).unwrap();
+                both(world, Broadcast { root });
+                both(world, Scatter { root });
+                both(world, Gather { root });
+                both(world, Reduce { root });
             }
             // A ring, and a send alone.
             let me = |rank| Member { rank, world };
@@ -160,6 +179,69 @@ mod tests {
         fn chunks(&self, me: Member) -> [u32; 2] {
             [me.world; 2]
         }
+    }
+
+    /// What says that it is apart, and is not.
+    macro_rules! together {
+        ($name:ident, $of:ident) => {
+            #[derive(Clone, Copy)]
+            struct $name;
+
+            // SAFETY: it is not; nothing is launched with it.
+            unsafe impl Schedule for $name {
+                const NAME: &'static str = $of::NAME;
+                const OWN: bool = $of::OWN;
+                const OWN_MOVES: bool = $of::OWN_MOVES;
+                const ONCE: bool = $of::ONCE;
+                const FOLDS: bool = $of::FOLDS;
+                const MUTUAL: bool = $of::MUTUAL;
+                const APART: bool = true;
+                fn sends(&self, me: Member) -> u32 {
+                    $of.sends(me)
+                }
+                fn receives(&self, me: Member) -> u32 {
+                    $of.receives(me)
+                }
+                fn to(&self, me: Member, leg: u32) -> Leg {
+                    $of.to(me, leg)
+                }
+                fn from(&self, me: Member, leg: u32) -> Leg {
+                    $of.from(me, leg)
+                }
+                fn own(&self, me: Member) -> [u32; 2] {
+                    $of.own(me)
+                }
+                fn chunks(&self, me: Member) -> [u32; 2] {
+                    $of.chunks(me)
+                }
+            }
+        };
+    }
+    together!(Swap, AllToAll);
+    together!(Sum, AllReduce);
+
+    #[test]
+    fn what_is_sent_and_stored_to_is_told() {
+        assert_eq!(check(1, |_| Swap), Ok(()));
+        assert!(check(2, |_| Swap).unwrap_err().contains("chunk 1 is sent and stored to"));
+        assert!(check(2, |_| Sum).unwrap_err().contains("chunk 0 is sent and stored to"));
+    }
+
+    #[test]
+    fn in_place_the_self_copy_stays_where_it_is() {
+        let me = Member { rank: 2, world: 4 };
+        let (gather, scatter) = (InPlace(AllGather), InPlace(ReduceScatter));
+        assert_eq!((gather.own(me), gather.chunks(me)), ([2; 2], [4; 2]));
+        assert_eq!(gather.to(me, 1), Leg { peer: 3, chunk: 2, theirs: 2 });
+        assert_eq!(gather.from(me, 1), Leg { peer: 1, chunk: 1, theirs: 1 });
+        assert_eq!((scatter.own(me), scatter.chunks(me)), ([2; 2], [4; 2]));
+        assert_eq!(scatter.to(me, 1), Leg { peer: 3, chunk: 3, theirs: 3 });
+        assert_eq!(scatter.from(me, 1), Leg { peer: 1, chunk: 2, theirs: 2 });
+        let scatter = InPlace(Scatter { root: 2 });
+        assert_eq!((scatter.own(me), scatter.chunks(me)), ([2; 2], [4; 2]));
+        let me = Member { rank: 0, ..me };
+        assert_eq!((scatter.own(me), scatter.chunks(me)), ([NOBODY; 2], [1; 2]));
+        assert_eq!(scatter.from(me, 1), Leg { peer: 2, chunk: 0, theirs: 0 });
     }
 
     /// A reduce-scatter with one thing wrong.

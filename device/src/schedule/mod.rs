@@ -21,6 +21,7 @@ mod all_gather;
 mod all_to_all;
 #[cfg(not(target_arch = "nvptx64"))]
 mod check;
+mod in_place;
 mod reduce;
 mod rooted;
 mod sendrecv;
@@ -29,6 +30,7 @@ pub use all_gather::AllGather;
 pub use all_to_all::AllToAll;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use check::check;
+pub use in_place::InPlace;
 pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use rooted::{Broadcast, Gather, Scatter};
 pub use sendrecv::SendRecv;
@@ -104,6 +106,8 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// knows that its peer is done with the launch before, and LL and LL128 need no credits. All schedules of a transport that say so name the same ranks:
     /// every other one.
     const MUTUAL: bool;
+    /// Whether no chunk that a rank receives is one that it sends, save the self copy's, once input and output are one buffer ([`InPlace`]).
+    const APART: bool = false;
     /// Legs each way at most, where that is known to the compiler.
     const MOST_LEGS: u32 = u32::MAX;
 

@@ -14,6 +14,7 @@ unsafe impl Schedule for ReduceScatter {
     const OWN_MOVES: bool = true;
     const FOLDS: bool = true;
     const MUTUAL: bool = true;
+    const APART: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {
@@ -114,6 +115,7 @@ unsafe impl Schedule for Reduce {
     const OWN_MOVES: bool = true;
     const FOLDS: bool = true;
     const MUTUAL: bool = false;
+    const APART: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {

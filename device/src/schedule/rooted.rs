@@ -29,6 +29,7 @@ unsafe impl Schedule for Broadcast {
     const OWN_MOVES: bool = true;
     const ONCE: bool = true;
     const MUTUAL: bool = false;
+    const APART: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {
@@ -80,6 +81,7 @@ unsafe impl Schedule for Scatter {
     const OWN: bool = true;
     const OWN_MOVES: bool = true;
     const MUTUAL: bool = false;
+    const APART: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {
@@ -132,6 +134,7 @@ unsafe impl Schedule for Gather {
     const OWN: bool = true;
     const OWN_MOVES: bool = true;
     const MUTUAL: bool = false;
+    const APART: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {

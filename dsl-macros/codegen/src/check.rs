@@ -58,18 +58,34 @@ fn layout(module: &HookModule, span: proc_macro2::Span, errors: &mut Errors) {
     );
 }
 
-/// What is sent and overwritten in one launch must have been read before: protocols of `all_reduce` see to that, by element or pack.
+/// What is sent and overwritten in one launch must have been read before. Another crate's schedule says so by `Schedule::APART`, which rustc looks at.
 fn in_place(model: &Model, module: &HookModule, errors: &mut Errors) {
     let Some(field) = module.in_place() else { return };
-    let other = model.options.schedules.iter().find(|s| s.name != "all_reduce" || s.krate.is_some());
+    let other = model.options.schedules.iter().find(|s| !s.apart && s.name != "all_reduce");
     if let Some(schedule) = other {
         errors.at(
             &field.ty,
             format!(
-                "`InOut` is for `all_reduce`, which stores what arrives for an element when that has been sent; `{}` does not wait for that: give it \
-                 `input: &'a [T]` and `output: Out<'a, T>`",
+                "`{}` stores what arrives for a chunk where it may not have sent that chunk yet, so it cannot be in place: take `input: &'a [T]` and \
+                 `output: Out<'a, T>` in place of `InOut`",
                 schedule.name
             ),
+        );
+    } else if let (None, Some(input)) =
+        (&module.produce, module.input().filter(|input| input.ident != field.ident))
+    {
+        let (name, input) = (&field.ident, &input.ident);
+        errors.at(
+            &field.ty,
+            format!("without `produce`, `{input}` is sent, and `{name}` is never read: make it `Out<'a, T>`, or write `{PRODUCE}`"),
+        );
+    } else if let (None, Some(output)) =
+        (&module.consume, module.output().filter(|output| output.ident != field.ident))
+    {
+        let (name, output) = (&field.ident, &output.ident);
+        errors.at(
+            &field.ty,
+            format!("without `consume`, what arrives goes to `{output}`, and `{name}` is never written: make it `&'a [T]`, or write `{CONSUME}`"),
         );
     } else if model.options.row.is_some() {
         errors.at(&field.ty, "`InOut` is for hooks by element or pack: with `grain = row(N)` give `input: &'a [T]` and `output: Out<'a, T>`");

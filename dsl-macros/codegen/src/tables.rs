@@ -106,6 +106,8 @@ pub struct Schedule {
     pub folds: bool,
     /// Whether a rank may both send and receive, so that peers may store into its output.
     pub mutual: bool,
+    /// Whether no chunk that a rank receives is one that it sends, where input and output are one buffer.
+    pub apart: bool,
     /// One line for the generated function's documentation.
     pub doc: &'static str,
 }
@@ -206,6 +208,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: false,
         folds: false,
         mutual: true,
+        apart: false,
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -218,6 +221,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: false,
         folds: false,
         mutual: true,
+        apart: false,
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -230,6 +234,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: true,
         folds: false,
         mutual: true,
+        apart: true,
         doc: "Each rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -242,6 +247,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: true,
         folds: false,
         mutual: false,
+        apart: true,
         doc: "One rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -254,6 +260,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: false,
         folds: false,
         mutual: false,
+        apart: true,
         doc: "One rank sends a chunk to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -266,6 +273,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: false,
         folds: false,
         mutual: false,
+        apart: true,
         doc: "Each rank's chunk goes to one rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -278,6 +286,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: false,
         folds: true,
         mutual: true,
+        apart: true,
         doc: "Every rank gets one chunk, folded of what all ranks have for it. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -290,6 +299,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: true,
         folds: true,
         mutual: true,
+        apart: false,
         doc: "Every rank gets the fold of all ranks' chunks. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -302,6 +312,7 @@ pub const SCHEDULES: &[Schedule] = &[
         once: false,
         folds: true,
         mutual: false,
+        apart: true,
         doc: "One rank gets the fold of all ranks' chunks. Collective: all ranks call it, in the same order.",
     },
 ];

@@ -119,7 +119,7 @@ impl Agreed {
             (None, most) => line_room(protocol, most.min(work.most_flagged_channels(protocol))),
         };
         // In one step, one block may store what has arrived where another has not yet read what is to be sent.
-        let in_place = facts.in_place && pattern.peers > 0;
+        let in_place = facts.in_place && !pattern.apart && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
             Some(twice) if twice.passes_on() && pattern.peers == 0 && self.has(twice) => Protocol::Simple,

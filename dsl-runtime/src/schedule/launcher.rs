@@ -9,7 +9,7 @@ use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::fold::MOST_RANKS;
 use fusewire_device::launch::Shape;
-use fusewire_device::schedule::{Member, NOBODY, Schedule};
+use fusewire_device::schedule::{InPlace, Member, NOBODY, Schedule};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -72,7 +72,10 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
             return Ok(());
         }
         if plan.protocol == Protocol::Copy {
-            return self.prepared.copy(stream, &args, &call, schedule, &copies(&schedule, me));
+            let mut chunks = if H::IN_PLACE { copies(&InPlace(schedule), me) } else { copies(&schedule, me) };
+            // In place it is there.
+            chunks.retain(|chunk| !H::IN_PLACE || chunk.peer != me.rank as usize);
+            return self.prepared.copy(stream, &args, &call, schedule, &chunks);
         }
         self.prepared.launch(stream, &args, &call, schedule)
     }
@@ -134,19 +137,24 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
 
     /// Whether peers may store into the output.
     fn symmetric(&self, schedule: &S, args: &H::Args<'_>, elements: usize) -> bool {
-        let (both, chunks) = (both(schedule, self.member()), schedule.chunks(self.member()));
+        let (both, chunks) = (both(schedule, self.member()), Self::chunks(schedule, self.member()));
         both && self.prepared.symmetric(args.output(), elements, chunks[1] as usize)
+    }
+
+    /// Chunks of the input and of the output; in place those of the one buffer, twice.
+    fn chunks(schedule: &S, me: Member) -> [u32; 2] {
+        if H::IN_PLACE { InPlace(*schedule).chunks(me) } else { schedule.chunks(me) }
     }
 
     /// Elements of one peer's chunk.
     fn elements(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<usize> {
-        self.prepared.elements(Places::of(args), schedule.chunks(self.member()), options)
+        self.prepared.elements(Places::of(args), Self::chunks(schedule, self.member()), options)
     }
 
     fn cut(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
         let me = self.member();
         let (pattern, both) = (Pattern::of(schedule, me), both(schedule, me));
-        self.prepared.shaped(Places::of(args), schedule.chunks(me), pattern, both, options)
+        self.prepared.shaped(Places::of(args), Self::chunks(schedule, me), pattern, both, options)
     }
 }
 

@@ -5,6 +5,7 @@ pub mod copying;
 pub mod faulty;
 pub mod folds;
 pub mod hooks;
+pub mod in_place;
 pub mod rows;
 pub mod schedules;
 pub mod structs;

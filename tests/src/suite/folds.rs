@@ -3,7 +3,7 @@
 use super::support::{POISON, fault, misuse, works};
 use crate::check::{same, says};
 use crate::data::Data;
-use crate::kernels::folds::{averaged, greatest, linked_in_place, ordered, summed, summed_in_place};
+use crate::kernels::folds::{averaged, greatest, ordered, summed};
 use crate::run::Ground;
 use crate::{AllReduceOf, Outcome, Rank, ReduceOf, ReduceScatterOf, Subject, reference};
 use fusewire::device::prelude::*;
@@ -329,81 +329,5 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
     }
     rank.world.barrier()?;
     ground.transport.renew()?;
-    works(rank, &ground)
-}
-
-/// What arrives for an element is stored where it was sent from, and not before: whoever is late, eager and replayed.
-pub fn in_place<X: Subject>(rank: &Rank<X>) -> Outcome {
-    let ground = rank.small()?;
-    let sums = AllReduceOf::<summed_in_place::Hooks>::all_reduce(&ground.transport)?;
-    let links = AllReduceOf::<linked_in_place::Hooks>::all_reduce(&ground.transport)?;
-    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
-    let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
-    let mut ways = vec![LaunchOptions::default(), two_shot.clone(), two_shot.channels(1).chunk(256)];
-    if X::MAPS {
-        let ll128 = LaunchOptions::default().protocol(Protocol::Ll128);
-        let twice = LaunchOptions::default().protocol(Protocol::Ll128TwoShot);
-        let ll = LaunchOptions::default().protocol(Protocol::Ll);
-        ways.extend([ll.clone(), ll.channels(3), ll128.clone(), ll128.channels(1)]);
-        ways.extend([twice.clone(), twice.channels(1)]);
-    }
-    let late = |call: usize| {
-        let turn = (me + call) % ranks;
-        std::thread::sleep(Duration::from_micros(rank.scale.pick(200, 100) * turn as u64));
-    };
-    for chunk in [0, 1, 9, 130, rank.scale.pick(1500, 15_001)] {
-        for (number, options) in ways.iter().enumerate() {
-            let data = rank.data(8 * chunk + number);
-            let about = format!("{chunk} in place, {options:?}, at rank {me}");
-            let value = |rank: usize, i: usize| Bf16::from_f32(data.small(rank, i));
-            let mut values =
-                ground.device.buffer_from(&(0..chunk).map(|i| value(me, i)).collect::<Vec<_>>())?;
-            sums.launch_with(stream, summed_in_place::Launch { values: values.view_mut() }, options)?;
-            let bits: Vec<u16> = values.read(stream)?.iter().map(|v| v.to_bits()).collect();
-            same(format_args!("sums of {about}"), &bits, |i| {
-                let of = |rank| value(rank, i).to_f32();
-                reference::to_bf16(reference::tree(0, ranks, &of, &|a: f32, b: f32| a + b))
-            });
-            // All ranks' values, call after call.
-            let mut expected: Vec<Vec<u32>> = (0..ranks).map(|rank| data.all(rank, chunk)).collect();
-            let mut values = ground.device.buffer_from(&expected[me])?;
-            let mut launch = || {
-                let args = linked_in_place::Launch { values: values.view_mut(), by: 3 };
-                links.launch_with(stream, args, options)
-            };
-            let calls = rank.scale.pick(4, 12);
-            for call in 0..calls {
-                late(call);
-                launch()?;
-            }
-            let graph = stream.capture(|| (0..2).try_for_each(|_| launch()))?;
-            for call in 0..calls {
-                late(call);
-                graph.launch(stream)?;
-            }
-            for _ in 0..3 * calls {
-                let folded: Vec<u32> = (0..chunk)
-                    .map(|i| {
-                        let of = |rank: usize| expected[rank][i].wrapping_add(3);
-                        reference::tree(0, ranks, &of, &|a: u32, b: u32| {
-                            a.rotate_left(9) ^ b.wrapping_mul(0x9e37_79b1)
-                        })
-                    })
-                    .collect();
-                for values in &mut expected {
-                    for (value, folded) in values.iter_mut().zip(&folded) {
-                        *value = value.wrapping_mul(5).wrapping_add(*folded);
-                    }
-                }
-            }
-            same(format_args!("links of {about}"), &values.read(stream)?, |i| expected[me][i]);
-        }
-    }
-    if ranks > 1 {
-        let mut values = ground.device.buffer::<Bf16>(8)?;
-        let args = summed_in_place::Launch { values: values.view_mut() };
-        let simple = LaunchOptions::default().protocol(Protocol::Simple);
-        says(misuse(sums.launch_with(stream, args, &simple)), &["in place (`InOut`)", "name one of `"]);
-    }
     works(rank, &ground)
 }

@@ -9,6 +9,7 @@ mod folds;
 mod foreign;
 mod graphs;
 mod hooks;
+mod in_place;
 mod misuse;
 mod multi_peer;
 mod options;

@@ -269,7 +269,8 @@ unsafe impl<O: Direct> Protocol<O> for Bulk {
             let part = grid.block - blocks;
             let pieces = Pieces::of::<H>(shape, 0, part, shape.self_copy);
             let [from, to] = schedule.own(me).map(|number| chunk(number) + pieces.begin());
-            let steps = if has_own(schedule, me) { 0..1 } else { 0..0 };
+            // In place it is there.
+            let steps = if has_own(schedule, me) && !H::IN_PLACE { 0..1 } else { 0..0 };
             let own = || {
                 // SAFETY: the rank's own chunk, of its input and its output.
                 unsafe { filled(steps, pieces, move |_| input + from, move |_| output(me.rank) + to) }.run();

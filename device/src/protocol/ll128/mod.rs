@@ -89,7 +89,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
     let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
     let teams = if late { teams } else { teams.now() };
-    let [sends, receives] = teams.roles(&load, H::IN_PLACE);
+    let [sends, receives] = teams.roles(&load, H::IN_PLACE && !S::APART);
     if S::ONCE {
         (watch, calls) = begin();
         begun = true;
@@ -115,7 +115,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     if !begun {
         (watch, calls) = begin();
     }
-    if H::IN_PLACE {
+    if const { H::IN_PLACE && !S::APART } {
         // What is taken is stored where others of the block may still read what they send. Nobody waits for a peer before this.
         Block.sync();
     }

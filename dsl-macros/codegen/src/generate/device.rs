@@ -1,6 +1,6 @@
 //! The device crate's text: the user's item at its own lines, then one entry for each kernel.
 
-use super::{glue, path, schedule_type};
+use super::{compiled_for, glue, path};
 use crate::model::{Entry, Item, Model};
 use crate::source::{Parts, Text, bare};
 use proc_macro2::{Span, TokenStream};
@@ -103,7 +103,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             let element = entry.element.as_ref().map(|(_, path)| element_path(path));
             let comma = element.as_ref().map(|_| quote!(,));
             let raw = glue::raw_type(module, element.as_ref());
-            let schedule = entry.schedule.map(|s| schedule_type(&s, model, &d));
+            let schedule = entry.schedule.map(|s| compiled_for(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.device());
             quote! {
                 #[unsafe(no_mangle)]

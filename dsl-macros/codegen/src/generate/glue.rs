@@ -136,6 +136,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         quote!(#name: #value)
     });
     let input = module.input().map_or_else(|| format_ident!("input"), |f| f.ident.clone());
+    let output = module.output().map_or_else(|| format_ident!("output"), |f| f.ident.clone());
     let produce = call(
         &module.produce,
         quote!(args.#input.pack(ctx)),
@@ -144,7 +145,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     );
     let consume = call(
         &module.consume,
-        quote!(args.output.at(ctx).set_pack(value)),
+        quote!(args.#output.at(ctx).set_pack(value)),
         |name| quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value))),
         |name| quote!(#name(ctx, args, value)),
     );
@@ -172,7 +173,9 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     });
     let consume =
         if fold.is_some() && by_rows.is_none() { quote!(let _ = (ctx, args, value);) } else { consume };
+    let whole = whole_output(module);
     let as_is = [
+        // In place there is no slice of it: see `InOut`.
         (module.produce.is_none() && module.in_place().is_none()).then(|| {
             quote! {
                 #[inline(always)]
@@ -187,7 +190,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
                 fn keeps_as_is<'x>(
                     args: &<Self as #d::hooks::Hooks>::Args<'x>,
                 ) -> ::core::option::Option<#d::args::Out<'x, #wire>> {
-                    ::core::option::Option::Some(args.output)
+                    ::core::option::Option::Some(#whole)
                 }
             }
         }),
@@ -198,21 +201,10 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
-    let in_place = module.in_place().map(|field| {
-        let ty = &field.ty;
-        // It goes by protocols that read an element before they store what arrives for it: see `Hooks::IN_PLACE`.
-        let relays = quote_spanned! {ty.span()=>
-            ::core::assert!(
-                Self::RELAYS > 0,
-                "in place, what `produce` gives may not be wider than the elements of `InOut`: give a narrower type, or write a `consume` of the accumulator"
-            )
-        };
-        quote! {
-            const IN_PLACE: ::core::primitive::bool = {
-                #relays;
-                true
-            };
-        }
+    let in_place = module.in_place().map(|_| {
+        quote!(
+            const IN_PLACE: ::core::primitive::bool = true;
+        )
     });
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
@@ -271,6 +263,16 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     }
 }
 
+/// The output, as an `Out`.
+fn whole_output(module: &HookModule) -> TokenStream {
+    let output = module.output();
+    let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
+    match output.map(|f| &f.kind) {
+        Some(Kind::InOut(_)) => quote!(args.#name.out()),
+        _ => quote!(args.#name),
+    }
+}
+
 /// What a fold does with each element: the user's `consume`, or what settles in `output`.
 fn fold(
     reduce: &Reduce,
@@ -284,10 +286,7 @@ fn fold(
     let output = module.output();
     let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
     let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
-    let out = match output.map(|f| &f.kind) {
-        Some(Kind::InOut(_)) => quote!(args.#name.out()),
-        _ => quote!(args.#name),
-    };
+    let out = whole_output(module);
     let (folded, passed, as_passed, take) = match &module.consume {
         Some(hook) => {
             let name = &hook.sig.ident;
@@ -421,7 +420,7 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
 }
 
 /// The same tokens at a place of the user's, where errors of what they name then stand.
-fn spanned(span: Span, tokens: &TokenStream) -> TokenStream {
+pub(super) fn spanned(span: Span, tokens: &TokenStream) -> TokenStream {
     let at = |mut tree: TokenTree| {
         tree.set_span(span);
         tree

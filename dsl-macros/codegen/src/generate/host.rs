@@ -4,7 +4,7 @@ mod functions;
 
 use super::fingerprint::fingerprint;
 use super::launch::{from_values, has_buffers, launch};
-use super::{glue, path, schedule_type};
+use super::{compiled_for, glue, path, schedule_type};
 use crate::device::Image;
 use crate::model::{Entry, Item, Kind, Model};
 use crate::tables::Transport;
@@ -12,6 +12,7 @@ use functions::functions;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 
 /// The expansion on the host.
 pub fn host(model: &Model, images: &[Image]) -> TokenStream {
@@ -179,10 +180,14 @@ fn kernels(model: &Model) -> TokenStream {
         model.options.reduce.as_ref().map(|_| {
             quote!(
                 const RELAYS: ::core::primitive::usize = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::RELAYS;
-                const IN_PLACE: ::core::primitive::bool = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::IN_PLACE;
             )
         })
     };
+    let in_place = matches!(&model.item, Item::Hooks(m) if m.in_place().is_some()).then(|| {
+        quote!(
+            const IN_PLACE: ::core::primitive::bool = true;
+        )
+    });
     let (sends, keeps) = model.as_is();
     let row = |path: Option<&TokenStream>| {
         let (cols, comma) = (model.options.row?.0, path.map(|_| quote!(,)));
@@ -210,6 +215,7 @@ fn kernels(model: &Model) -> TokenStream {
                 #asks_shape
                 #folds
                 #relays
+                #in_place
                 #row
                 const SENDS_AS_IS: ::core::primitive::bool = #sends;
                 const KEEPS_AS_IS: ::core::primitive::bool = #keeps;
@@ -365,6 +371,15 @@ fn agreed(model: &Model, element: Option<&Concrete>, images: &[&Image]) -> Token
             out.extend(quote! {
                 const _: () = #krate::kernel::twins::<Hooks #concrete, __Hooks<#path #comma 1>>();
             });
+            if let Some(field) = module.in_place() {
+                let span = field.ty.span();
+                for schedule in &model.options.schedules {
+                    let schedule = schedule_type(schedule, model, &d);
+                    let check = quote!(#d::protocol::in_place::<#schedule, __Hooks<#path #comma 1>>());
+                    let check = glue::spanned(span, &check);
+                    out.extend(quote_spanned!(span=> const _: () = #check;));
+                }
+            }
             names.push("what crosses the wire".to_owned());
             (glue::raw_type(module, path), Some(glue::wire_code(path, &d)))
         }
@@ -428,7 +443,7 @@ fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &To
                     quote!(#path,)
                 }),
             );
-            let schedule = entry.schedule.map(|s| schedule_type(&s, model, &d));
+            let schedule = entry.schedule.map(|s| compiled_for(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.host());
             // A function that is not generic: compiled once, with this module, and not again where another one changes.
             let code = quote!({

@@ -11,7 +11,7 @@ pub use device::{CODES, device_source};
 pub use host::host;
 
 use crate::errors::Errors;
-use crate::model::Model;
+use crate::model::{Item, Model};
 use crate::tables::{SCHEDULES, Schedule};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
@@ -22,6 +22,15 @@ fn schedule_type(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenSt
     match schedule.krate {
         None => quote!(#d::schedule::#path),
         Some(_) => quote!(::#path),
+    }
+}
+
+/// The schedule that its kernels are compiled for: with an `InOut`, the one whose input and output are one buffer.
+fn compiled_for(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenStream {
+    let schedule = schedule_type(schedule, model, d);
+    match &model.item {
+        Item::Hooks(module) if module.in_place().is_some() => quote!(#d::schedule::InPlace<#schedule>),
+        _ => schedule,
     }
 }
 
@@ -61,7 +70,7 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
                 TokenTree::Group(g) if whole && g.delimiter() == Delimiter::Brace => {
                     match model.map(|m| &m.item) {
                         // Without the derives that there are not.
-                        Some(crate::model::Item::Hooks(module)) => module.hosted.clone(),
+                        Some(Item::Hooks(module)) => module.hosted.clone(),
                         _ => g.stream(),
                     }
                 }
@@ -76,8 +85,8 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
         }
         (None, Some(last)) if function.is_some() && model.is_some() => {
             let vis = model.map(|m| match &m.item {
-                crate::model::Item::Schedule(f) => f.vis.clone(),
-                crate::model::Item::Hooks(m) => m.vis.clone(),
+                Item::Schedule(f) => f.vis.clone(),
+                Item::Hooks(m) => m.vis.clone(),
             });
             let (stubs, others) = stubs(model, false, errors);
             let item = whole.then(|| quote!(#[allow(warnings)] #(#trees)* #last));
@@ -94,7 +103,7 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
 fn stubs(model: Option<&Model>, generic: bool, errors: &Errors) -> (TokenStream, TokenStream) {
     let (first, others) = errors.to_type_and_items();
     let param = generic.then(|| quote!(T,));
-    let is_function = model.is_some_and(|m| matches!(m.item, crate::model::Item::Schedule(_)));
+    let is_function = model.is_some_and(|m| matches!(m.item, Item::Schedule(_)));
     let names: Vec<Ident> = match is_function {
         true => vec![format_ident!("on")],
         false => model.map_or_else(
@@ -103,7 +112,7 @@ fn stubs(model: Option<&Model>, generic: bool, errors: &Errors) -> (TokenStream,
         ),
     };
     let taken: Vec<String> = match model.map(|m| &m.item) {
-        Some(crate::model::Item::Hooks(m)) => m.names.iter().map(ToString::to_string).collect(),
+        Some(Item::Hooks(m)) => m.names.iter().map(ToString::to_string).collect(),
         _ => Vec::new(),
     };
     let free = |name: &str| !taken.iter().any(|t| t == name);

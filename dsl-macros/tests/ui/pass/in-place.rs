@@ -1,4 +1,4 @@
-//! All-reduces in place: without hooks, with both, and of a generic module.
+//! In place: without hooks, with both, of other wires, and what is gathered.
 #![forbid(unsafe_code)]
 
 use fusewire::prelude::*;
@@ -36,6 +36,17 @@ mod by_pack {
     }
 }
 
+#[comm_kernel(transports(Shm, Nvl), schedules(all_gather, broadcast))]
+mod gather {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+        pub bias: &'a [f32],
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        args.values.get(ctx) + args.bias[ctx.pos]
+    }
+}
+
 fn rank(world: &World) -> fusewire::Result<()> {
     let shm = Shm::rendezvous(world, 1 << 16)?;
     let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
@@ -54,6 +65,12 @@ fn rank(world: &World) -> fusewire::Result<()> {
     let mut values = device.buffer_from(&[1.0 + 2f32.powi(-20); 21])?;
     by_pack::all_reduce(&shm)?.launch(&stream, by_pack::Launch { values: values.view_mut() })?;
     assert_eq!(values.read(&stream)?, [1.0; 21]);
+
+    let me = world.rank();
+    let mut values = device.buffer_from(&if me == 0 { [1.0, 2.0, -1.0, -1.0] } else { [-1.0, -1.0, 3.0, 4.0] })?;
+    let bias = device.buffer_from(&[0.5, 0.25])?;
+    gather::all_gather(&shm)?.launch(&stream, gather::Launch { values: values.view_mut(), bias: bias.view() })?;
+    assert_eq!(values.read(&stream)?, [1.5, 2.25, 3.5, 4.25]);
     Ok(())
 }
 

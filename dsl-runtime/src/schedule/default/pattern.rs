@@ -19,6 +19,8 @@ pub(crate) struct Pattern {
     pub(in crate::schedule) once: bool,
     /// See [`Schedule::FOLDS`].
     pub(in crate::schedule) folds: bool,
+    /// See [`Schedule::APART`].
+    pub(in crate::schedule) apart: bool,
     /// No rank both sends and receives.
     pub(in crate::schedule) rooted: bool,
     /// So many blocks, whatever they do.
@@ -47,8 +49,8 @@ impl Pattern {
         };
         // Of a schedule of one leg each rank may name other peers.
         let rooted = !S::MUTUAL && S::MOST_LEGS > 1 && (0..me.world).all(|rank| ends(rank) < 2);
-        let (own, mutual, once, folds) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS);
-        Pattern { peers, ends: ends(me.rank), own, mutual, once, folds, rooted, custom: None }
+        let (own, mutual, once, folds, apart) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS, S::APART);
+        Pattern { peers, ends: ends(me.rank), own, mutual, once, folds, apart, rooted, custom: None }
     }
 
     /// That of so many blocks of a schedule function.
@@ -60,6 +62,7 @@ impl Pattern {
             mutual: false,
             once: false,
             folds: false,
+            apart: false,
             rooted: false,
             custom: Some(blocks),
         }

@@ -7,8 +7,8 @@ mod copy {
     }
 }
 
-#[comm_kernel(transports(Shm), schedules(all_reduce, reduce_scatter), reduce(sum, f32))]
-mod sum {
+#[comm_kernel(transports(Shm), schedules(all_gather, sendrecv))]
+mod both {
     pub struct Args<'a> {
         pub values: InOut<'a, f32>,
     }
