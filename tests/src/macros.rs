@@ -59,6 +59,7 @@ macro_rules! for_each_case {
             structs {
                 folded: 1..=8,
                 of_other_sizes: 1..=8,
+                of_tuples_and_arrays: 1..=8,
             }
             rows {
                 of_every_number: 1..=8,

@@ -232,7 +232,7 @@ subject! {
     AllGatherOf<moved_in_place::Hooks>, BroadcastOf<moved_in_place::Hooks>, ScatterOf<moved_in_place::Hooks>, GatherOf<moved_in_place::Hooks>,
     AllGatherOf<gathered_in_place::Hooks>,
     AllReduceOf<averaged::Hooks>, ReduceScatterOf<greatest::Hooks>,
-    AllReduceOf<found::Hooks>, ReduceScatterOf<found::Hooks>, AllToAllOf<points::Hooks>, SendRecvOf<points::Hooks>, AllToAllOf<pixels::Hooks>,
+    AllReduceOf<found::Hooks>, ReduceScatterOf<found::Hooks>, AllToAllOf<points::Hooks>, SendRecvOf<points::Hooks>, AllToAllOf<pixels::Hooks>, AllToAllOf<paired::Hooks>, AllGatherOf<neighbours::Hooks>,
     AllGatherOf<scaled::Hooks>, AllGatherOf<gathered::Hooks>,
     AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
     AllToAllOf<rows::short::Hooks>, AllGatherOf<rows::short::Hooks>, SendRecvOf<rows::long::Hooks>, BroadcastOf<rows::long::Hooks>,

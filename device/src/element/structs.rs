@@ -98,7 +98,10 @@ macro_rules! element {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __element {
-    (struct $name:ident { $($field:tt: $ty:ty,)* }) => {
+    (struct $name:ident { $($fields:tt)* }) => {
+        $crate::__element! { struct $name { $($fields)* } ::core::stringify!($name) }
+    };
+    (struct $name:ident { $($field:tt: $ty:ty,)* } $text:expr) => {
         $crate::__plain! { struct $name { $($field: $ty,)* } }
         const _: () = {
             const fn field<T: $crate::element::FieldBits>() -> ::core::primitive::usize {
@@ -114,7 +117,7 @@ macro_rules! __element {
         };
         // SAFETY: `repr(C)` of types of which every bit pattern is a value; their sizes add up, so that nothing is between or behind them.
         unsafe impl $crate::element::Element for $name {
-            const NAME: &'static ::core::primitive::str = ::core::stringify!($name);
+            const NAME: &'static ::core::primitive::str = $text;
             #[inline(always)]
             fn to_bits64(self) -> ::core::primitive::u64 {
                 $crate::element::bits(self)

@@ -5,7 +5,8 @@ mod rows;
 
 use crate::configured;
 use crate::errors::Errors;
-use crate::model::{Args, Fold, Hook, HookModule, Item, Kind, Model, ScheduleFn};
+use crate::generate::names;
+use crate::model::{Args, Fold, Hook, HookModule, Item, Kind, Model, ScheduleFn, values};
 use fields::{element, fields};
 use quote::ToTokens;
 use syn::{FnArg, GenericParam, ReturnType, Signature, Type};
@@ -200,11 +201,14 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
         }
     }
     let wires = [&module.produce, &module.consume].map(|h| h.as_ref().and_then(|h| h.wire.as_ref()));
+    let folds = model.options.reduce.is_some();
     match wires {
-        [Some((sent, _)), Some((taken, _))] if text(sent) == text(taken) => {
-            element(sent, Some(module), errors)
+        [Some((sent, by_pack)), Some((taken, _))] if text(sent) == text(taken) => {
+            wire(sent, *by_pack || folds, module, errors)
         }
-        wires => wires.into_iter().flatten().for_each(|(wire, _)| element(wire, Some(module), errors)),
+        wires => {
+            wires.into_iter().flatten().for_each(|(ty, by_pack)| wire(ty, *by_pack || folds, module, errors))
+        }
     }
     match &module.args {
         Some(args) if args.named => {
@@ -314,8 +318,36 @@ fn same_wire(module: &HookModule, errors: &mut Errors) {
     }
 }
 
+/// What crosses the wire is an element, or some of them: unless it is `one`, a tuple or an array.
+fn wire(ty: &Type, one: bool, module: &HookModule, errors: &mut Errors) {
+    let Some(values) = values(ty).filter(|_| !one) else { return element(ty, Some(module), errors) };
+    for value in &values {
+        let mut value = value;
+        while let Type::Array(array) = value {
+            value = &array.elem;
+        }
+        element(value, Some(module), errors);
+    }
+    let param = module.args.as_ref().and_then(|args| args.generics.type_params().next());
+    if let Some(param) = param.filter(|param| names(ty, &param.ident)) {
+        let (ty_text, param) = (text(ty), &param.ident);
+        errors.at(ty, format!("`{ty_text}` on the wire is of types that are known here, not of `{param}`: write a module for each"));
+    }
+}
+
 /// A hook that is left out is a copy, which needs `input` or `output` of the wire type.
 fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) {
+    if let (Some(several), true) = (model.wire_values(), module.produce.is_none() || module.consume.is_none())
+    {
+        let (form, ty) = (if module.produce.is_none() { PRODUCE } else { CONSUME }, text(&several));
+        errors.at(
+            &several,
+            format!(
+                "`{ty}` is what crosses the wire, and lies in no buffer: write both hooks, `{form}` as well"
+            ),
+        );
+        return;
+    }
     let wire = model.wire().map(|w| text(&w.0));
     if module.produce.is_none() {
         match module.input().map(|f| (f, &f.kind)) {

@@ -6,6 +6,7 @@ use crate::tables::{ELEMENTS, Protocol, SCHEDULES, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::path::PathBuf;
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Generics, Path, Type, Visibility};
 
 /// A `#[comm_kernel]` item.
@@ -223,6 +224,15 @@ impl Kind {
     }
 }
 
+/// The types of what a tuple or an array holds.
+pub fn values(ty: &Type) -> Option<Vec<Type>> {
+    match ty {
+        Type::Tuple(tuple) if !tuple.elems.is_empty() => Some(tuple.elems.iter().cloned().collect()),
+        Type::Array(_) => Some(vec![ty.clone()]),
+        _ => None,
+    }
+}
+
 /// A hook function.
 #[derive(Debug)]
 pub struct Hook {
@@ -321,7 +331,19 @@ impl Model {
             .iter()
             .filter_map(|h| h.as_ref()?.wire.clone())
             .next()
+            .map(|(ty, by_pack)| match values(&ty) {
+                Some(_) if !by_pack => (syn::parse_quote_spanned!(ty.span()=> __Wire), false),
+                _ => (ty, by_pack),
+            })
             .or_else(|| Some((m.input()?.kind.element()?.clone(), true)))
+    }
+
+    /// The values of a wire that is a tuple or an array, as it is written: what [`Model::wire`] calls `__Wire` is a struct of them.
+    pub fn wire_values(&self) -> Option<Type> {
+        let Item::Hooks(m) = &self.item else { return None };
+        let written = |hook: &Option<Hook>| hook.as_ref()?.wire.clone().filter(|(_, by_pack)| !by_pack);
+        let (ty, _) = written(&m.produce).or_else(|| written(&m.consume))?;
+        values(&ty).is_some().then_some(ty)
     }
 
     /// How bytes may travel.

@@ -127,3 +127,47 @@ pub mod pixels {
         args.input.pack(ctx).map(|Pixel { light, colour }| Pixel { light: !light, colour })
     }
 }
+
+/// A value, its place and a few bytes, in a tuple.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), schedules(all_to_all))]
+pub mod paired {
+    /// What is sent, and its parts as they arrive.
+    pub struct Args<'a> {
+        /// What is sent.
+        pub input: &'a [f32],
+        /// What arrived.
+        pub values: Out<'a, f32>,
+        /// Where it was, and by whom it was sent.
+        pub places: Out<'a, u32>,
+    }
+
+    pub(crate) fn produce(ctx: &Produce, args: &Args) -> (f32, [u16; 2]) {
+        (args.input[ctx.index()], [ctx.pos as u16, ctx.rank as u16])
+    }
+
+    pub(crate) fn consume(ctx: &Consume, args: &Args, (value, [place, rank]): (f32, [u16; 2])) {
+        args.values.at(ctx).set(value);
+        args.places.at(ctx).set(u32::from(place) << 16 | u32::from(rank));
+    }
+}
+
+/// Neighbours, in an array.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), schedules(all_gather))]
+pub mod neighbours {
+    /// What is sent, and sums of what arrived.
+    pub struct Args<'a> {
+        /// What is sent.
+        pub input: &'a [u32],
+        /// Mixed of what arrived.
+        pub output: Out<'a, u32>,
+    }
+
+    pub(crate) fn produce(ctx: &Produce, args: &Args) -> [u32; 4] {
+        let at = |k: usize| args.input[(ctx.pos + k) % ctx.chunk_len];
+        [at(0), at(1), at(2), at(3)]
+    }
+
+    pub(crate) fn consume(ctx: &Consume, args: &Args, near: [u32; 4]) {
+        args.output.at(ctx).set(near.iter().fold(0, |all: u32, one| all.rotate_left(5) ^ one));
+    }
+}

@@ -4,10 +4,13 @@ use super::support::POISON;
 use crate::check::same;
 use crate::kernels::structs::{
     found::{self, Found},
+    neighbours, paired,
     pixels::{self, Pixel},
     points::{self, Arrived, Point},
 };
-use crate::{AllReduceOf, AllToAllOf, Outcome, Rank, ReduceScatterOf, SendRecvOf, Subject, reference};
+use crate::{
+    AllGatherOf, AllReduceOf, AllToAllOf, Outcome, Rank, ReduceScatterOf, SendRecvOf, Subject, reference,
+};
 use fusewire::device::protocol::ll;
 use fusewire::{LaunchOptions, Protocol};
 
@@ -120,6 +123,48 @@ pub fn of_other_sizes<X: Subject>(rank: &Rank<X>) -> Outcome {
             sender.launch_with(stream, Some(next), Some(last), args, &options.elements(chunk))?;
             same(format_args!("points in a ring, {about}"), &output.read(stream)?[..chunk], |i| {
                 arrived(last, i, of(last, i))
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Several values of an element, which the macro makes a struct of.
+pub fn of_tuples_and_arrays<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let exchange = AllToAllOf::<paired::Hooks>::all_to_all(&ground.transport)?;
+    let gather = AllGatherOf::<neighbours::Hooks>::all_gather(&ground.transport)?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    for chunk in [1, 3, 130, rank.scale.pick(700, 40_001)] {
+        let (n, data) = (ranks * chunk, rank.data(chunk));
+        let input: Vec<f32> = (0..n).map(|i| data.small(me, i)).collect();
+        let input = ground.device.buffer_from(&input)?;
+        let mut values = ground.device.buffer::<f32>(n)?;
+        let mut places = ground.device.buffer::<u32>(n)?;
+        let words = ground.device.buffer_from(&data.all::<u32>(me, chunk))?;
+        let mut mixed = ground.device.buffer::<u32>(n)?;
+        for options in ways::<X>(8 * chunk) {
+            let about = format!("{chunk} for each rank, {options:?}, at rank {me}");
+            values.fill_bytes(stream, POISON)?;
+            places.fill_bytes(stream, POISON)?;
+            let (values_out, places_out) = (values.view_mut(), places.view_mut());
+            let args = paired::Launch { input: input.view(), values: values_out, places: places_out };
+            exchange.launch_with(stream, args, &options)?;
+            same(format_args!("values, {about}"), &values.read(stream)?, |i| {
+                reference::all_to_all(me, chunk, i, |rank, i| data.small(rank, i))
+            });
+            same(format_args!("places, {about}"), &places.read(stream)?, |i| {
+                ((i % chunk) << 16 | i / chunk) as u32
+            });
+        }
+        for options in ways::<X>(16 * chunk) {
+            let about = format!("{chunk} neighbours of each rank, {options:?}, at rank {me}");
+            mixed.fill_bytes(stream, POISON)?;
+            let args = neighbours::Launch { input: words.view(), output: mixed.view_mut() };
+            gather.launch_with(stream, args, &options)?;
+            same(format_args!("{about}"), &mixed.read(stream)?, |i| {
+                let near = (0..4).map(|k| data.any::<u32>(i / chunk, (i % chunk + k) % chunk));
+                near.fold(0, |all, one| all.rotate_left(5) ^ one)
             });
         }
     }

@@ -34,7 +34,7 @@ pub fn element(ty: &Type, module: Option<&HookModule>, errors: &mut Errors) {
         }
         Type::Tuple(t) if t.elems.is_empty() => "",
         Type::Tuple(_) => "; make it a struct, or pass a slice for each part",
-        Type::Array(_) => "; make it the field of a struct, pass its elements, or use `Pack`",
+        Type::Array(_) => "; make it the field of a struct, or pass its elements",
         Type::Reference(_) | Type::Slice(_) | Type::Ptr(_) => "",
         _ => return,
     };

@@ -1,10 +1,10 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
 use super::rows;
-use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, Reduce};
+use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, Reduce, values};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 /// The type parameter of a generic module.
@@ -137,16 +137,24 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     });
     let input = module.input().map_or_else(|| format_ident!("input"), |f| f.ident.clone());
     let output = module.output().map_or_else(|| format_ident!("output"), |f| f.ident.clone());
+    let wired = Wired(model.wire_values());
+    let wire_struct = wired.declared(d);
     let produce = call(
         &module.produce,
         quote!(args.#input.pack(ctx)),
-        |name| quote!(#d::hooks::produce_each(ctx, |ctx| #name(ctx, args))),
+        |name| {
+            let value = wired.give(&quote!(#name(ctx, args)));
+            quote!(#d::hooks::produce_each(ctx, |ctx| #value))
+        },
         |name| quote!(#name(ctx, args)),
     );
     let consume = call(
         &module.consume,
         quote!(args.#output.at(ctx).set_pack(value)),
-        |name| quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, value))),
+        |name| {
+            let value = wired.take(quote!(value));
+            quote!(#d::hooks::consume_each(ctx, value, |ctx, value| #name(ctx, args, #value)))
+        },
         |name| quote!(#name(ctx, args, value)),
     );
     let by_rows = model
@@ -226,6 +234,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         #names
         #copy
         #(#plain_types)*
+        #wire_struct
         #[doc(hidden)]
         struct #hooks #generic (::core::marker::PhantomData<#phantom>);
         impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
@@ -259,6 +268,50 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
                 // SAFETY: the caller's contract.
                 unsafe { Args { #(#unpack,)* } }
             }
+        }
+    }
+}
+
+/// A wire that is a tuple or an array, if it is: a struct of its own, since neither is an element.
+struct Wired(Option<syn::Type>);
+
+impl Wired {
+    /// The struct.
+    fn declared(&self, d: &TokenStream) -> Option<TokenStream> {
+        let ty = self.0.as_ref()?;
+        let (types, name, span) = (values(ty)?, ty.to_token_stream().to_string(), ty.span());
+        let d = spanned(span, d);
+        let numbers = (0..types.len()).map(syn::Index::from);
+        Some(quote_spanned! {span=>
+            #[doc(hidden)]
+            #[derive(Clone, Copy, Debug, Default, PartialEq)]
+            #[repr(C)]
+            pub struct __Wire(#(#types),*);
+            #d::__element! { struct __Wire { #(#numbers: #types,)* } #name }
+        })
+    }
+
+    /// The struct of what `value` is.
+    fn give(&self, value: &TokenStream) -> TokenStream {
+        match &self.0 {
+            None => value.clone(),
+            Some(syn::Type::Tuple(tuple)) => {
+                let names: Vec<_> = (0..tuple.elems.len()).map(|k| format_ident!("__{k}")).collect();
+                quote!({ let (#(#names,)*) = #value; __Wire(#(#names),*) })
+            }
+            Some(_) => quote!(__Wire(#value)),
+        }
+    }
+
+    /// What the struct `value` holds.
+    fn take(&self, value: TokenStream) -> TokenStream {
+        match &self.0 {
+            None => value,
+            Some(syn::Type::Tuple(tuple)) => {
+                let numbers = (0..tuple.elems.len()).map(syn::Index::from);
+                quote!((#(#value.#numbers,)*))
+            }
+            Some(_) => quote!(#value.0),
         }
     }
 }

@@ -8,6 +8,7 @@ mod launch;
 mod rows;
 
 pub use device::{CODES, device_source};
+pub use glue::names;
 pub use host::host;
 
 use crate::errors::Errors;
