@@ -31,7 +31,7 @@ use core::marker::PhantomData;
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawSlice<T> {
-    /// Address in the memory of the machine that runs the kernel, 16-byte aligned.
+    /// Address in the memory of the machine that runs the kernel, aligned as elements are.
     address: u64,
     /// Elements.
     len: u64,
@@ -258,7 +258,7 @@ impl<'a, T: Element> Out<'a, T> {
     /// The output a hook sees.
     ///
     /// # Safety
-    /// The launch checked that `raw` holds `len` elements of `T`, 16-byte aligned, that outlive `'a`, and that nothing but the
+    /// The launch checked that `raw` holds `len` elements of `T`, aligned, that outlive `'a`, and that nothing but the
     /// consume calls of this one launch accesses them in `'a`.
     #[inline(always)]
     pub unsafe fn from_raw(raw: RawSlice<T>, _: Lent<'a>) -> Self {

@@ -41,6 +41,8 @@ pub struct Ctx {
     pub(crate) most: usize,
     /// The pack is whole and its index a multiple of its length, so that a 16-byte access is right.
     pub(crate) whole: bool,
+    /// Every slice of the launch begins at a multiple of 16 bytes.
+    pub(crate) aligned: bool,
     /// Keeps a context, and so its witness of exclusive access, on the thread it was made for.
     pub(crate) thread: PhantomData<*mut ()>,
 }
@@ -85,6 +87,12 @@ impl Ctx {
         Ctx { pos, valid, shaped, most: self.chunk_start + pos, whole, ..*self }
     }
 
+    /// Whether packs of `lanes` elements, from the chunk's beginning on, are at multiples of 16 bytes in every slice of such elements.
+    #[inline(always)]
+    pub(crate) fn in_packs(&self, lanes: usize) -> bool {
+        self.aligned && self.chunk_start.is_multiple_of(lanes)
+    }
+
     /// The same place of the chunk that begins at `start`; `aligned`: that is a multiple of a pack's elements.
     #[inline(always)]
     pub(crate) fn moved(&self, start: usize, aligned: bool) -> Ctx {
@@ -123,6 +131,7 @@ impl Ctx {
             beside: 0,
             most: chunk_start,
             whole: false,
+            aligned: true,
             thread: PhantomData,
         }
     }
@@ -165,5 +174,19 @@ impl Deref for Consume {
     #[inline(always)]
     fn deref(&self) -> &Ctx {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tile::whole_until;
+
+    #[test]
+    fn no_pack_is_whole_where_a_view_begins_anywhere() {
+        let place = Ctx::of_chunk(32, 30, 1, 30);
+        assert_eq!(whole_until(&place, 8, 0, 4), 3);
+        assert_eq!(whole_until(&Ctx { aligned: false, ..place }, 8, 0, 4), 0);
+        assert_eq!(whole_until(&Ctx::of_chunk(33, 30, 1, 30), 8, 0, 4), 0);
     }
 }

@@ -4,7 +4,12 @@ use crate::hooks::Hooks;
 use crate::protocol::simple::channel::CUT;
 use crate::wait::Control;
 
-/// Geometry of one launch; equal on all ranks.
+/// Of [`Shape::flags`]: the kernel behind the copy engine's copies, and not the one before them.
+pub const BEHIND: u32 = 1;
+/// Of [`Shape::flags`]: some slice does not begin at a multiple of 16 bytes, so that hooks' packs go element by element.
+pub const UNALIGNED: u32 = 2;
+
+/// Geometry of one launch; equal on all ranks, but for what is said to be a rank's own.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(target_arch = "nvptx64"), derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[repr(C)]
@@ -37,8 +42,8 @@ pub struct Shape {
     pub channels: u32,
     /// Blocks of the self copy: those that bring a rank's own chunk from `produce` to `consume`.
     pub self_copy: u32,
-    /// Copy engine: 0 before the copies, 1 behind them.
-    pub phase: u32,
+    /// [`UNALIGNED`], and of the copy engine [`BEHIND`]; a rank's own.
+    pub flags: u32,
     /// Direct: number of the output's symmetric allocation; equal on all ranks.
     pub allocation: u32,
     /// How chunks are cut: [`Shape::name_cut`]. A call names it to its peers beside its size.

@@ -111,7 +111,7 @@ where
                 _ if S::FOLDS || S::ONCE => 0,
                 _ => launch.own,
             },
-            phase: 0,
+            flags: 0,
             allocation: 0,
             cut: 0,
         };

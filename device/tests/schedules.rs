@@ -61,7 +61,7 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
         tiles: tiles as u64,
         channels,
         self_copy,
-        phase: 0,
+        flags: 0,
         allocation: 0,
         cut: 0,
     };

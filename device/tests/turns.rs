@@ -115,7 +115,7 @@ fn launch<H: Unpack<Raw = Raw<T>>, T: Element>(
             tiles: 0,
             channels,
             self_copy: 0,
-            phase: 0,
+            flags: 0,
             allocation: 0,
             cut: 0,
         };

@@ -141,6 +141,8 @@ pub struct Binder {
     held: Vec<Held>,
     link: Arc<Link>,
     device: Device,
+    /// The first buffer that does not begin at a multiple of 16 bytes, and how many it is past one.
+    pub(crate) unaligned: Option<(&'static str, u64)>,
 }
 
 /// What a launch keeps alive beside its buffers.
@@ -168,7 +170,7 @@ pub unsafe trait Handle: Crosses {
 
 impl Binder {
     pub(crate) fn new(device: Device, link: &Arc<Link>) -> Self {
-        Binder { device, link: Arc::clone(link), bound: Vec::new(), held: Vec::new() }
+        Binder { device, link: Arc::clone(link), bound: Vec::new(), held: Vec::new(), unaligned: None }
     }
 
     /// Keeps `what` alive with the launch, after checking that its peers are those of the kernel's transport.
@@ -197,7 +199,7 @@ impl Binder {
     /// A buffer that hooks read.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if it is on another device, not aligned to 16 bytes, or overlaps one that is written.
+    /// [`Error::Misuse`] if it is on another device, or overlaps one that is written.
     pub fn read<T: Element>(&mut self, name: &'static str, view: &View<'_, T>) -> Result<RawSlice<T>> {
         self.bind::<T>(name, view.memory, view.address(), view.len(), false)
     }
@@ -220,12 +222,7 @@ impl Binder {
     ) -> Result<RawSlice<T>> {
         self.device.check_same(memory.machine(), format_args!("buffer `{name}`"))?;
         if len > 0 && !address.is_multiple_of(16) {
-            let off = address % 16;
-            return Err(Error::misuse(format!(
-                "buffer `{name}` starts {off} bytes past a multiple of 16: slices of a launch start at a multiple of {} elements",
-                // As few as are whole times 16 bytes.
-                16 >> T::SIZE.trailing_zeros().min(4)
-            )));
+            self.unaligned.get_or_insert((name, address % 16));
         }
         let (from, to) = (address, address + (len * T::SIZE) as u64);
         let clash = self.bound.iter().find(|b| (b.written || written) && b.from < to && from < b.to);

@@ -34,9 +34,9 @@ class Transport:
     ``window``: bytes of staging for each peer and direction, 32 MiB by default. ``deadline``: seconds that one wait in a kernel may last, 10 by
     default.
 
-    Every rank calls the same collectives in the same order, with tensors of equal size and type, contiguous and at a multiple of 16 bytes. The
-    first call of each kind prepares its kernel on every rank; that of ``send``, ``recv`` and ``sendrecv`` too. On CPU threads a call has
-    ended when it returns. On a GPU it is queued, on ``stream`` or on the current stream of the tensors' library. Streams that were used live as long as
+    Every rank calls the same collectives in the same order, with tensors of equal size and type. They are contiguous; one that begins at no multiple
+    of 16 bytes goes element by element, which is slower. The first call of each kind prepares its kernel on every rank; that of ``send``, ``recv``
+    and ``sendrecv`` too. On CPU threads a call has ended when it returns. On a GPU it is queued, on ``stream`` or on the current stream of the tensors' library. Streams that were used live as long as
     the transport; those of PyTorch do. Tensors are read and written as they are: gradients are those of ``fusewire.torch``.
     """
 

@@ -36,6 +36,9 @@ def reductions(seed):
                 own = all_[world.rank]
                 where = (seed, dtype, op, length)
                 assert numpy.array_equal(shm.all_reduce(own, op), expected), where
+                # From any element on.
+                aside = numpy.concatenate([own[:1], own])[1:]
+                assert numpy.array_equal(shm.all_reduce(aside, op), expected), where
                 in_place = own.copy()
                 assert shm.all_reduce(in_place, op, out=in_place) is in_place, where
                 assert numpy.array_equal(in_place, expected), where

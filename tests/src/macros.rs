@@ -56,6 +56,10 @@ macro_rules! for_each_case {
                 into_symmetric_memory: 1..=8,
                 refused: 2..=8,
             }
+            offsets {
+                copies: 1..=8,
+                hooks: 1..=8,
+            }
             structs {
                 folded: 1..=8,
                 of_other_sizes: 1..=8,

@@ -23,7 +23,7 @@ impl<'a, T: Atomic> Accumulate<'a, T> {
     /// The output a hook sees.
     ///
     /// # Safety
-    /// The launch checked that `raw` holds `len` elements of `T`, 16-byte aligned, that outlive `'a`, and nothing but this launch accesses them.
+    /// The launch checked that `raw` holds `len` elements of `T`, aligned, that outlive `'a`, and nothing but this launch accesses them.
     #[inline(always)]
     pub unsafe fn from_raw(raw: RawSlice<T>, _: Lent<'a>) -> Self {
         Self { start: raw.address as *mut T, len: raw.len as usize, life: PhantomData }

@@ -47,7 +47,7 @@ use crate::arch;
 use crate::ctx::{Consume, Ctx};
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
-use crate::launch::{Grid, Params, Shape, Unpack, cut};
+use crate::launch::{Grid, Params, Shape, UNALIGNED, Unpack, cut};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::row;
@@ -296,6 +296,7 @@ pub(crate) fn place<O: Ops>(
         beside: 0,
         most: chunk_start as usize,
         whole: false,
+        aligned: shape.flags & UNALIGNED == 0,
         thread: core::marker::PhantomData,
     }
 }

@@ -151,7 +151,7 @@ pub fn packs(from: u64, to: u64, packs: u32) -> (usize, u32) {
 /// Of `count` packs from chunk pack `first` on, how many are whole and have an aligned index.
 #[inline(always)]
 pub fn whole_until(place: &Ctx, lanes: usize, first: usize, count: u32) -> u32 {
-    if place.chunk_start.is_multiple_of(lanes) {
+    if place.in_packs(lanes) {
         (place.chunk_len / lanes).saturating_sub(first).min(count as usize) as u32
     } else {
         0

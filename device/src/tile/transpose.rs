@@ -210,7 +210,7 @@ impl Part<'_> {
         scratch: &Scratch,
         put: &impl Fn(u32, &Ctx, Pack<W>),
     ) {
-        let aligned = self.place.chunk_start.is_multiple_of(self.lanes);
+        let aligned = self.place.in_packs(self.lanes);
         if whole {
             // A lane of a warp has the same packs of every fourth row, so that there is one addition from each to the next.
             let mut i = lane / ACROSS;
@@ -316,7 +316,7 @@ impl<'k> Tiling<'k> {
         if k >= ROWS * ACROSS || row >= place.rows || col >= place.cols {
             return None;
         }
-        let aligned = place.chunk_start.is_multiple_of(lanes);
+        let aligned = place.in_packs(lanes);
         Some(Ctx { shaped: Some((row, col)), ..place.at(row * place.cols + col, lanes, aligned) })
     }
 }

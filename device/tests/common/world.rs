@@ -30,7 +30,7 @@ pub const NO_ELEMENTS: Shape = Shape {
     tiles: 0,
     channels: 1,
     self_copy: 0,
-    phase: 0,
+    flags: 0,
     allocation: 0,
     cut: 0,
 };

@@ -4,7 +4,7 @@
 use super::prepared::{Agreed, Call, Places};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream};
-use fusewire_device::launch::Shape;
+use fusewire_device::launch::{BEHIND, Shape};
 use fusewire_driver::{self as cuda, DevicePtr};
 use std::sync::Arc;
 
@@ -77,6 +77,6 @@ impl Agreed {
             aside.join.record(&aside.stream)?;
             main.wait_event(&aside.join)?;
         }
-        queue(&Call { shape: Shape { phase: 1, ..shape }, ..*call })
+        queue(&Call { shape: Shape { flags: shape.flags | BEHIND, ..shape }, ..*call })
     }
 }

@@ -198,7 +198,17 @@ impl Agreed {
         let elements = self.elements(places, chunks, options)?;
         let chunks = chunks.map(|chunks| chunks as usize);
         let symmetric = both && self.symmetric(places.output, elements, chunks[1]);
-        let plan = self.plan(elements, options, pattern, symmetric)?;
+        let mut plan = self.plan(elements, options, pattern, symmetric)?;
+        if let (Protocol::Bulk, Some(off)) = (plan.protocol, places.unaligned()) {
+            if options.protocol.is_some() {
+                return Err(Error::misuse(format!(
+                    "`{}` begins {off} bytes past a multiple of 16, at which bulk copies begin: use `Protocol::Direct`",
+                    self.facts.name
+                )));
+            }
+            let stores = options.clone().protocol(Protocol::Direct);
+            plan = self.plan(elements, &stores, pattern, symmetric)?;
+        }
         self.holds(places, elements, chunks)?;
         let mut shape = self.shape(&plan, options)?;
         self.aim(&plan, &mut shape, places)?;

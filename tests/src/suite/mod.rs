@@ -12,6 +12,7 @@ mod hooks;
 mod in_place;
 mod misuse;
 mod multi_peer;
+mod offsets;
 mod options;
 mod peers;
 pub mod processes;

@@ -381,6 +381,10 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
     let input = ground.device.buffer::<f32>(ranks * 384)?;
     let mut output = ground.device.buffer::<f32>(ranks * 384)?;
     let mut scales = ground.device.buffer::<f32>(ranks * 6)?;
+    let view = output.view_mut().slice(1..)?;
+    let args = scaled::Launch { input: input.view(), output: view, scales: scales.view_mut() };
+    let off = misuse(launcher.launch_with(stream, args, &open.clone().elements(192)));
+    says(off, &["buffer `output` begins 4 bytes past a multiple of 16", "works by rows"]);
     let mut launch = |options: LaunchOptions| {
         let (output, scales) = (output.view_mut(), scales.view_mut());
         launcher.launch_with(stream, scaled::Launch { input: input.view(), output, scales }, &options)

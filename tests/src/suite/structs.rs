@@ -154,7 +154,7 @@ pub fn of_tuples_and_arrays<X: Subject>(rank: &Rank<X>) -> Outcome {
                 reference::all_to_all(me, chunk, i, |rank, i| data.small(rank, i))
             });
             same(format_args!("places, {about}"), &places.read(stream)?, |i| {
-                ((i % chunk) << 16 | i / chunk) as u32
+                (((i % chunk) << 16) | (i / chunk)) as u32
             });
         }
         for options in ways::<X>(16 * chunk) {

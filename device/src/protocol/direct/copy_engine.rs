@@ -2,13 +2,13 @@
 
 use super::handshake::{Channel, Lanes};
 use crate::group::Block;
-use crate::launch::{Grid, Params, Unpack};
+use crate::launch::{BEHIND, Grid, Params, Unpack};
 use crate::ops::Direct;
 use crate::protocol::Protocol;
 use crate::schedule::{Member, Schedule};
 use crate::wait::{Flow, Watch};
 
-/// The protocol, as a type: what stands before (`shape.phase` 0) and behind (1) the copy engine's part, *ready* and *complete* with every peer.
+/// The protocol, as a type: what stands before and behind ([`BEHIND`]) the copy engine's part, *ready* and *complete* with every peer.
 /// Grid: one block.
 ///
 /// Between the two launches the stream copies every chunk into its peer's output.
@@ -24,7 +24,7 @@ unsafe impl<O: Direct> Protocol<O> for CopyEngine {
         let mut lanes = Lanes::of(&params.schedule, Member::of(ops));
         // SAFETY: the caller's contract.
         let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
-        if shape.phase == 0 {
+        if shape.flags & BEHIND == 0 {
             lanes.begin(&channel);
             // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
             let watch = unsafe { watch.looked() };

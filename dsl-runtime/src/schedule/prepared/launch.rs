@@ -9,7 +9,7 @@ use crate::schedule::plan::Plan;
 use crate::schedule::{LaunchOptions, Protocol};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
-use fusewire_device::launch::{Grid, Params, Shape};
+use fusewire_device::launch::{BEHIND, Grid, Params, Shape, UNALIGNED};
 use fusewire_device::ops::Ops;
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
@@ -39,6 +39,12 @@ pub(crate) struct Places<'a> {
 impl<'a> Places<'a> {
     pub(crate) fn of(args: &'a impl Arguments) -> Self {
         Places { input: args.input(), output: args.output() }
+    }
+
+    /// How far input or output begin past a multiple of 16 bytes, if one does.
+    pub(crate) fn unaligned(&self) -> Option<u64> {
+        let places = [self.input, self.output].into_iter().flatten();
+        places.map(|place| place.address % 16).find(|off| *off > 0)
     }
 
     /// Address of the input that is copied from.
@@ -97,7 +103,7 @@ impl Agreed {
             tiles: u64::from(plan.tiles),
             channels: plan.channels,
             self_copy: plan.self_copy,
-            phase: 0,
+            flags: 0,
             allocation: 0,
             cut: 0,
         };
@@ -130,7 +136,7 @@ impl Agreed {
     pub(crate) fn note(&self, stream: &Stream, call: &Call<'_>) {
         let Call { plan, shape, name, root, .. } = call;
         // Of two kernels around the copy engine's work the first.
-        if stream.is_capturing() || shape.phase > 0 {
+        if stream.is_capturing() || shape.flags & BEHIND != 0 {
             return;
         }
         let custom = *name == "custom";
@@ -226,6 +232,7 @@ impl<X: Transport> Prepared<X> {
         schedule: S,
     ) -> Result<()> {
         let (binder, raw) = self.bind(stream, args)?;
+        let call = &self.told(&binder, call)?;
         let _claims = binder.claim(stream)?;
         let _turns = stream.touch_all(&self.links)?;
         self.queue(stream, &binder, raw, call, schedule)
@@ -241,11 +248,25 @@ impl<X: Transport> Prepared<X> {
         chunks: &[Chunk],
     ) -> Result<()> {
         let (binder, raw) = self.bind(stream, args)?;
+        let call = &self.told(&binder, call)?;
         // For all of it: other streams are not to come between.
         let _claims = binder.claim(stream)?;
         let _turns = stream.touch_all(&self.links)?;
         let queue = &|call: &Call<'_>| self.queue(stream, &binder, raw, call, schedule);
         self.copied(stream, Places::of(args), call, chunks, queue)
+    }
+
+    /// The call, whose kernel is told where buffers are not aligned. Rows are loaded and stored 16 bytes at a time.
+    fn told<'c>(&self, binder: &Binder, call: &Call<'c>) -> Result<Call<'c>> {
+        let Some((name, off)) = binder.unaligned else { return Ok(*call) };
+        if self.facts.cols > 0 {
+            return Err(Error::misuse(format!(
+                "buffer `{name}` begins {off} bytes past a multiple of 16, and `{}` works by rows: begin it at a multiple of 16 bytes",
+                self.facts.name
+            )));
+        }
+        let shape = Shape { flags: call.shape.flags | UNALIGNED, ..call.shape };
+        Ok(Call { shape, ..*call })
     }
 
     /// Checks the arguments of a launch.
