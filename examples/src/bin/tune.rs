@@ -45,8 +45,8 @@ impl Plain for sum::Hooks {
     }
 }
 
-/// A schedule of such hooks on a transport. Its rows are for every hook module that has neither `produce` nor `consume`, and every element type: of a
-/// schedule that folds, for every fold.
+/// A schedule of such hooks on a transport. Its rows are for every element type, and for every hook module that has neither `produce` nor `consume`; or of a
+/// schedule that folds, for every module that has no row of its own.
 struct Subject<X: Transport, S, H> {
     launcher: Launcher<S, X, H>,
     schedule: S,
@@ -107,7 +107,8 @@ impl<X: Transport, S: Schedule, H: Plain> Tunable for Subject<X, S, H> {
         self.options.elements = Some(chunk);
         let args = H::args(self.input.view(), self.output.view_mut());
         let key = self.launcher.key_as(&self.schedule, &args, &self.options)?;
-        Ok(Key { variant: COPIES.into(), element: ANY.into(), ..key })
+        // `COPIES` has no row for what is folded.
+        Ok(Key { variant: if S::FOLDS { ANY } else { COPIES }.into(), element: ANY.into(), ..key })
     }
 
     fn spaces(&mut self) -> fusewire::Result<Vec<Space>> {
