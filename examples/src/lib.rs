@@ -10,6 +10,7 @@
 //! | `rows` | hooks of whole rows: block-scaled 8-bit floats, a norm behind an all-reduce |
 //! | `patterns` | what libraries for inference have a kernel of its own for, each as a hook |
 //! | `bench` | the all-to-all against its size, beside NCCL's figures; `--plot` draws them |
+//! | `bench_collectives` | every schedule against its size, in the columns and the JSON of nccl-tests |
 //! | `bench_fused` | hooks fused into an all-to-all of bfloat16, against their size, beside the copy |
 //! | `bench_shared` | all hooks by all protocols with ranks that share a GPU; compares two versions of this |
 //! | `host` | the shared-memory transport in figures |
@@ -21,6 +22,7 @@
 pub mod cases;
 pub mod fused;
 pub mod hooks;
+pub mod nccl_tests;
 pub mod plot;
 pub mod ranks;
 pub mod reference;

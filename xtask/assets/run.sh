@@ -223,7 +223,7 @@ case $command in
       timeout -k 10 60 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/collectives.py" $op >> "$out/collectives-nccl.jsonl" 2> "$out/collectives-nccl.log" \
         || { echo "NCCL's $op did not run; see $out/collectives-nccl.log"; failed=1; }
     done
-    timeout -k 10 200 "$here/bench_collectives" --device cuda --ranks "$gpus" --json "$@" > "$out/collectives-fusewire.jsonl" || { echo "FAILED: bench_collectives"; failed=1; }
+    timeout -k 10 300 "$here/bench_collectives" --device cuda --ranks "$gpus" --json-lines "$@" > "$out/collectives-fusewire.jsonl" || { echo "FAILED: bench_collectives"; failed=1; }
     "$here/bench" --compare "$out/collectives-nccl.jsonl" "$out/collectives-fusewire.jsonl" || failed=1
     ;;
   fused)
@@ -274,7 +274,7 @@ case $command in
     done
     ;;
   tune)
-    timeout -k 10 500 "$here/cargo-fusewire" fusewire tune --program "$here/tune" --ranks "$gpus" --table "$out/tuning.jsonl" "$@" \
+    timeout -k 10 1200 "$here/cargo-fusewire" fusewire tune --program "$here/tune" --ranks "$gpus" --table "$out/tuning.jsonl" "$@" \
       || { echo "FAILED: tune"; failed=1; }
     ;;
   sanitize)

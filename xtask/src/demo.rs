@@ -3,7 +3,8 @@
 use crate::steps::{self, Outcome, cargo, device_compiler};
 
 /// What the other program has.
-const COLLECTIVES: [&str; 5] = ["all_gather", "broadcast", "reduce", "reduce_scatter", "all_reduce"];
+const COLLECTIVES: [&str; 8] =
+    ["all_gather", "broadcast", "gather", "scatter", "reduce", "reduce_scatter", "all_reduce", "sendrecv"];
 
 /// Prepares the device compiler, builds the example and runs it on CPU threads, and then on the GPUs if there are any. `--schedule` among the
 /// arguments names other schedules than `all_to_all`; the rest are the program's.

@@ -29,7 +29,8 @@ struct Cli {
 enum Task {
     /// Prepare the device compiler, then run the example all-to-all, or other schedules: on CPU threads, and on GPUs if there are any.
     Demo {
-        /// `--schedule all_gather,reduce_scatter,all_reduce`; and arguments of the example: `--device host|cuda`, `--ranks N`, `--size 1M,16M`, `--hooks copy,transpose`.
+        /// `--schedule all_gather,reduce_scatter,all_reduce`; and arguments of the example: `--device host|cuda`, `--ranks N`, `--size 1M,16M`, `--hooks copy,transpose`; of
+        /// other schedules than the all-to-all `--json FILE`, with `--device`: the run on GPUs would replace that on CPU threads.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -97,7 +97,8 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
     sanitizer(&mut account);
     account.step("a dozen mutations of the protocol", crate::mutants::dozen);
     account.step("demo on CPU threads", || {
-        let schedules = "all_to_all,all_gather,reduce_scatter,all_reduce,broadcast";
+        let schedules =
+            "all_to_all,all_gather,reduce_scatter,all_reduce,broadcast,gather,scatter,reduce,sendrecv";
         let arguments = ["--schedule", schedules, "--device", "host", "--size", "64K,1M"];
         crate::demo::run(&arguments.map(String::from))
     });
@@ -121,10 +122,10 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         command.args(tune).args(what).arg(target().join("release/tune")).arg("--table").arg(&table);
         steps::run("cargo fusewire tune", &mut command)?;
         let rows = std::fs::read_to_string(&table).map_err(|e| format!("{}: {e}", table.display()))?;
-        // Each size by both schedules, into ordinary and into symmetric memory.
+        // Each size by nine schedules, three of them into symmetric memory as well.
         match rows.lines().count() {
-            13 => Ok(()),
-            n => Err(format!("{} should have a header and 12 rows, but has {n} lines", table.display())),
+            37 => Ok(()),
+            n => Err(format!("{} should have a header and 36 rows, but has {n} lines", table.display())),
         }
     });
     python(&mut account, install);

@@ -137,8 +137,8 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
 
     /// Whether peers may store into the output.
     fn symmetric(&self, schedule: &S, args: &H::Args<'_>, elements: usize) -> bool {
-        let (both, chunks) = (both(schedule, self.member()), Self::chunks(schedule, self.member()));
-        both && self.prepared.symmetric(args.output(), elements, chunks[1] as usize)
+        let (stored, chunks) = (stored(schedule, self.member()), Self::chunks(schedule, self.member()));
+        stored && self.prepared.symmetric(args.output(), elements, chunks[1] as usize)
     }
 
     /// Chunks of the input and of the output; in place those of the one buffer, twice.
@@ -153,8 +153,8 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
 
     fn cut(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
         let me = self.member();
-        let (pattern, both) = (Pattern::of(schedule, me), both(schedule, me));
-        self.prepared.shaped(Places::of(args), Self::chunks(schedule, me), pattern, both, options)
+        let (pattern, stored) = (Pattern::of(schedule, me), stored(schedule, me));
+        self.prepared.shaped(Places::of(args), Self::chunks(schedule, me), pattern, stored, options)
     }
 }
 
@@ -186,23 +186,23 @@ impl Agreed {
         )))
     }
 
-    /// How a launch is cut, and its geometry. `both`: see [`both`].
+    /// How a launch is cut, and its geometry. `stored`: see [`stored`].
     fn shaped(
         &self,
         places: Places<'_>,
         chunks: [u32; 2],
         pattern: Pattern,
-        both: bool,
+        stored: bool,
         options: &LaunchOptions,
     ) -> Result<(Plan, Shape)> {
         let elements = self.elements(places, chunks, options)?;
         let chunks = chunks.map(|chunks| chunks as usize);
-        let symmetric = both && self.symmetric(places.output, elements, chunks[1]);
+        let symmetric = stored && self.symmetric(places.output, elements, chunks[1]);
         let mut plan = self.plan(elements, options, pattern, symmetric)?;
         if let (Protocol::Bulk, Some(off)) = (plan.protocol, places.unaligned()) {
             if options.protocol.is_some() {
                 return Err(Error::misuse(format!(
-                    "`{}` begins {off} bytes past a multiple of 16, at which bulk copies begin: use `Protocol::Direct`",
+                    "input or output of `{}` begins {off} bytes past a multiple of 16, at which bulk copies begin: use `Protocol::Direct`",
                     self.facts.name
                 )));
             }
@@ -216,10 +216,11 @@ impl Agreed {
     }
 }
 
-/// Whether this rank sends and receives. Where ranks may send without receiving, those need not have an output, so that both ends agree
-/// on storing there only where every rank does both.
-fn both<S: Schedule>(schedule: &S, me: Member) -> bool {
-    S::MUTUAL || (schedule.sends(me) > 0 && schedule.receives(me) > 0)
+/// Whether what arrives may be stored into this rank's output: it sends and receives, and nothing is folded, so that plans and rows of tables of folds
+/// are the same wherever the output is. Where ranks may send without receiving, those need not have an output, so that both ends agree on storing there
+/// only where every rank does both.
+fn stored<S: Schedule>(schedule: &S, me: Member) -> bool {
+    !S::FOLDS && (S::MUTUAL || (schedule.sends(me) > 0 && schedule.receives(me) > 0))
 }
 
 /// What the copy engine copies: the own chunk first, since it goes by another engine; then each peer's, the next neighbour's first.

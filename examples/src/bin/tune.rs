@@ -1,98 +1,56 @@
-//! Tunes the all-to-all and `sendrecv` on the machine at hand: `cargo fusewire tune -p fusewire-examples`.
+//! Tunes every schedule on the machine at hand: `cargo fusewire tune -p fusewire-examples`.
 //!
 //! A kernel of one's own joins in the same way: it implements [`Tunable`].
 
-use fusewire::kernel::Supports;
+use fusewire::device::schedule::NOBODY;
+use fusewire::kernel::{HookSet, Supports};
 use fusewire::prelude::*;
-use fusewire::schedule::{AllToAll, AllToAllLauncher, SendRecv, SendRecvLauncher};
+use fusewire::schedule::*;
 use fusewire::tune::{ANY, COPIES, Config, Key, Session, Space, Tunable};
-use fusewire_examples::hooks::copy;
 use fusewire_examples::reference::{self, parallel};
 use std::process::ExitCode;
 
-/// A launcher of the copy hook, of either schedule.
-trait Launcher<X: Transport>: Sized {
-    /// Collective.
-    fn new(transport: &X) -> fusewire::Result<Self>;
-    /// Elements of a rank's input and output, if each peer gets `chunk`.
-    fn elements(world: usize, chunk: usize) -> usize;
-    /// Element `i` of the output of `rank`.
-    fn want(rank: usize, world: usize, chunk: usize, i: usize) -> f32;
-    fn key(&self, args: &copy::Launch<'_>, options: &LaunchOptions) -> fusewire::Result<Key>;
-    fn spaces(&self, args: &copy::Launch<'_>, options: &LaunchOptions) -> fusewire::Result<Vec<Space>>;
-    fn launch(
-        &self,
-        on: (&X, &Stream),
-        args: copy::Launch<'_>,
-        options: &LaunchOptions,
-    ) -> fusewire::Result<()>;
-}
-
-impl<X: Transport> Launcher<X> for AllToAllLauncher<X, copy::Hooks>
-where
-    copy::Hooks: Supports<AllToAll, X>,
-{
-    fn new(transport: &X) -> fusewire::Result<Self> {
-        copy::all_to_all(transport)
-    }
-    fn elements(world: usize, chunk: usize) -> usize {
-        chunk * world
-    }
-    fn want(rank: usize, world: usize, chunk: usize, i: usize) -> f32 {
-        reference::output("copy", rank, world, chunk, 1.0, i)
-    }
-    fn key(&self, args: &copy::Launch<'_>, options: &LaunchOptions) -> fusewire::Result<Key> {
-        AllToAllLauncher::key(self, args, options)
-    }
-    fn spaces(&self, args: &copy::Launch<'_>, options: &LaunchOptions) -> fusewire::Result<Vec<Space>> {
-        AllToAllLauncher::spaces(self, args, options)
-    }
-    fn launch(
-        &self,
-        (_, stream): (&X, &Stream),
-        args: copy::Launch<'_>,
-        options: &LaunchOptions,
-    ) -> fusewire::Result<()> {
-        self.launch_with(stream, args, options)
+/// Copies.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_to_all, sendrecv, all_gather, broadcast, scatter, gather))]
+mod copy {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
     }
 }
 
-/// Each rank to its next.
-impl<X: Transport> Launcher<X> for SendRecvLauncher<X, copy::Hooks>
-where
-    copy::Hooks: Supports<SendRecv, X>,
-{
-    fn new(transport: &X) -> fusewire::Result<Self> {
-        copy::sendrecv(transport)
-    }
-    fn elements(_: usize, chunk: usize) -> usize {
-        chunk
-    }
-    fn want(rank: usize, world: usize, _: usize, i: usize) -> f32 {
-        reference::input((rank + world - 1) % world, i)
-    }
-    fn key(&self, args: &copy::Launch<'_>, options: &LaunchOptions) -> fusewire::Result<Key> {
-        SendRecvLauncher::key(self, args, options)
-    }
-    fn spaces(&self, args: &copy::Launch<'_>, options: &LaunchOptions) -> fusewire::Result<Vec<Space>> {
-        SendRecvLauncher::spaces(self, args, options)
-    }
-    fn launch(
-        &self,
-        (transport, stream): (&X, &Stream),
-        args: copy::Launch<'_>,
-        options: &LaunchOptions,
-    ) -> fusewire::Result<()> {
-        let (rank, world) = (transport.rank(), transport.world_size());
-        let (next, previous) = ((rank + 1) % world, (rank + world - 1) % world);
-        self.launch_with(stream, Some(next), Some(previous), args, options)
+/// Adds up.
+#[comm_kernel(transports(Shm, Nvl), schedules(reduce_scatter, all_reduce, reduce), reduce(sum, f32))]
+mod sum {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
     }
 }
 
-/// The copy hook on a transport. Its rows are for every hook module that only copies, and every element type.
-struct Copy<X: Transport, L> {
-    transport: X,
-    launcher: L,
+/// Hooks of an input and an output.
+trait Plain: HookSet {
+    fn args<'a>(input: View<'a, f32>, output: ViewMut<'a, f32>) -> Self::Args<'a>;
+}
+
+impl Plain for copy::Hooks {
+    fn args<'a>(input: View<'a, f32>, output: ViewMut<'a, f32>) -> copy::Launch<'a> {
+        copy::Launch { input, output }
+    }
+}
+
+impl Plain for sum::Hooks {
+    fn args<'a>(input: View<'a, f32>, output: ViewMut<'a, f32>) -> sum::Launch<'a> {
+        sum::Launch { input, output }
+    }
+}
+
+/// A schedule of such hooks on a transport. Its rows are for every element type, and for every hook module that has neither `produce` nor `consume`; or of a
+/// schedule that folds, for every module that has no row of its own.
+struct Subject<X: Transport, S, H> {
+    launcher: Launcher<S, X, H>,
+    schedule: S,
+    me: Member,
     stream: Stream,
     input: Buffer<f32>,
     output: Buffer<f32>,
@@ -103,45 +61,59 @@ struct Copy<X: Transport, L> {
     symmetric: bool,
     /// With which every launch is made.
     options: LaunchOptions,
+    transport: X,
 }
 
-impl<X: Transport, L: Launcher<X>> Copy<X, L> {
-    fn new(transport: X, symmetric: bool, options: LaunchOptions) -> fusewire::Result<Self> {
-        let device = Device::of(&transport);
-        Ok(Copy {
-            launcher: L::new(&transport)?,
-            stream: device.stream()?,
-            input: device.buffer(0)?,
-            output: device.buffer(0)?,
-            expected: Vec::new(),
-            got: Vec::new(),
-            symmetric,
-            options,
-            transport,
-        })
+impl<X: Transport, S: Schedule, H: Plain> Subject<X, S, H> {
+    /// The chunks of all ranks' inputs that each chunk of this rank's output is made of, in the order of the ranks.
+    fn sources(&self) -> Vec<Vec<(u32, u32)>> {
+        let Subject { schedule, me, .. } = self;
+        let mut sources = vec![Vec::new(); schedule.chunks(*me)[1] as usize];
+        let [from, to] = schedule.own(*me);
+        if to != NOBODY {
+            sources[to as usize].push((me.rank, from));
+        }
+        for leg in (1..=schedule.receives(*me)).map(|leg| schedule.from(*me, leg)) {
+            sources[leg.chunk as usize].push((leg.peer, leg.theirs));
+        }
+        sources.iter_mut().for_each(|ranks| ranks.sort_unstable());
+        sources
     }
 }
 
-impl<X: Transport, L: Launcher<X>> Tunable for Copy<X, L> {
+/// Element `i` of these chunks, added up as a tree over the ranks.
+fn tree(of: &[(u32, u32)], chunk: usize, i: usize) -> f32 {
+    if let [(rank, theirs)] = *of {
+        return reference::input(rank as usize, theirs as usize * chunk + i);
+    }
+    let (left, right) = of.split_at(1 << (of.len() - 1).ilog2());
+    tree(left, chunk, i) + tree(right, chunk, i)
+}
+
+impl<X: Transport, S: Schedule, H: Plain> Tunable for Subject<X, S, H> {
     fn begin(&mut self, bytes: usize) -> fusewire::Result<Key> {
-        let (rank, world) = (self.transport.rank(), self.transport.world_size());
-        let chunk = bytes / size_of::<f32>();
-        let (elements, device) = (L::elements(world, chunk), Device::of(&self.transport));
-        self.input = device.buffer_from(&parallel(elements, |i| reference::input(rank, i)))?;
+        let (chunk, device) = (bytes / size_of::<f32>(), Device::of(&self.transport));
+        // What a rank does not use may not be empty.
+        let [inputs, outputs] = self.schedule.chunks(self.me).map(|chunks| chunk * chunks.max(1) as usize);
+        let rank = self.me.rank as usize;
+        self.input = device.buffer_from(&parallel(inputs, |i| reference::input(rank, i)))?;
         self.output = match self.symmetric {
-            true => Buffer::symmetric(&self.transport, elements)?,
-            false => device.buffer(elements)?,
+            true => Buffer::symmetric(&self.transport, outputs)?,
+            false => device.buffer(outputs)?,
         };
-        self.expected = parallel(elements, |i| L::want(rank, world, chunk, i));
-        self.got = vec![0.0; elements];
-        let args = copy::Launch { input: self.input.view(), output: self.output.view_mut() };
-        let key = self.launcher.key(&args, &self.options)?;
-        Ok(Key { variant: COPIES.into(), element: ANY.into(), ..key })
+        let sources = self.sources();
+        self.expected = parallel(chunk * sources.len(), |i| tree(&sources[i / chunk], chunk, i % chunk));
+        self.got = vec![0.0; outputs];
+        self.options.elements = Some(chunk);
+        let args = H::args(self.input.view(), self.output.view_mut());
+        let key = self.launcher.key_as(&self.schedule, &args, &self.options)?;
+        // `COPIES` has no row for what is folded.
+        Ok(Key { variant: if S::FOLDS { ANY } else { COPIES }.into(), element: ANY.into(), ..key })
     }
 
     fn spaces(&mut self) -> fusewire::Result<Vec<Space>> {
-        let args = copy::Launch { input: self.input.view(), output: self.output.view_mut() };
-        self.launcher.spaces(&args, &self.options)
+        let args = H::args(self.input.view(), self.output.view_mut());
+        self.launcher.spaces_as(&self.schedule, &args, &self.options)
     }
 
     fn stream(&self) -> &Stream {
@@ -149,8 +121,8 @@ impl<X: Transport, L: Launcher<X>> Tunable for Copy<X, L> {
     }
 
     fn launch(&mut self, config: &Config) -> fusewire::Result<()> {
-        let args = copy::Launch { input: self.input.view(), output: self.output.view_mut() };
-        self.launcher.launch((&self.transport, &self.stream), args, &config.options(&self.options))
+        let args = H::args(self.input.view(), self.output.view_mut());
+        self.launcher.launch_as(&self.stream, self.schedule, args, &config.options(&self.options))
     }
 
     fn poison(&mut self) -> fusewire::Result<()> {
@@ -159,34 +131,85 @@ impl<X: Transport, L: Launcher<X>> Tunable for Copy<X, L> {
 
     fn is_exact(&mut self) -> fusewire::Result<bool> {
         self.output.read_into(&self.stream, &mut self.got)?;
-        Ok(reference::same_bits(&self.got, &self.expected))
+        Ok(reference::same_bits(&self.got[..self.expected.len()], &self.expected))
     }
 }
 
-fn tune<X: Transport>(
-    session: &mut Session,
-    meet: impl Fn(&World) -> fusewire::Result<X>,
-) -> fusewire::Result<()>
-where
-    copy::Hooks: Supports<AllToAll, X> + Supports<SendRecv, X>,
-{
-    type Exchange<X> = Copy<X, AllToAllLauncher<X, copy::Hooks>>;
-    type Ring<X> = Copy<X, SendRecvLauncher<X, copy::Hooks>>;
-    let options = session.launch_options();
-    for (symmetric, output) in [(false, "ordinary output"), (true, "symmetric output")] {
-        let (exchange, ring) = (format!("all-to-all, {output}"), format!("sendrecv, {output}"));
-        session.tune(&exchange, |world| Exchange::new(meet(world)?, symmetric, options.clone()))?;
-        if session.world().size() == 1 {
-            continue;
-        }
-        session.tune(&ring, |world| Ring::new(meet(world)?, symmetric, options.clone()))?;
+/// Where a session's subjects run.
+struct Ground<'s, M> {
+    session: &'s mut Session,
+    meet: M,
+}
+
+impl<X: Transport, M: Fn(&World) -> fusewire::Result<X>> Ground<'_, M> {
+    /// Tunes one schedule.
+    fn tune<S: Schedule, H: Plain>(
+        &mut self,
+        name: &str,
+        symmetric: bool,
+        prepare: impl FnOnce(&X) -> fusewire::Result<Launcher<S, X, H>>,
+        schedule: impl FnOnce(Member) -> S,
+    ) -> fusewire::Result<()> {
+        let name = format!("{name}, {} output", if symmetric { "symmetric" } else { "ordinary" });
+        let options = self.session.launch_options();
+        let meet = &self.meet;
+        self.session.tune(&name, |world| {
+            let transport = meet(world)?;
+            let me = Member { rank: world.rank() as u32, world: world.size() as u32 };
+            let device = Device::of(&transport);
+            Ok(Subject {
+                launcher: prepare(&transport)?,
+                schedule: schedule(me),
+                me,
+                stream: device.stream()?,
+                input: device.buffer(0)?,
+                output: device.buffer(0)?,
+                expected: Vec::new(),
+                got: Vec::new(),
+                symmetric,
+                options,
+                transport,
+            })
+        })
     }
-    Ok(())
+
+    fn all(&mut self) -> fusewire::Result<()>
+    where
+        copy::Hooks: Supports<AllToAll, X>
+            + Supports<SendRecv, X>
+            + Supports<AllGather, X>
+            + Supports<Broadcast, X>
+            + Supports<Scatter, X>
+            + Supports<Gather, X>,
+        sum::Hooks: Supports<ReduceScatter, X> + Supports<AllReduce, X> + Supports<Reduce, X>,
+    {
+        let root = 0;
+        for symmetric in [false, true] {
+            self.tune("all-to-all", symmetric, copy::all_to_all, |_| AllToAll)?;
+            self.tune("all-gather", symmetric, copy::all_gather, |_| AllGather)?;
+            // Each rank to its next.
+            if self.session.world().size() > 1 {
+                let ring = |me: Member| SendRecv { to: me.up(1), from: me.down(1) };
+                self.tune("sendrecv", symmetric, copy::sendrecv, ring)?;
+            }
+        }
+        // Nobody stores into the outputs of these, wherever they are.
+        self.tune("broadcast", false, copy::broadcast, |_| Broadcast { root })?;
+        self.tune("scatter", false, copy::scatter, |_| Scatter { root })?;
+        self.tune("gather", false, copy::gather, |_| Gather { root })?;
+        self.tune("reduce-scatter", false, sum::reduce_scatter, |_| ReduceScatter)?;
+        self.tune("all-reduce", false, sum::all_reduce, |_| AllReduce)?;
+        self.tune("reduce", false, sum::reduce, |_| Reduce { root })
+    }
 }
 
 fn main() -> ExitCode {
     fusewire::tune::main(|session: &mut Session| match session.on_gpus() {
-        true => tune(session, |world| Ok(Nvl::rendezvous(world, Options::default())?)),
-        false => tune(session, |world| Ok(Shm::rendezvous(world, Options::default())?)),
+        true => {
+            Ground { session, meet: |world: &World| Ok(Nvl::rendezvous(world, Options::default())?) }.all()
+        }
+        false => {
+            Ground { session, meet: |world: &World| Ok(Shm::rendezvous(world, Options::default())?) }.all()
+        }
     })
 }
