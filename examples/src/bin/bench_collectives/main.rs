@@ -37,8 +37,16 @@ mod sum {
     }
 }
 
-/// The same in place.
-#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), reduce(sum, f32))]
+/// Copies in place.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_gather, broadcast, gather, scatter))]
+mod copy_in_place {
+    pub struct Args<'a> {
+        pub values: InOut<'a, Bf16>,
+    }
+}
+
+/// Adds up in place.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce, reduce_scatter, reduce), reduce(sum, f32))]
 mod sum_in_place {
     pub struct Args<'a> {
         pub values: InOut<'a, Bf16>,
@@ -207,7 +215,9 @@ where
         + Supports<AllToAll, X>
         + Supports<SendRecv, X>,
     sum::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
-    sum_in_place::Hooks: Supports<AllReduce, X>,
+    copy_in_place::Hooks:
+        Supports<AllGather, X> + Supports<Broadcast, X> + Supports<Gather, X> + Supports<Scatter, X>,
+    sum_in_place::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
 {
     let (first, lines) = (world.rank() == 0, options.json_lines);
     // Before anything is measured; the other ranks learn of a failure, too.

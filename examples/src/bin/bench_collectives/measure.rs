@@ -1,7 +1,7 @@
 //! What one operation takes, and whether it is right.
 
 use crate::operation::{Operation, in_two_steps};
-use crate::{Output, Row, copy, sum, sum_in_place};
+use crate::{Output, Row, copy, copy_in_place, sum, sum_in_place};
 use fusewire::Protocol;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
@@ -29,7 +29,17 @@ struct All<X: Transport> {
     reduce: ReduceLauncher<X, sum::Hooks>,
     reduce_scatter: ReduceScatterLauncher<X, sum::Hooks>,
     all_reduce: AllReduceLauncher<X, sum::Hooks>,
-    all_reduce_in_place: AllReduceLauncher<X, sum_in_place::Hooks>,
+    in_place: InPlace<X>,
+}
+
+struct InPlace<X: Transport> {
+    all_gather: AllGatherLauncher<X, copy_in_place::Hooks>,
+    broadcast: BroadcastLauncher<X, copy_in_place::Hooks>,
+    gather: GatherLauncher<X, copy_in_place::Hooks>,
+    scatter: ScatterLauncher<X, copy_in_place::Hooks>,
+    reduce: ReduceLauncher<X, sum_in_place::Hooks>,
+    reduce_scatter: ReduceScatterLauncher<X, sum_in_place::Hooks>,
+    all_reduce: AllReduceLauncher<X, sum_in_place::Hooks>,
 }
 
 /// What rank `rank` contributes: of many magnitudes, so that a sum in another order has other bits.
@@ -62,7 +72,9 @@ where
         + Supports<AllToAll, X>
         + Supports<SendRecv, X>,
     sum::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
-    sum_in_place::Hooks: Supports<AllReduce, X>,
+    copy_in_place::Hooks:
+        Supports<AllGather, X> + Supports<Broadcast, X> + Supports<Gather, X> + Supports<Scatter, X>,
+    sum_in_place::Hooks: Supports<AllReduce, X> + Supports<ReduceScatter, X> + Supports<Reduce, X>,
 {
     /// Collective.
     pub fn new(world: &'b World, transport: &'b X, root: usize, eager: bool) -> fusewire::Result<Self> {
@@ -76,7 +88,15 @@ where
             reduce: sum::reduce(transport)?,
             reduce_scatter: sum::reduce_scatter(transport)?,
             all_reduce: sum::all_reduce(transport)?,
-            all_reduce_in_place: sum_in_place::all_reduce(transport)?,
+            in_place: InPlace {
+                all_gather: copy_in_place::all_gather(transport)?,
+                broadcast: copy_in_place::broadcast(transport)?,
+                gather: copy_in_place::gather(transport)?,
+                scatter: copy_in_place::scatter(transport)?,
+                reduce: sum_in_place::reduce(transport)?,
+                reduce_scatter: sum_in_place::reduce_scatter(transport)?,
+                all_reduce: sum_in_place::all_reduce(transport)?,
+            },
         };
         Ok(Bench { world, transport, all, root, eager })
     }
@@ -112,34 +132,38 @@ where
     ) -> fusewire::Result<()> {
         let (input, output) = (input.view(), output.view_mut());
         macro_rules! go {
-            ($hooks:ident, $launcher:ident, $schedule:expr) => {
-                go!(args $launcher, $schedule, $hooks::Launch { input, output })
-            };
-            (args $launcher:ident, $schedule:expr, $args:expr) => {{
-                let (all, args) = (&self.all.$launcher, $args);
+            ($launcher:expr, $schedule:expr, $args:expr) => {{
+                let (all, args) = (&$launcher, $args);
                 match plan {
                     Some(plan) => *plan = Some(all.explain_as(&$schedule, &args, options)?),
                     None => all.launch_as(stream, $schedule, args, options)?,
                 }
             }};
         }
+        macro_rules! by {
+            ($hooks:ident, $in_place:ident, $launcher:ident, $schedule:expr) => {
+                match place {
+                    Output::InPlace => {
+                        go!(self.all.in_place.$launcher, $schedule, $in_place::Launch { values: output })
+                    }
+                    _ => go!(self.all.$launcher, $schedule, $hooks::Launch { input, output }),
+                }
+            };
+        }
         let root = self.root as u32;
-        match (op.name, place) {
-            ("all_reduce", Output::InPlace) => {
-                go!(args all_reduce_in_place, AllReduce, sum_in_place::Launch { values: output })
-            }
-            ("all_gather", _) => go!(copy, all_gather, AllGather),
-            ("broadcast", _) => go!(copy, broadcast, Broadcast { root }),
-            ("gather", _) => go!(copy, gather, Gather { root }),
-            ("scatter", _) => go!(copy, scatter, Scatter { root }),
-            ("all_to_all", _) => go!(copy, all_to_all, AllToAll),
-            ("sendrecv", _) => {
+        match op.name {
+            "all_gather" => by!(copy, copy_in_place, all_gather, AllGather),
+            "broadcast" => by!(copy, copy_in_place, broadcast, Broadcast { root }),
+            "gather" => by!(copy, copy_in_place, gather, Gather { root }),
+            "scatter" => by!(copy, copy_in_place, scatter, Scatter { root }),
+            "reduce" => by!(sum, sum_in_place, reduce, Reduce { root }),
+            "reduce_scatter" => by!(sum, sum_in_place, reduce_scatter, ReduceScatter),
+            "all_reduce" => by!(sum, sum_in_place, all_reduce, AllReduce),
+            "all_to_all" => go!(self.all.all_to_all, AllToAll, copy::Launch { input, output }),
+            _ => {
                 let [from, to] = self.neighbours().map(|rank| rank as u32);
-                go!(copy, sendrecv, SendRecv { to, from })
+                go!(self.all.sendrecv, SendRecv { to, from }, copy::Launch { input, output })
             }
-            ("reduce", _) => go!(sum, reduce, Reduce { root }),
-            ("reduce_scatter", _) => go!(sum, reduce_scatter, ReduceScatter),
-            _ => go!(sum, all_reduce, AllReduce),
         }
         Ok(())
     }
@@ -162,7 +186,22 @@ where
         let source = device.buffer_from(&parallel(input, |i| contribution(me, i)))?;
         let mut result = match place {
             Output::Symmetric => Buffer::<Bf16>::symmetric(transport, output)?,
-            Output::Ordinary | Output::InPlace => device.buffer::<Bf16>(output)?,
+            Output::Ordinary => device.buffer::<Bf16>(output)?,
+            Output::InPlace => device.buffer::<Bf16>(input.max(output))?,
+        };
+        // In place, what is there before, and where that comes from and the result is.
+        let [sent, left] = match place {
+            Output::InPlace => op.before(me, self.root).map(|chunks| chunks * chunk),
+            _ => [0; 2],
+        };
+        let before = match place {
+            Output::InPlace => {
+                let poison = Bf16::from_bits(0xffff);
+                let own = sent..sent + input;
+                let value = |i| if own.contains(&i) { contribution(me, i - sent) } else { poison };
+                Some(device.buffer_from(&parallel(result.len(), value))?)
+            }
+            _ => None,
         };
         let way = (op, place);
         let mut plan = None;
@@ -177,11 +216,11 @@ where
             b if b >= 16 << 20 => (5, 5, 4),
             _ => (20, 7, 10),
         };
-        // Peers may store into a symmetric output as soon as this rank launches: it is poisoned before. In place, the input is put where the output will be.
+        // Peers may store into a symmetric output as soon as this rank launches: it is poisoned before.
         let poison = |result: &mut Buffer<Bf16>| {
-            match place {
-                Output::InPlace => result.copy_from(&stream, &source)?,
-                _ => result.fill_bytes(&stream, 0xff)?,
+            match &before {
+                Some(before) => result.copy_from(&stream, before)?,
+                None => result.fill_bytes(&stream, 0xff)?,
             }
             stream.synchronize()?;
             world.barrier().map_err(fusewire::Error::from)
@@ -189,7 +228,7 @@ where
         let compare = |result: &Buffer<Bf16>| {
             let got = if gets { result.read(&stream)? } else { Vec::new() };
             let bits = |(a, b): &(&Bf16, &Bf16)| a.to_bits64() != b.to_bits64();
-            Ok::<_, fusewire::Error>(got.iter().zip(&want).filter(bits).count())
+            Ok::<_, fusewire::Error>(got.iter().skip(left).zip(&want).filter(bits).count())
         };
         poison(&mut result)?;
         self.launch(way, &stream, (&source, &mut result), options, None)?;

@@ -12,7 +12,7 @@ pub struct Operation {
     pub rooted: bool,
     /// Whether only the root gets something.
     pub to_root: bool,
-    /// Whether it runs in place: `measure` then has a launcher for it, and `poison` puts the input where that reads it.
+    /// Whether it runs in place.
     pub in_place: bool,
     /// Whether the input has a chunk for every rank, and the output.
     pub of_every_rank: [bool; 2],
@@ -49,15 +49,15 @@ pub static OPERATIONS: [Operation; 9] = [
         wire: others,
         ..Operation::named("reduce_scatter")
     },
+    Operation { folds: true, bus: in_two_steps, wire: |n| n - 1.0, ..Operation::named("all_reduce") },
     Operation {
-        folds: true,
-        in_place: true,
-        bus: in_two_steps,
-        wire: |n| n - 1.0,
-        ..Operation::named("all_reduce")
+        in_place: false,
+        of_every_rank: [true, true],
+        bus: others,
+        wire: others,
+        ..Operation::named("all_to_all")
     },
-    Operation { of_every_rank: [true, true], bus: others, wire: others, ..Operation::named("all_to_all") },
-    Operation::named("sendrecv"),
+    Operation { in_place: false, ..Operation::named("sendrecv") },
 ];
 
 /// All parts but a rank's own.
@@ -73,7 +73,7 @@ pub fn in_two_steps(n: f64) -> f64 {
 impl Operation {
     /// One chunk in, one out, and one sent.
     const fn named(name: &'static str) -> Self {
-        let (folds, rooted, to_root, in_place) = (false, false, false, false);
+        let (folds, rooted, to_root, in_place) = (false, false, false, true);
         Operation {
             name,
             folds,
@@ -108,5 +108,14 @@ impl Operation {
         }
         let [input, output] = self.of_every_rank.map(|every| if every { chunk * ranks } else { chunk });
         Ok(Shape { input, output, chunk })
+    }
+
+    /// In place, the chunks of the buffer before what `rank` sends, and before what it gets.
+    pub fn before(&self, rank: usize, root: usize) -> [usize; 2] {
+        match (self.name, rank == root) {
+            ("all_gather", _) | ("gather", true) => [rank, 0],
+            ("reduce_scatter", _) | ("scatter", true) => [0, rank],
+            _ => [0; 2],
+        }
     }
 }
