@@ -12,6 +12,7 @@ mod accumulate;
 mod atomic;
 mod crosses;
 mod in_out;
+mod part;
 mod plain;
 
 pub use accumulate::Accumulate;
@@ -19,6 +20,8 @@ pub use atomic::Atomic;
 pub(crate) use atomic::operations;
 pub use crosses::{Crosses, code_of, made_of};
 pub use in_out::InOut;
+use part::gather;
+pub(crate) use part::store_pack;
 pub use plain::{Parts, Plain, RawOption};
 
 use crate::arch;
@@ -213,30 +216,6 @@ fn fits<T: Element>(ctx: &Ctx, packs: usize) {
         ctx.valid <= packs * Pack::<T>::LANES,
         "the wire's elements are narrower than these: take several packs at once (`packs`, `get_packs`, `set_packs`)"
     );
-}
-
-// For the host a call: inlined, it would keep whole packs from vector registers.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-fn gather<T: Element>(own: &[T]) -> Pack<T> {
-    let mut pack = Pack::ZERO;
-    unroll!(Pack::<T>::LANES, |K| if K < own.len() {
-        pack = pack.with::<K>(own[K]);
-    });
-    pack
-}
-
-/// Stores the first `valid` elements of a pack, one by one.
-///
-/// # Safety
-/// `at` is valid for writing them, and nobody else accesses them.
-#[cfg_attr(target_arch = "nvptx64", inline(always))]
-#[cfg_attr(not(target_arch = "nvptx64"), inline(never))]
-pub(crate) unsafe fn store_pack<T: Element>(at: *mut T, valid: usize, pack: Pack<T>) {
-    unroll!(Pack::<T>::LANES, |K| if K < valid {
-        // SAFETY: the caller's contract.
-        unsafe { at.add(K).write(pack.get(K)) };
-    });
 }
 
 /// An output of which each `consume` call owns one element, or one pack.

@@ -109,7 +109,15 @@ impl Ctx {
     /// no branch between what they load.
     #[inline(always)]
     pub(crate) fn inside(&self, len: usize) -> bool {
-        self.valid <= len && (self.most <= len - self.valid) | (self.index() <= len - self.valid)
+        #[cfg(target_arch = "nvptx64")]
+        return self.valid <= len && (self.most <= len - self.valid) | (self.index() <= len - self.valid);
+        // In a loop the first of the two does not change, and is what decides.
+        #[cfg(not(target_arch = "nvptx64"))]
+        return self.valid <= len
+            && (self.most <= len - self.valid || {
+                core::hint::cold_path();
+                self.index() <= len - self.valid
+            });
     }
 
     /// The start of a chunk, for tests.

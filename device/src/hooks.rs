@@ -26,6 +26,15 @@ pub trait Hooks: 'static {
     /// ([`APART`](crate::schedule::Schedule::APART)), or by protocols that see to it ([`TwoShot`](crate::protocol::TwoShot), [`Ll`](crate::protocol::Ll), [`Ll128`](crate::protocol::Ll128)).
     const IN_PLACE: bool = false;
 
+    /// Whether both hooks work by element, so that CPU threads may call them for one element after another.
+    const EACH: bool = false;
+    /// Whether each slice that hooks may index has elements up to `end`.
+    #[inline(always)]
+    fn reach(args: &Self::Args<'_>, end: usize) -> bool {
+        let _ = (args, end);
+        false
+    }
+
     /// Elements of a row, where hooks work by rows ([`row`](crate::row)): they are then called by [`Hooks::produce_row`] and its
     /// neighbours, and blocks have at most 256 threads, in whole teams ([`row::lanes`](crate::row::lanes)). Else 0.
     const COLS: usize = 0;
@@ -119,18 +128,18 @@ pub trait Hooks: 'static {
 /// Makes a pack from a hook that gives one element a call.
 #[inline(always)]
 pub fn produce_each<W: Element>(ctx: &Produce, hook: impl Fn(&Produce) -> W) -> Pack<W> {
-    // All elements before the first is shifted into its place, so that the hook's loads do not wait for each other.
-    let mut values = [W::default(); 16];
-    // For the host a loop of its own, without a test of each element.
+    // For the host a loop: compilers unroll it where that is of use, and vectorise.
     #[cfg(not(target_arch = "nvptx64"))]
-    if ctx.valid == Pack::<W>::LANES {
-        unroll!(Pack::<W>::LANES, |K| values[K] = hook(&Produce(ctx.at(ctx.pos + K, 1, false))));
-        return together(values);
+    return Pack::of_first(ctx.valid, |k| hook(&Produce(ctx.at(ctx.pos + k, 1, false))));
+    // All elements before the first is shifted into its place, so that the hook's loads do not wait for each other.
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let mut values = [W::default(); 16];
+        unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
+            values[K] = hook(&Produce(ctx.at(ctx.pos + K, 1, false)));
+        });
+        together(values)
     }
-    unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
-        values[K] = hook(&Produce(ctx.at(ctx.pos + K, 1, false)));
-    });
-    together(values)
 }
 
 /// A pack of as many of the values as it has room for.
@@ -148,23 +157,27 @@ pub(crate) fn pass_each<W: Element>(
     pack: Pack<W>,
     hook: impl Fn(&Consume, W) -> W,
 ) -> Pack<W> {
-    let mut values = [W::default(); 16];
-    unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
-        values[K] = hook(&Consume(ctx.at(ctx.pos + K, 1, false)), pack.get(K));
-    });
-    together(values)
+    #[cfg(not(target_arch = "nvptx64"))]
+    return Pack::of_first(ctx.valid, |k| hook(&Consume(ctx.at(ctx.pos + k, 1, false)), pack.get(k)));
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let mut values = [W::default(); 16];
+        unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
+            values[K] = hook(&Consume(ctx.at(ctx.pos + K, 1, false)), pack.get(K));
+        });
+        together(values)
+    }
 }
 
 /// Hands the elements of a pack to a hook that takes one a call: `ctx.valid` of them, whatever the type.
 #[inline(always)]
 pub fn consume_each<W: Element>(ctx: &Consume, value: Pack<W>, hook: impl Fn(&Consume, W)) {
-    // As above.
-    #[cfg(not(target_arch = "nvptx64"))]
-    if ctx.valid == Pack::<W>::LANES {
-        unroll!(Pack::<W>::LANES, |K| hook(&Consume(ctx.at(ctx.pos + K, 1, false)), value.get(K)));
-        return;
-    }
     // `valid` alone counts: the witnesses made here must lie within the one that was given.
+    #[cfg(not(target_arch = "nvptx64"))]
+    for k in 0..ctx.valid.min(Pack::<W>::LANES) {
+        hook(&Consume(ctx.at(ctx.pos + k, 1, false)), value.get(k));
+    }
+    #[cfg(target_arch = "nvptx64")]
     unroll!(Pack::<W>::LANES, |K| if K < ctx.valid {
         hook(&Consume(ctx.at(ctx.pos + K, 1, false)), value.get(K));
     });

@@ -25,33 +25,6 @@ macro_rules! unroll {
 }
 pub(crate) use unroll;
 
-/// Runs a loop with so many packs in flight. CPU threads take four whole packs or one: each number is code of its own, of which compilers make all, and
-/// hooks by element are fastest one by one there.
-macro_rules! in_flight {
-    ($packs:expr, |$n:ident| $run:expr) => {
-        #[cfg(target_arch = "nvptx64")]
-        if const { $packs >= 8 } {
-            const $n: usize = 8;
-            $run;
-        } else if const { $packs >= 4 } {
-            const $n: usize = 4;
-            $run;
-        } else if const { $packs >= 2 } {
-            const $n: usize = 2;
-            $run;
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        if const { $packs >= 4 } {
-            const $n: usize = 4;
-            $run;
-        } else {
-            const $n: usize = 1;
-            $run;
-        }
-    };
-}
-pub(crate) use in_flight;
-
 impl<T: Element> Pack<T> {
     /// Elements in a pack; 0 of a type that is no part of one, which has no packs.
     pub const LANES: usize = if 16usize.is_multiple_of(T::SIZE) { 16 / T::SIZE } else { 0 };
@@ -81,6 +54,17 @@ impl<T: Element> Pack<T> {
     pub fn from_fn(mut f: impl FnMut(usize) -> T) -> Self {
         let mut pack = Self::ZERO;
         unroll!(Self::LANES, |K| pack.put::<K>(f(K)));
+        pack
+    }
+
+    /// Elements `0 .. valid` from `f`, as far as they are a pack's, then zeros.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    pub(crate) fn of_first(valid: usize, mut f: impl FnMut(usize) -> T) -> Self {
+        let mut pack = Self::ZERO;
+        for k in 0..valid.min(Self::LANES) {
+            pack.lanes_mut()[k] = f(k);
+        }
         pack
     }
 
@@ -207,6 +191,11 @@ impl<T: Float> Pack<T> {
     /// The pack of `f(0), f(1), ..`, rounded; narrow elements two at a time, which halves the work.
     #[inline(always)]
     pub fn from_f32s(mut f: impl FnMut(usize) -> f32) -> Self {
+        // Loops over elements as they lie in memory are vectorised. Not of bytes, which are many branches each: those go by words.
+        #[cfg(not(target_arch = "nvptx64"))]
+        if T::CODE != F8E4M3::CODE {
+            return Self::of_first(Self::LANES, |k| T::from_f32(f(k)));
+        }
         let mut pack = Self::ZERO;
         // Written out: a loop around a large `f` would stay one, with the elements in memory.
         if T::CODE == Bf16::CODE {

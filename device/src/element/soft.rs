@@ -72,10 +72,13 @@ pub fn f16_to_f32(bits: u16) -> f32 {
 #[inline(always)]
 pub fn bf16_from_f32(value: f32) -> u16 {
     let bits = value.to_bits();
-    if bits & 0x7fff_ffff > 0x7f80_0000 {
-        return 0x7fff;
-    }
-    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+    let (nan, rounded) =
+        (bits & 0x7fff_ffff > 0x7f80_0000, bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16);
+    // Processors work out both for several at once; branches would keep them from that.
+    #[cfg(not(target_arch = "nvptx64"))]
+    return core::hint::select_unpredictable(nan, 0x7fff, rounded as u16);
+    #[cfg(target_arch = "nvptx64")]
+    if nan { 0x7fff } else { rounded as u16 }
 }
 
 /// `cvt.rn.satfinite.e4m3x2.f32`, one half of it.

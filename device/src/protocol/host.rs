@@ -280,13 +280,19 @@ impl Part {
     ) {
         let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
         let (hooks, team) = (tile::Module::<H>(args), Team::all(&Block));
+        let store = |s: u32, pack| self.store(outs, s, pack);
         if const { H::COLS > 0 } {
             // A row is kept as a whole.
-            let store = |s: u32, pack| self.store(outs, s, pack);
             return walk::keep::<H>(team, (place, kept), first, count, args, Some(&store));
         }
+        if outs.is_empty() {
+            return tile::self_copy::<H>(team, (place, kept), first, count, args);
+        }
+        if const { !H::TRANSPOSED } {
+            return tile::keep::<H, true>(team, (place, kept), first, count, args, &store);
+        }
         tile::produce::<tile::By<H>, _, _>(team, place, first, count, &hooks, |s, ctx, pack| {
-            self.store(outs, s, pack);
+            store(s, pack);
             H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
         });
     }

@@ -257,7 +257,7 @@ pub(crate) struct Kept(Option<usize>);
 impl Kept {
     /// Where that chunk begins, for what is produced at `place`.
     #[cfg(not(target_arch = "nvptx64"))]
-    fn start(self, place: &Ctx) -> usize {
+    pub(crate) fn start(self, place: &Ctx) -> usize {
         self.0.unwrap_or(place.chunk_start)
     }
 

@@ -5,6 +5,10 @@
 //!
 //! Packs are counted from the span's first, in 32 bits: these loops stand beside a hook's own values, and registers are few.
 
+#[cfg(target_arch = "nvptx64")]
+mod bundles;
+#[cfg(not(target_arch = "nvptx64"))]
+mod host;
 pub mod transpose;
 
 use crate::arch;
@@ -12,11 +16,17 @@ use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::Group;
 use crate::hooks::{self, Hooks};
-use crate::pack::{Pack, in_flight, unroll};
+use crate::pack::Pack;
 use crate::protocol::Kept;
 use crate::protocol::simple::channel::HEADER;
 use crate::row::{self, RowAt, walk};
+#[cfg(target_arch = "nvptx64")]
+use bundles as loops;
 use core::marker::PhantomData;
+#[cfg(not(target_arch = "nvptx64"))]
+use host as loops;
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) use host::keep;
 
 /// Gives packs. A trait and not a closure, since only a method can be made to be inlined however long it is.
 pub trait Source<W> {
@@ -171,9 +181,6 @@ pub fn whole(place: &Ctx, lanes: usize, pack: usize) -> Ctx {
     place.at(pack * lanes, lanes, true)
 }
 
-/// On CPU threads bundles of four are whole: what is left goes one by one, by less code.
-const ON_HOST: bool = cfg!(not(target_arch = "nvptx64"));
-
 /// Threads of a warp; a team's width is a multiple of it.
 pub const WARP: u32 = if cfg!(target_arch = "nvptx64") { 32 } else { 1 };
 
@@ -240,7 +247,7 @@ pub fn bundled<const U: usize>(team: Team, count: u32, whole: u32) -> u32 {
     let each = U as u32 * WARP;
     if count <= team.lanes {
         0
-    } else if U >= 4 && !ON_HOST {
+    } else if U >= 4 {
         whole
     } else {
         whole / each * each
@@ -251,45 +258,6 @@ pub fn bundled<const U: usize>(team: Team, count: u32, whole: u32) -> u32 {
 #[inline(always)]
 pub const fn nth(s: u32, k: usize) -> u32 {
     s + k as u32 * WARP
-}
-
-/// Whether pack `s` of a bundle is there.
-#[inline(always)]
-fn inside<const U: usize>(s: u32, end: u32) -> bool {
-    U < 4 || s < end
-}
-
-/// A loop over the `count` packs from `first` of the chunk at `place` on.
-#[derive(Clone, Copy)]
-struct Run<'k> {
-    place: &'k Ctx,
-    first: usize,
-    team: Team,
-    count: u32,
-    /// Before it, packs are whole.
-    whole: u32,
-}
-
-impl Run<'_> {
-    /// The context of pack `k` of the bundle that begins at `s`; it is whole.
-    #[inline(always)]
-    fn whole<W: Element>(&self, s: u32, k: usize) -> Ctx {
-        // Widened before `k` is added, so that a thread's packs keep constant distances.
-        whole(self.place, Pack::<W>::LANES, self.first + s as usize + k * WARP as usize)
-    }
-
-    /// Whether all packs of a bundle of four or more are there: hooks are then called for the last one first. If that one lies within a
-    /// slice, so do the others, which the compiler sees; with no test between them, what they need is loaded at the same time.
-    #[inline(always)]
-    fn full<const U: usize>(s: u32, end: u32) -> bool {
-        U >= 4 && nth(s, U - 1) < end
-    }
-
-    /// The context of pack `s`.
-    #[inline(always)]
-    fn any<W: Element>(&self, s: u32) -> Ctx {
-        any(self.place, Pack::<W>::LANES, self.first + s as usize, s < self.whole)
-    }
 }
 
 /// Produces `count` packs from chunk pack `first` on and hands each to `put` with its number, from 0 on, and context.
@@ -310,45 +278,7 @@ pub fn produce<U: Unroll, W: Element, S: Source<W>>(
     if const { S::COLS > 0 } {
         return walk::produce(team, place, first, count, source, put);
     }
-    let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
-    let mut s = team.lane;
-    in_flight!(U::PACKS, |N| s += produce_unrolled::<N, _>(run, source, &put));
-    while s < count {
-        let ctx = Produce(run.any::<W>(s));
-        put(s, &ctx, source.pack(&ctx));
-        s += team.lanes;
-    }
-}
-
-/// `U` packs in flight before the first store.
-#[inline(always)]
-fn produce_unrolled<const U: usize, W: Element>(
-    run: Run<'_>,
-    source: &impl Source<W>,
-    put: &impl Fn(u32, &Ctx, Pack<W>),
-) -> u32 {
-    let end = bundled::<U>(run.team, run.count, run.whole);
-    let mut s = run.team.bundle::<U>();
-    while s < end {
-        // Constant indices alone: an array that is indexed in a loop goes to local memory when the hook is long.
-        let mut packs = [Pack::<W>::ZERO; U];
-        if const { ON_HOST && U >= 4 } || Run::full::<U>(s, end) {
-            let last = run.whole::<W>(s, U - 1).index();
-            unroll!(U, |K| packs[U - 1 - K] =
-                source.pack(&Produce(run.whole::<W>(s, U - 1 - K).before(last))));
-            unroll!(U, |K| put(nth(s, K), &run.whole::<W>(s, K), packs[K]));
-            s += run.team.stride::<U>();
-            continue;
-        }
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            packs[K] = source.pack(&Produce(run.whole::<W>(s, K)));
-        });
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            put(nth(s, K), &run.whole::<W>(s, K), packs[K]);
-        });
-        s += run.team.stride::<U>();
-    }
-    end
+    loops::produce::<U, W, S>(team, place, first, count, source, put);
 }
 
 /// Loads `count` packs, number `s` from `at(s)`, and consumes each as the chunk's pack `first + s`.
@@ -380,42 +310,7 @@ pub(crate) fn consume_by<U: Unroll, W: Element, S: Sink<W>>(
     if const { S::COLS > 0 } {
         return walk::consume(team, place, first, count, sink, get);
     }
-    let run = Run { place, first, team, count, whole: whole_until(place, Pack::<W>::LANES, first, count) };
-    let mut s = team.lane;
-    in_flight!(U::PACKS, |N| s += consume_unrolled::<N, _>(run, sink, &get));
-    while s < count {
-        let pack = get(s);
-        sink.take(&Consume(run.any::<W>(s)), pack);
-        s += team.lanes;
-    }
-}
-
-#[inline(always)]
-fn consume_unrolled<const U: usize, W: Element>(
-    run: Run<'_>,
-    sink: &impl Sink<W>,
-    get: &impl Fn(u32) -> Pack<W>,
-) -> u32 {
-    let end = bundled::<U>(run.team, run.count, run.whole);
-    let mut s = run.team.bundle::<U>();
-    while s < end {
-        let mut packs = [Pack::<W>::ZERO; U];
-        if const { ON_HOST && U >= 4 } || Run::full::<U>(s, end) {
-            let last = run.whole::<W>(s, U - 1).index();
-            unroll!(U, |K| packs[K] = get(nth(s, K)));
-            unroll!(U, |K| sink.take(&Consume(run.whole::<W>(s, U - 1 - K).before(last)), packs[U - 1 - K]));
-            s += run.team.stride::<U>();
-            continue;
-        }
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            packs[K] = get(nth(s, K));
-        });
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            sink.take(&Consume(run.whole::<W>(s, K)), packs[K]);
-        });
-        s += run.team.stride::<U>();
-    }
-    end
+    loops::consume::<U, W, S>(team, place, first, count, sink, get);
 }
 
 /// This rank's own part: from `produce` to `consume` without a wire. Packs `first .. first + count` of the chunk.
@@ -436,43 +331,5 @@ pub(crate) fn self_copy<H: Hooks>(
     if const { H::COLS > 0 } {
         return walk::keep::<H>(team, (place, kept), first, count, args, None::<&fn(u32, Pack<H::Wire>)>);
     }
-    let run =
-        Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
-    let mut s = team.lane;
-    in_flight!(H::UNROLL, |N| s += self_copy_unrolled::<N, H>(run, kept, args));
-    while s < count {
-        let pack = H::produce(&Produce(run.any::<H::Wire>(s)), args);
-        H::consume(&kept.at::<H>(run.any::<H::Wire>(s)), args, pack);
-        s += team.lanes;
-    }
-}
-
-#[inline(always)]
-fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, kept: Kept, args: &H::Args<'_>) -> u32 {
-    let end = bundled::<U>(run.team, run.count, run.whole);
-    let mut s = run.team.bundle::<U>();
-    while s < end {
-        let mut packs = [Pack::<H::Wire>::ZERO; U];
-        if const { ON_HOST && U >= 4 } || Run::full::<U>(s, end) {
-            let last = run.whole::<H::Wire>(s, U - 1).index();
-            unroll!(U, |K| {
-                packs[U - 1 - K] =
-                    H::produce(&Produce(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args);
-            });
-            unroll!(U, |K| {
-                let ctx = kept.at::<H>(run.whole::<H::Wire>(s, U - 1 - K).before(last));
-                H::consume(&ctx, args, packs[U - 1 - K]);
-            });
-            s += run.team.stride::<U>();
-            continue;
-        }
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            packs[K] = H::produce(&Produce(run.whole::<H::Wire>(s, K)), args);
-        });
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
-            H::consume(&kept.at::<H>(run.whole::<H::Wire>(s, K)), args, packs[K]);
-        });
-        s += run.team.stride::<U>();
-    }
-    end
+    loops::self_copy::<H>(team, (place, kept), first, count, args);
 }

@@ -209,6 +209,23 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
+    let each = by_element(model, module).then(|| {
+        let slices = args.fields.iter().filter(|f| matches!(f.kind, Kind::Slice(_))).map(|f| &f.ident);
+        let reach = slices.map(|name| quote!(end <= args.#name.len())).reduce(|a, b| quote!(#a && #b));
+        let reach = reach.unwrap_or_else(|| {
+            quote!({
+                let _ = (args, end);
+                true
+            })
+        });
+        quote! {
+            const EACH: ::core::primitive::bool = true;
+            #[inline(always)]
+            fn reach(args: &#args_elided, end: ::core::primitive::usize) -> ::core::primitive::bool {
+                #reach
+            }
+        }
+    });
     let in_place = module.in_place().map(|_| {
         quote!(
             const IN_PLACE: ::core::primitive::bool = true;
@@ -244,6 +261,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             const UNROLL: ::core::primitive::usize = U;
             #transposed
             #in_place
+            #each
             #[inline(always)]
             fn produce(ctx: &#d::ctx::Produce, args: &#args_elided) -> #d::pack::Pack<Self::Wire> {
                 #[allow(unused_imports)]
@@ -419,6 +437,15 @@ fn copy(args: &Args, param: Option<&Ident>, bounds: &TokenStream, d: &TokenStrea
         );
     }
     out
+}
+
+/// Whether a module's hooks are of elements, so that no pack is needed between them.
+fn by_element(model: &Model, module: &HookModule) -> bool {
+    let options = &model.options;
+    let by_elements = |h: &Hook| h.wire.as_ref().is_none_or(|w| !w.1);
+    let hooks: Vec<&Hook> = [&module.produce, &module.consume].into_iter().flatten().collect();
+    let others = options.row.is_some() || options.reduce.is_some() || options.transposed.is_some();
+    !others && !hooks.is_empty() && hooks.into_iter().all(by_elements)
 }
 
 fn call(

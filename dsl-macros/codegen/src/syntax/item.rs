@@ -169,7 +169,12 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
         module.asks_shape |= asks("transposed") || asks("transposed_index");
         module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
         let says = attrs.iter().any(|a| a.path().is_ident("inline"));
-        let inline = (!says).then(|| quote!(#[inline]));
+        // A hook stands in few loops, which are vectorised only around what is inlined.
+        let inline = match sig.ident == "produce" || sig.ident == "consume" {
+            _ if says => None,
+            true => Some(quote!(#[inline(always)])),
+            false => Some(quote!(#[inline])),
+        };
         module.hosted.extend(quote!(#(#attrs)* #inline #vis #sig #body));
     } else {
         errors.at(&sig.ident, format!("`{}` needs a body", sig.ident));
