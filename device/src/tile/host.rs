@@ -1,6 +1,9 @@
 //! The loops over packs on CPU threads. What is whole goes in a loop of its own, which compilers vectorise: no branch in it depends on what is not whole.
 //! What is left goes by the same hooks once more.
 
+// The signatures are those for GPUs, which have `U` packs in flight.
+#![allow(clippy::extra_unused_type_parameters)]
+
 use super::{Sink, Source, Team, Unroll};
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
@@ -124,7 +127,8 @@ trait Keep: Hooks + Sized {
                     }
                 };
             }
-            // Where the compiler sees that slices go on to the end, it tests nothing in the loop, and vectorises it.
+            // The same twice: where the compiler sees that slices go on to the end, it tests nothing in the loop, and vectorises it.
+            #[allow(clippy::if_same_then_else)]
             if Self::reach(args, end) {
                 keep_each!();
             } else {
