@@ -90,7 +90,8 @@ impl Ctx {
     /// Whether packs of `lanes` elements, from the chunk's beginning on, are at multiples of 16 bytes in every slice of such elements.
     #[inline(always)]
     pub(crate) fn in_packs(&self, lanes: usize) -> bool {
-        self.aligned && self.chunk_start.is_multiple_of(lanes)
+        // No branch: it would cost registers in the loops behind it.
+        self.aligned & self.chunk_start.is_multiple_of(lanes)
     }
 
     /// The same place of the chunk that begins at `start`; `aligned`: that is a multiple of a pack's elements.

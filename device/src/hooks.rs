@@ -26,7 +26,7 @@ pub trait Hooks: 'static {
     /// ([`APART`](crate::schedule::Schedule::APART)), or by protocols that see to it ([`TwoShot`](crate::protocol::TwoShot), [`Ll`](crate::protocol::Ll), [`Ll128`](crate::protocol::Ll128)).
     const IN_PLACE: bool = false;
 
-    /// Whether both hooks work by element, so that CPU threads may call them for one element after another.
+    /// Whether both hooks work by element, or one does and the other is a copy, so that CPU threads may call them for one element after another.
     const EACH: bool = false;
     /// Whether each slice that hooks may index has elements up to `end`.
     #[inline(always)]

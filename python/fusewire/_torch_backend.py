@@ -254,14 +254,7 @@ class _Ranks(dist.ProcessGroup):
 
     def _allgather_base(self, output, x, opts=None):
         on = self._on(x)
-        # As FSDP has it: this rank's part of the output.
-        in_place = x.is_contiguous() and x.data_ptr() == output.data_ptr() + on.rank * x.nbytes
-
-        def gather(out):
-            here = in_place and out.data_ptr() == output.data_ptr()
-            on.all_gather(None if here else _input(x, output), out=out)
-
-        _as_it_lies(output, gather)
+        _as_it_lies(output, lambda out: on.all_gather(_input(x, output), out=out))
         return _Done([output])
 
     def allgather(self, outputs, inputs, opts=None):

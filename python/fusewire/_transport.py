@@ -35,7 +35,7 @@ class Transport:
     default.
 
     Every rank calls the same collectives in the same order, with tensors of equal size and type. They are contiguous; one that begins at no multiple
-    of 16 bytes goes element by element, which is slower. The first call of each kind prepares its kernel on every rank; that of ``send``, ``recv``
+    of 16 bytes goes element by element, which is slower. What is copied in parts of whole 4 bytes begins at a multiple of 4. The first call of each kind prepares its kernel on every rank; that of ``send``, ``recv``
     and ``sendrecv`` too. On CPU threads a call has ended when it returns. On a GPU it is queued, on ``stream`` or on the current stream of the tensors' library. Streams that were used live as long as
     the transport; those of PyTorch do. Tensors are read and written as they are: gradients are those of ``fusewire.torch``.
     """
@@ -150,6 +150,7 @@ class Transport:
         ``x=None`` is in place: a rank gives its own part of ``out``. All ranks do that, or none.
         """
         if x is None:
+            self._part(out.shape)
             launcher = self._copy("all_gather", _bytes(out) // self.size, "_in_place")
             launcher._run(None, out, 1, 1, stream, options, True, 0, None, None)
             return out

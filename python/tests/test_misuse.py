@@ -36,7 +36,7 @@ X = numpy.arange(16, dtype="float32")
         (lambda shm: shm.all_reduce(X.astype("int32"), "avg"), "; avg of float32, float16, bfloat16; max of float32"),
         (lambda shm: shm.all_gather([1, 2]), "a list is no tensor"),
         (lambda shm: shm.all_reduce(X, out=X[:]), "buffers `input` and `output` overlap"),
-        (lambda shm: shm.all_gather(ODD[1:]), "argument `input` has elements of u32, of 4 bytes and aligned to 4, but these are 32 bytes at"),
+        (lambda shm: shm.all_gather(ODD[1:]), "the address of elements of 4 bytes is a multiple of that"),
         (lambda shm: shm.all_reduce(X, out=X.astype("int32")), "argument `output` has dtype int32, but should have float32"),
         (lambda shm: shm.all_gather(ODD[:4], out=numpy.zeros(3, "uint8")), "`out` has 3 bytes, but should have 4"),
         (lambda shm: shm.reduce_scatter(X, out=X[:8]), "`out` has 32 bytes, but should have 64"),

@@ -80,18 +80,18 @@ pub unsafe fn exchange<S: Schedule, P: Protocol<O>, O: Ops, H: Unpack>(
 ) -> Flow {
     const {
         assert!(S::FOLDS == H::FOLDS, "a schedule that folds is for hooks that name a fold, and no other is");
-        in_place::<S, H>();
+        in_place::<S, H>(true);
     }
     // SAFETY: the caller's contract.
     unsafe { P::exchange::<S, H>(grid, params) }
 }
 
-/// Refuses hooks with an `InOut` where a protocol may not have read what it stores to: it does not compile.
+/// Refuses hooks with an `InOut` where a protocol may not have read what it stores to: it does not compile. Two steps, which have, are those of `shipped` schedules.
 #[doc(hidden)]
-pub const fn in_place<S: Schedule, H: Hooks>() {
+pub const fn in_place<S: Schedule, H: Hooks>(shipped: bool) {
     if H::IN_PLACE && !S::APART {
         assert!(
-            S::ONCE && S::FOLDS && S::MUTUAL,
+            shipped && S::ONCE && S::FOLDS && S::MUTUAL,
             "in place, this schedule stores what arrives where it may not have read what is to be sent: take `input: &'a [T]` and `output: Out<'a, T>` in place of `InOut`"
         );
         assert!(

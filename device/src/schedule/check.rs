@@ -10,6 +10,14 @@ use std::string::String;
 /// # Errors
 /// The first thing that breaks the contract of [`Schedule`], with ranks, legs and chunks.
 pub fn check<S: Schedule>(world: u32, of: impl Fn(u32) -> S) -> Result<(), String> {
+    follow(world, &of)?;
+    if S::APART {
+        follow(world, &|rank| InPlace(of(rank))).map_err(|what| format!("in place: {what}"))?;
+    }
+    Ok(())
+}
+
+fn follow<S: Schedule>(world: u32, of: &impl Fn(u32) -> S) -> Result<(), String> {
     let members = || (0..world).map(|rank| (Member { rank, world }, of(rank)));
     let mut sent = BTreeSet::new();
     for (me, schedule) in members() {

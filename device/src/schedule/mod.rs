@@ -107,6 +107,7 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// every other one.
     const MUTUAL: bool;
     /// Whether no chunk that a rank receives is one that it sends, save the self copy's, once input and output are one buffer ([`InPlace`]).
+    /// Then [`Schedule::own`] is right for other ranks, too.
     const APART: bool = false;
     /// Legs each way at most, where that is known to the compiler.
     const MOST_LEGS: u32 = u32::MAX;

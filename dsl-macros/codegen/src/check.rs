@@ -363,8 +363,12 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
     let wire = model.wire().map(|w| text(&w.0));
     if module.consume.is_none() {
         match module.output().map(|f| (f, &f.kind)) {
+            Some((_, Kind::Out(_) | Kind::InOut(_))) if model.options.reduce.is_some() => {}
+            Some((f, Kind::InOut(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
+                &f.ty,
+                format!("without `consume`, this takes what arrives, so it must be `InOut<'a, {}>`", wire.unwrap_or_default()),
+            ),
             Some((_, Kind::InOut(_))) => {}
-            Some((_, Kind::Out(_))) if model.options.reduce.is_some() => {}
             Some((f, Kind::Out(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
                 &f.ty,
                 format!("without `consume`, `output` takes what arrives, so it must be `Out<'a, {}>`", wire.unwrap_or_default()),

@@ -34,7 +34,7 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
     /// the transport has channels.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is launched: buffers that overlap, are unaligned or elsewhere, more blocks than the device
+    /// [`Error::Misuse`] before anything is launched: buffers that overlap or are elsewhere, more blocks than the device
     /// holds at once. Faults of the kernel itself come from [`Stream::synchronize`].
     pub fn launch(&self, stream: &Stream, blocks: u32, args: H::Args<'_>) -> Result<()> {
         self.launch_with(stream, blocks, args, &LaunchOptions::default())

@@ -47,7 +47,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// options.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is launched: buffers that overlap, are unaligned or elsewhere, a length that does not divide into
+    /// [`Error::Misuse`] before anything is launched: buffers that overlap or are elsewhere, a length that does not divide into
     /// the schedule's chunks, a peer that is this rank or no rank, more blocks than the device holds. Faults of the kernel itself come from [`Stream::synchronize`].
     pub fn launch_as(
         &self,
@@ -128,7 +128,12 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     pub fn spaces_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
         let elements = self.elements(schedule, args, options)?;
         let pattern = Pattern::of(schedule, self.member());
-        self.prepared.spaces(elements, options, pattern, self.symmetric(schedule, args, elements))
+        let mut spaces =
+            self.prepared.spaces(elements, options, pattern, self.symmetric(schedule, args, elements))?;
+        if Places::of(args).unaligned().is_some() {
+            spaces.retain(|space| space.start.protocol != Protocol::Bulk);
+        }
+        Ok(spaces)
     }
 
     pub(crate) fn member(&self) -> Member {
@@ -207,7 +212,7 @@ impl Agreed {
                 )));
             }
             let stores = options.clone().protocol(Protocol::Direct);
-            plan = self.plan(elements, &stores, pattern, symmetric)?;
+            plan = Plan { decided: plan.decided, ..self.plan(elements, &stores, pattern, symmetric)? };
         }
         self.holds(places, elements, chunks)?;
         let mut shape = self.shape(&plan, options)?;

@@ -46,35 +46,42 @@ where
     let launcher = AllToAllOf::<copy::Hooks<T>>::all_to_all(&ground.transport)?;
     let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
     for (k, chunk) in [1, 16, 33, 1000].into_iter().enumerate() {
-        let (n, data, from) = (chunk * ranks, rank.data(chunk), BEFORE[k % 3]);
-        let input = ground.device.buffer_from(&amid(T::default(), from, &data.all::<T>(me, n)))?;
+        let (n, data) = (chunk * ranks, rank.data(chunk));
+        // Inputs may begin elsewhere on each rank, where nobody copies in bulk.
+        let (from, own) = (BEFORE[k % 3], BEFORE[(k + me) % 3]);
+        let inputs = [own, from]
+            .map(|from| ground.device.buffer_from(&amid(T::default(), from, &data.all::<T>(me, n))));
+        let [apart, alike] = inputs;
+        let (apart, alike) = (apart?, alike?);
         let mut ordinary = ground.device.buffer::<T>(from + n + BEHIND)?;
         let mut symmetric = match X::MAPS {
             true => Buffer::<T>::symmetric(&ground.transport, from + n + BEHIND)?,
             false => ground.device.buffer::<T>(from + n + BEHIND)?,
         };
-        let launch = |output: &mut Buffer<T>, options: &LaunchOptions| -> Outcome {
-            output.fill_bytes(stream, POISON)?;
-            let poison = output.read(stream)?[0];
-            let view = output.view_mut().slice(from..from + n)?;
-            let args = copy::Launch { input: input.view().slice(from..from + n)?, output: view };
-            launcher.launch_with(stream, args, options)?;
-            let about = format!("{chunk} elements of {} from {from} on, {options:?}, at rank {me}", T::NAME);
-            same(format_args!("{about}"), &output.read(stream)?, |i| match i.checked_sub(from) {
-                Some(i) if i < n => reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at)),
-                _ => poison,
-            });
-            Ok(())
-        };
+        let launch =
+            |(input, at): (&Buffer<T>, usize), output: &mut Buffer<T>, options: &LaunchOptions| -> Outcome {
+                output.fill_bytes(stream, POISON)?;
+                let poison = output.read(stream)?[0];
+                let view = output.view_mut().slice(from..from + n)?;
+                let args = copy::Launch { input: input.view().slice(at..at + n)?, output: view };
+                launcher.launch_with(stream, args, options)?;
+                let about =
+                    format!("{chunk} elements of {} from {from} on, {options:?}, at rank {me}", T::NAME);
+                same(format_args!("{about}"), &output.read(stream)?, |i| match i.checked_sub(from) {
+                    Some(i) if i < n => reference::all_to_all(me, chunk, i, |peer, at| data.any(peer, at)),
+                    _ => poison,
+                });
+                Ok(())
+            };
         for options in ways::<X>() {
-            launch(&mut ordinary, &options)?;
+            launch((&apart, own), &mut ordinary, &options)?;
         }
         let mut into = vec![LaunchOptions::default()];
         if X::MAPS {
             into.push(LaunchOptions::default().protocol(Protocol::Direct));
         }
         for options in into {
-            launch(&mut symmetric, &options)?;
+            launch((&alike, from), &mut symmetric, &options)?;
         }
     }
     Ok(())

@@ -374,8 +374,9 @@ fn agreed(model: &Model, element: Option<&Concrete>, images: &[&Image]) -> Token
             if let Some(field) = module.in_place() {
                 let span = field.ty.span();
                 for schedule in &model.options.schedules {
-                    let schedule = schedule_type(schedule, model, &d);
-                    let check = quote!(#d::protocol::in_place::<#schedule, __Hooks<#path #comma 1>>());
+                    let (shipped, schedule) = (schedule.krate.is_none(), schedule_type(schedule, model, &d));
+                    let check =
+                        quote!(#d::protocol::in_place::<#schedule, __Hooks<#path #comma 1>>(#shipped));
                     let check = glue::spanned(span, &check);
                     out.extend(quote_spanned!(span=> const _: () = #check;));
                 }

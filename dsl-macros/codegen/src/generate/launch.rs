@@ -10,15 +10,16 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
     let krate = &model.options.krate;
     let mut members = TokenStream::new();
     let mut binds = TokenStream::new();
-    let in_place = match &model.item {
-        Item::Hooks(m) => m.in_place().map(|f| &f.ident),
-        Item::Schedule(_) => None,
+    // With an `InOut`, what is sent and what takes what arrives are those that hooks which are left out would take.
+    let [in_place, taken] = match &model.item {
+        Item::Hooks(m) if m.in_place().is_some() => [m.input(), m.output()].map(|f| f.map(|f| &f.ident)),
+        _ => [None; 2],
     };
     let place = |name: Option<&Ident>| match name {
         Some(name) => quote!(::core::option::Option::Some(self.#name.place())),
         None => quote!(::core::option::Option::None),
     };
-    let (mut input, mut output) = (place(in_place), place(in_place));
+    let (mut input, mut output) = (place(in_place), place(taken));
     let outs = fields.iter().filter(|f| matches!(f.kind, Kind::Out(_))).count();
     for f in fields {
         let (name, docs, label) = (&f.ident, &f.docs, f.ident.to_string());
@@ -39,7 +40,7 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
             Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
                 members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
                 binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
-                if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1) {
+                if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1 && taken.is_none()) {
                     output = place(Some(name));
                 }
             }

@@ -419,6 +419,7 @@ fn foreign_schedule(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) ->
         once: false,
         folds: false,
         mutual: true,
+        // Whether it is, rustc sees.
         apart: true,
         doc: interned(&format!("Prepares [`{text}`]. Collective: all ranks call it, in the same order.")),
     })

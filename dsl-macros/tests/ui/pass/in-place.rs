@@ -47,6 +47,17 @@ mod gather {
     }
 }
 
+#[comm_kernel(transports(Shm, Nvl), schedules(all_gather))]
+mod beside {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+        pub seen: Out<'a, u8>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        args.values.get(ctx)
+    }
+}
+
 fn rank(world: &World) -> fusewire::Result<()> {
     let shm = Shm::rendezvous(world, 1 << 16)?;
     let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
@@ -71,6 +82,16 @@ fn rank(world: &World) -> fusewire::Result<()> {
     let bias = device.buffer_from(&[0.5, 0.25])?;
     gather::all_gather(&shm)?.launch(&stream, gather::Launch { values: values.view_mut(), bias: bias.view() })?;
     assert_eq!(values.read(&stream)?, [1.5, 2.25, 3.5, 4.25]);
+
+    // Symmetric memory that nobody is to store to.
+    let mut seen = Buffer::<u8>::symmetric(&shm, 4)?;
+    let beside = beside::all_gather(&shm)?;
+    let args = beside::Launch { values: values.view_mut(), seen: seen.view_mut() };
+    let direct = LaunchOptions::default().protocol(Protocol::Direct);
+    let refused = beside.launch_with(&stream, args, &direct).unwrap_err().to_string();
+    assert!(refused.contains("give it an output from `Buffer::symmetric`"), "{refused}");
+    beside.launch(&stream, beside::Launch { values: values.view_mut(), seen: seen.view_mut() })?;
+    assert_eq!((values.read(&stream)?, seen.read(&stream)?), (vec![1.5, 2.25, 3.5, 4.25], vec![0; 4]));
     Ok(())
 }
 

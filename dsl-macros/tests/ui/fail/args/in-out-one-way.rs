@@ -16,4 +16,14 @@ mod never_written {
     }
 }
 
+#[comm_kernel(transports(Shm), schedules(all_gather))]
+mod of_another_type {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> u32 {
+        args.values.get(ctx) as u32
+    }
+}
+
 fn main() {}
