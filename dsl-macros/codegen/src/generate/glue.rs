@@ -1,10 +1,11 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
 use super::rows;
-use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, Reduce, values};
+use super::wired::Wired;
+use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, Reduce};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 /// The type parameter of a generic module.
@@ -286,50 +287,6 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
                 // SAFETY: the caller's contract.
                 unsafe { Args { #(#unpack,)* } }
             }
-        }
-    }
-}
-
-/// A wire that is a tuple or an array, if it is: a struct of its own, since neither is an element.
-struct Wired(Option<syn::Type>);
-
-impl Wired {
-    /// The struct.
-    fn declared(&self, d: &TokenStream) -> Option<TokenStream> {
-        let ty = self.0.as_ref()?;
-        let (types, name, span) = (values(ty)?, ty.to_token_stream().to_string(), ty.span());
-        let d = spanned(span, d);
-        let numbers = (0..types.len()).map(syn::Index::from);
-        Some(quote_spanned! {span=>
-            #[doc(hidden)]
-            #[derive(Clone, Copy, Debug, Default, PartialEq)]
-            #[repr(C)]
-            pub struct __Wire(#(#types),*);
-            #d::__element! { struct __Wire { #(#numbers: #types,)* } #name }
-        })
-    }
-
-    /// The struct of what `value` is.
-    fn give(&self, value: &TokenStream) -> TokenStream {
-        match &self.0 {
-            None => value.clone(),
-            Some(syn::Type::Tuple(tuple)) => {
-                let names: Vec<_> = (0..tuple.elems.len()).map(|k| format_ident!("__{k}")).collect();
-                quote!({ let (#(#names,)*) = #value; __Wire(#(#names),*) })
-            }
-            Some(_) => quote!(__Wire(#value)),
-        }
-    }
-
-    /// What the struct `value` holds.
-    fn take(&self, value: TokenStream) -> TokenStream {
-        match &self.0 {
-            None => value,
-            Some(syn::Type::Tuple(tuple)) => {
-                let numbers = (0..tuple.elems.len()).map(syn::Index::from);
-                quote!((#(#value.#numbers,)*))
-            }
-            Some(_) => quote!(#value.0),
         }
     }
 }

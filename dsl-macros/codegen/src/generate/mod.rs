@@ -6,6 +6,7 @@ mod glue;
 mod host;
 mod launch;
 mod rows;
+mod wired;
 
 pub use device::{CODES, device_source};
 pub use glue::names;
