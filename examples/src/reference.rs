@@ -8,6 +8,15 @@ pub fn input(rank: usize, i: usize) -> f32 {
     ((x >> 40) as i32 - (1 << 23)) as f32 / 16.0
 }
 
+/// What ranks contribute, added up as a tree over their numbers: split behind the largest power of two that is less.
+pub fn tree(ranks: std::ops::Range<usize>, of: &impl Fn(usize) -> f32) -> f32 {
+    if ranks.len() == 1 {
+        return of(ranks.start);
+    }
+    let middle = ranks.start + (1 << (ranks.len() - 1).ilog2());
+    tree(ranks.start..middle, of) + tree(middle..ranks.end, of)
+}
+
 /// What stands in the accumulator before.
 pub fn before(rank: usize, i: usize) -> f32 {
     input(rank + 1000, i)

@@ -26,7 +26,7 @@ def _transport(number):
 
 
 def _input(x, output=None):
-    """Contiguous, at a multiple of 16 bytes, and not in the output: callers of torch may gather and reduce in place."""
+    """Contiguous, at a multiple of 16 bytes, where kernels are fastest, and not in the output: callers of torch may gather and reduce in place."""
     x = x.detach().contiguous()
     begin, end = x.data_ptr(), x.data_ptr() + x.nbytes
     apart = output is None or end <= output.data_ptr() or output.data_ptr() + output.nbytes <= begin

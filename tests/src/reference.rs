@@ -57,6 +57,16 @@ pub fn tree<A>(from: usize, to: usize, of: &impl Fn(usize) -> A, fold: &impl Fn(
     fold(tree(from, from + left, of, fold), tree(from + left, to, of, fold))
 }
 
+/// A sum of f32 in that tree, rounded to bfloat16 once: its bits.
+pub fn rounded_sum(ranks: usize, of: &impl Fn(usize) -> f32) -> u16 {
+    to_bf16(tree(0, ranks, of, &|a, b| a + b))
+}
+
+/// What `linked_in_place` makes of two contributions.
+pub fn linked(left: u32, right: u32) -> u32 {
+    left.rotate_left(9) ^ right.wrapping_mul(0x9e37_79b1)
+}
+
 /// How all elements of a row are folded, as `fusewire::device::row` documents it.
 #[derive(Debug)]
 pub struct RowTree<A, F> {

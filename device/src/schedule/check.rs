@@ -12,7 +12,26 @@ use std::string::String;
 pub fn check<S: Schedule>(world: u32, of: impl Fn(u32) -> S) -> Result<(), String> {
     follow(world, &of)?;
     if S::APART {
-        follow(world, &|rank| InPlace(of(rank))).map_err(|what| format!("in place: {what}"))?;
+        let in_place = |rank| InPlace(of(rank));
+        follow(world, &in_place)
+            .and_then(|()| apart(world, &in_place))
+            .map_err(|what| format!("in place: {what}"))?;
+    }
+    Ok(())
+}
+
+/// What is sent and stored to, where input and output are one buffer.
+fn apart<S: Schedule>(world: u32, of: &impl Fn(u32) -> InPlace<S>) -> Result<(), String> {
+    for rank in 0..world {
+        let (me, schedule) = (Member { rank, world }, of(rank));
+        let sent: BTreeSet<u32> = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg).chunk).collect();
+        let own = if S::OWN { schedule.own(me)[0] } else { NOBODY };
+        let received = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg).chunk);
+        // What is produced once is kept by the thread that has sent it.
+        let free = |chunk: u32| chunk == own && S::ONCE && !S::FOLDS;
+        if let Some(chunk) = received.chain([own]).find(|chunk| sent.contains(chunk) && !free(*chunk)) {
+            return Err(format!("rank {rank}: chunk {chunk} is sent and stored to, but `APART`"));
+        }
     }
     Ok(())
 }
@@ -67,19 +86,6 @@ fn follow<S: Schedule>(world: u32, of: &impl Fn(u32) -> S) -> Result<(), String>
             }
             if !sent.remove(&(leg.peer, leg.theirs, rank, leg.chunk)) {
                 return Err(format!("rank {rank}, leg {number}: {leg:?} is received, but never sent"));
-            }
-        }
-        if S::APART {
-            let one = InPlace(schedule);
-            let sent: BTreeSet<u32> = (1..=one.sends(me)).map(|number| one.to(me, number).chunk).collect();
-            let own = if S::OWN { one.own(me)[0] } else { NOBODY };
-            let received = (1..=one.receives(me)).map(|number| one.from(me, number).chunk);
-            // What is produced once is kept by the thread that has sent it.
-            let free = |chunk: u32| chunk == own && S::ONCE && !S::FOLDS;
-            if let Some(chunk) = received.chain([own]).find(|chunk| sent.contains(chunk) && !free(*chunk)) {
-                return Err(format!(
-                    "rank {rank}: in place, chunk {chunk} is sent and stored to, but `APART`"
-                ));
             }
         }
         let peers = |legs: u32, leg: fn(&S, Member, u32) -> Leg| -> BTreeSet<u32> {
@@ -189,50 +195,44 @@ mod tests {
         }
     }
 
-    /// What says that it is apart, and is not.
-    macro_rules! together {
-        ($name:ident, $of:ident) => {
-            #[derive(Clone, Copy)]
-            struct $name;
+    /// What says that it is apart, whether it is or not.
+    #[derive(Clone, Copy)]
+    struct Claimed<S>(S);
 
-            // SAFETY: it is not; nothing is launched with it.
-            unsafe impl Schedule for $name {
-                const NAME: &'static str = $of::NAME;
-                const OWN: bool = $of::OWN;
-                const OWN_MOVES: bool = $of::OWN_MOVES;
-                const ONCE: bool = $of::ONCE;
-                const FOLDS: bool = $of::FOLDS;
-                const MUTUAL: bool = $of::MUTUAL;
-                const APART: bool = true;
-                fn sends(&self, me: Member) -> u32 {
-                    $of.sends(me)
-                }
-                fn receives(&self, me: Member) -> u32 {
-                    $of.receives(me)
-                }
-                fn to(&self, me: Member, leg: u32) -> Leg {
-                    $of.to(me, leg)
-                }
-                fn from(&self, me: Member, leg: u32) -> Leg {
-                    $of.from(me, leg)
-                }
-                fn own(&self, me: Member) -> [u32; 2] {
-                    $of.own(me)
-                }
-                fn chunks(&self, me: Member) -> [u32; 2] {
-                    $of.chunks(me)
-                }
-            }
-        };
+    // SAFETY: it may not be; nothing is launched with it.
+    unsafe impl<S: Schedule> Schedule for Claimed<S> {
+        const NAME: &'static str = S::NAME;
+        const OWN: bool = S::OWN;
+        const OWN_MOVES: bool = S::OWN_MOVES;
+        const ONCE: bool = S::ONCE;
+        const FOLDS: bool = S::FOLDS;
+        const MUTUAL: bool = S::MUTUAL;
+        const APART: bool = true;
+        fn sends(&self, me: Member) -> u32 {
+            self.0.sends(me)
+        }
+        fn receives(&self, me: Member) -> u32 {
+            self.0.receives(me)
+        }
+        fn to(&self, me: Member, leg: u32) -> Leg {
+            self.0.to(me, leg)
+        }
+        fn from(&self, me: Member, leg: u32) -> Leg {
+            self.0.from(me, leg)
+        }
+        fn own(&self, me: Member) -> [u32; 2] {
+            self.0.own(me)
+        }
+        fn chunks(&self, me: Member) -> [u32; 2] {
+            self.0.chunks(me)
+        }
     }
-    together!(Swap, AllToAll);
-    together!(Sum, AllReduce);
 
     #[test]
     fn what_is_sent_and_stored_to_is_told() {
-        assert_eq!(check(1, |_| Swap), Ok(()));
-        assert!(check(2, |_| Swap).unwrap_err().contains("chunk 1 is sent and stored to"));
-        assert!(check(2, |_| Sum).unwrap_err().contains("chunk 0 is sent and stored to"));
+        assert_eq!(check(1, |_| Claimed(AllToAll)), Ok(()));
+        assert!(check(2, |_| Claimed(AllToAll)).unwrap_err().contains("chunk 1 is sent and stored to"));
+        assert!(check(2, |_| Claimed(AllReduce)).unwrap_err().contains("chunk 0 is sent and stored to"));
     }
 
     #[test]

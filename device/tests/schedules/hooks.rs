@@ -133,7 +133,7 @@ impl<T: Element> Hooks for Tiled<T> {
 
 unpack! { Tiled<T> }
 
-/// A vector whose first element is 16-byte aligned, as launches demand.
+/// A vector whose first element is 16-byte aligned, as a buffer's is.
 pub struct Aligned<T> {
     words: Vec<Pack<u8>>,
     len: usize,

@@ -142,24 +142,39 @@ pub struct HookModule {
 }
 
 impl HookModule {
-    fn fields(&self) -> impl Iterator<Item = &Field> {
-        self.args.iter().flat_map(|args| &args.fields)
+    fn fields(&self) -> &[Field] {
+        self.args.as_ref().map_or(&[], |args| &args.fields)
     }
-
     /// What is sent and overwritten by what arrives, if there is such a field; of several the first.
     pub fn in_place(&self) -> Option<&Field> {
-        self.fields().find(|f| matches!(f.kind, Kind::InOut(_)))
+        in_place(self.fields())
     }
 
     /// What goes on the wire without `produce`.
     pub fn input(&self) -> Option<&Field> {
-        self.fields().find(|f| f.ident == "input").or_else(|| self.in_place())
+        input(self.fields())
     }
 
     /// What takes what arrives without `consume`.
     pub fn output(&self) -> Option<&Field> {
-        self.fields().find(|f| f.ident == "output").or_else(|| self.in_place())
+        output(self.fields())
     }
+}
+
+fn in_place(fields: &[Field]) -> Option<&Field> {
+    fields.iter().find(|f| matches!(f.kind, Kind::InOut(_)))
+}
+
+/// The slice `input`, or what is input and output in one.
+pub fn input(fields: &[Field]) -> Option<&Field> {
+    let named = fields.iter().find(|f| f.ident == "input" && matches!(f.kind, Kind::Slice(_)));
+    named.or_else(|| in_place(fields))
+}
+
+/// The `Out` named `output`, or what is input and output in one.
+pub fn output(fields: &[Field]) -> Option<&Field> {
+    let named = fields.iter().find(|f| f.ident == "output" && matches!(f.kind, Kind::Out(_)));
+    named.or_else(|| in_place(fields))
 }
 
 /// The arguments of hooks, or of a schedule function.
@@ -321,29 +336,31 @@ impl Model {
         named.map_or_else(Span::call_site, |(_, span)| *span)
     }
 
-    /// The wire type and whether hooks take packs, or `None` where both are left out and there is no `input` either.
-    pub fn wire(&self) -> Option<(Type, bool)> {
+    /// The wire type and whether hooks take packs, as the first hook that says it has them.
+    fn written(&self) -> Option<(Type, bool)> {
         let Item::Hooks(m) = &self.item else { return None };
         // What `consume` takes of a fold does not cross the wire.
         let taken = if self.options.reduce.is_some() { &None } else { &m.consume };
-        let hooks = [&m.produce, taken];
-        hooks
-            .iter()
-            .filter_map(|h| h.as_ref()?.wire.clone())
-            .next()
-            .map(|(ty, by_pack)| match values(&ty) {
-                Some(_) if !by_pack => (syn::parse_quote_spanned!(ty.span()=> __Wire), false),
-                _ => (ty, by_pack),
-            })
-            .or_else(|| Some((m.input()?.kind.element()?.clone(), true)))
+        [&m.produce, taken].into_iter().find_map(|hook| hook.as_ref()?.wire.clone())
     }
 
-    /// The values of a wire that is a tuple or an array, as it is written: what [`Model::wire`] calls `__Wire` is a struct of them.
-    pub fn wire_values(&self) -> Option<Type> {
+    /// The wire type and whether hooks take packs, or `None` where both are left out and there is no `input` either.
+    pub fn wire(&self) -> Option<(Type, bool)> {
         let Item::Hooks(m) = &self.item else { return None };
-        let written = |hook: &Option<Hook>| hook.as_ref()?.wire.clone().filter(|(_, by_pack)| !by_pack);
-        let (ty, _) = written(&m.produce).or_else(|| written(&m.consume))?;
-        values(&ty).is_some().then_some(ty)
+        match self.wire_values() {
+            Some(ty) => Some((syn::parse_quote_spanned!(ty.span()=> __Wire), false)),
+            None => self.written().or_else(|| Some((m.input()?.kind.element()?.clone(), true))),
+        }
+    }
+
+    /// The tuple or array that crosses the wire, if one does: what [`Model::wire`] calls `__Wire` is a struct of its values.
+    pub fn wire_values(&self) -> Option<Type> {
+        self.written().filter(|(ty, by_pack)| !by_pack && values(ty).is_some()).map(|(ty, _)| ty)
+    }
+
+    /// Whether hooks have one buffer for what is sent and what arrives.
+    pub fn is_in_place(&self) -> bool {
+        matches!(&self.item, Item::Hooks(m) if m.in_place().is_some())
     }
 
     /// How bytes may travel.

@@ -81,15 +81,6 @@ impl<X: Transport, S: Schedule, H: Plain> Subject<X, S, H> {
     }
 }
 
-/// Element `i` of these chunks, added up as a tree over the ranks.
-fn tree(of: &[(u32, u32)], chunk: usize, i: usize) -> f32 {
-    if let [(rank, theirs)] = *of {
-        return reference::input(rank as usize, theirs as usize * chunk + i);
-    }
-    let (left, right) = of.split_at(1 << (of.len() - 1).ilog2());
-    tree(left, chunk, i) + tree(right, chunk, i)
-}
-
 impl<X: Transport, S: Schedule, H: Plain> Tunable for Subject<X, S, H> {
     fn begin(&mut self, bytes: usize) -> fusewire::Result<Key> {
         let (chunk, device) = (bytes / size_of::<f32>(), Device::of(&self.transport));
@@ -102,7 +93,13 @@ impl<X: Transport, S: Schedule, H: Plain> Tunable for Subject<X, S, H> {
             false => device.buffer(outputs)?,
         };
         let sources = self.sources();
-        self.expected = parallel(chunk * sources.len(), |i| tree(&sources[i / chunk], chunk, i % chunk));
+        self.expected = parallel(chunk * sources.len(), |i| {
+            let ranks = &sources[i / chunk];
+            reference::tree(0..ranks.len(), &|k| {
+                let (rank, theirs) = ranks[k];
+                reference::input(rank as usize, theirs as usize * chunk + i % chunk)
+            })
+        });
         self.got = vec![0.0; outputs];
         self.options.elements = Some(chunk);
         let args = H::args(self.input.view(), self.output.view_mut());

@@ -217,8 +217,7 @@ pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
                 let (got, part) = (output.read(stream)?, what.source(me) * chunk);
                 let bits: Vec<u16> = got[..received * chunk].iter().map(|v| v.to_bits()).collect();
                 same(format_args!("sums, {what:?} of {chunk}, {options:?}, at rank {me}"), &bits, |i| {
-                    let of = |rank| value(rank, part + i).to_f32();
-                    reference::to_bf16(reference::tree(0, ranks, &of, &|a: f32, b: f32| a + b))
+                    reference::rounded_sum(ranks, &|rank| value(rank, part + i).to_f32())
                 });
             }
         }

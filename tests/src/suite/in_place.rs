@@ -155,8 +155,7 @@ fn step(what: What, chunk: usize, before: &[Vec<u32>]) -> Vec<Vec<u32>> {
                     let (rank, part) = from[k];
                     before[rank][part * chunk + i].wrapping_add(added(rank, i))
                 };
-                let fold = |a: u32, b: u32| a.rotate_left(9) ^ b.wrapping_mul(0x9e37_79b1);
-                let value = reference::tree(0, from.len(), &sent, &fold);
+                let value = reference::tree(0, from.len(), &sent, &reference::linked);
                 let place = &mut buffer[to * chunk + i];
                 *place = place.wrapping_mul(5).wrapping_add(value);
             }
@@ -214,10 +213,7 @@ pub fn rounded_sums<X: Subject>(rank: &Rank<X>) -> Outcome {
     for chunk in [1, 9, 130, rank.scale.pick(1500, 15_001)] {
         let data = rank.data(chunk);
         let value = |rank: usize, i: usize| Bf16::from_f32(data.small(rank, i));
-        let sum = |i: usize| {
-            let of = |rank| value(rank, i).to_f32();
-            reference::to_bf16(reference::tree(0, ranks, &of, &|a: f32, b: f32| a + b))
-        };
+        let sum = |i: usize| reference::rounded_sum(ranks, &|rank| value(rank, i).to_f32());
         let bits = |values: &Buffer<Bf16>| {
             values.read(stream).map(|v| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
         };

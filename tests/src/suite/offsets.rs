@@ -135,10 +135,7 @@ pub fn hooks<X: Subject>(rank: &Rank<X>) -> Outcome {
             sums.launch_with(stream, args, &options)?;
             let bits: Vec<u16> = output.read(stream)?.iter().map(|v| v.to_bits()).collect();
             same(format_args!("folds, {about}"), &bits, |i| match at(i, chunk) {
-                Some(i) => {
-                    let of = |rank| half(rank, me * chunk + i).to_f32();
-                    reference::to_bf16(reference::tree(0, ranks, &of, &|a: f32, b: f32| a + b))
-                }
+                Some(i) => reference::rounded_sum(ranks, &|rank| half(rank, me * chunk + i).to_f32()),
                 None => half(0, 0).to_bits(),
             });
 
@@ -154,8 +151,12 @@ pub fn hooks<X: Subject>(rank: &Rank<X>) -> Outcome {
             same(format_args!("in place, {about}"), &values.read(stream)?, |i| match at(i, chunk) {
                 Some(i) => {
                     let of = |rank| data.any::<u32>(rank, i).wrapping_add(3);
-                    let fold = |a: u32, b: u32| a.rotate_left(9) ^ b.wrapping_mul(0x9e37_79b1);
-                    own[from + i].wrapping_mul(5).wrapping_add(reference::tree(0, ranks, &of, &fold))
+                    own[from + i].wrapping_mul(5).wrapping_add(reference::tree(
+                        0,
+                        ranks,
+                        &of,
+                        &reference::linked,
+                    ))
                 }
                 None => 7,
             });

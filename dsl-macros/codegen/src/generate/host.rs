@@ -183,7 +183,7 @@ fn kernels(model: &Model) -> TokenStream {
             )
         })
     };
-    let in_place = matches!(&model.item, Item::Hooks(m) if m.in_place().is_some()).then(|| {
+    let in_place = model.is_in_place().then(|| {
         quote!(
             const IN_PLACE: ::core::primitive::bool = true;
         )

@@ -1,7 +1,7 @@
 //! `Launch`: the typed arguments of a launch.
 
 use super::glue;
-use crate::model::{Field, Item, Kind, Model};
+use crate::model::{self, Field, Item, Kind, Model};
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
@@ -10,17 +10,14 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
     let krate = &model.options.krate;
     let mut members = TokenStream::new();
     let mut binds = TokenStream::new();
-    // With an `InOut`, what is sent and what takes what arrives are those that hooks which are left out would take.
-    let [in_place, taken] = match &model.item {
-        Item::Hooks(m) if m.in_place().is_some() => [m.input(), m.output()].map(|f| f.map(|f| &f.ident)),
-        _ => [None; 2],
-    };
-    let place = |name: Option<&Ident>| match name {
+    let place = |field: Option<&Field>| match field.map(|f| &f.ident) {
         Some(name) => quote!(::core::option::Option::Some(self.#name.place())),
         None => quote!(::core::option::Option::None),
     };
-    let (mut input, mut output) = (place(in_place), place(taken));
-    let outs = fields.iter().filter(|f| matches!(f.kind, Kind::Out(_))).count();
+    // One `Out` alone is the output, whatever its name.
+    let mut outs = fields.iter().filter(|f| matches!(f.kind, Kind::Out(_)));
+    let only = outs.next().filter(|_| outs.next().is_none());
+    let (input, output) = (place(model::input(fields)), place(model::output(fields).or(only)));
     for f in fields {
         let (name, docs, label) = (&f.ident, &f.docs, f.ident.to_string());
         let doc = if docs.is_empty() {
@@ -33,18 +30,8 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
             Kind::Slice(t) => {
                 members.extend(quote!(#doc pub #name: #krate::View<'a, #t>,));
                 binds.extend(quote!(#name: binder.read(#label, &self.#name)?,));
-                if name == "input" {
-                    input = place(Some(name));
-                }
             }
-            Kind::Out(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
-                members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
-                binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
-                if matches!(f.kind, Kind::Out(_)) && (name == "output" || outs == 1 && taken.is_none()) {
-                    output = place(Some(name));
-                }
-            }
-            Kind::InOut(t) => {
+            Kind::Out(t) | Kind::InOut(t) | Kind::OfRows(t, _) | Kind::Accumulate(t) => {
                 members.extend(quote!(#doc pub #name: #krate::ViewMut<'a, #t>,));
                 binds.extend(quote!(#name: binder.write(#label, &self.#name)?,));
             }

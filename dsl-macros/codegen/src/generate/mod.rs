@@ -30,10 +30,7 @@ fn schedule_type(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenSt
 /// The schedule that its kernels are compiled for: with an `InOut`, the one whose input and output are one buffer.
 fn compiled_for(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenStream {
     let schedule = schedule_type(schedule, model, d);
-    match &model.item {
-        Item::Hooks(module) if module.in_place().is_some() => quote!(#d::schedule::InPlace<#schedule>),
-        _ => schedule,
-    }
+    if model.is_in_place() { quote!(#d::schedule::InPlace<#schedule>) } else { schedule }
 }
 
 /// A path of the tables.

@@ -58,6 +58,22 @@ mod beside {
     }
 }
 
+// Names that mean a buffer elsewhere.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_gather))]
+mod named {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+        pub input: f32,
+        pub output: f32,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        args.values.get(ctx) + args.input
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+        args.values.at(ctx).set(value + args.output);
+    }
+}
+
 fn rank(world: &World) -> fusewire::Result<()> {
     let shm = Shm::rendezvous(world, 1 << 16)?;
     let (device, stream) = (Device::of(&shm), Device::of(&shm).stream()?);
@@ -88,6 +104,10 @@ fn rank(world: &World) -> fusewire::Result<()> {
     let beside = beside::all_gather(&shm)?;
     beside.launch(&stream, beside::Launch { values: values.view_mut(), seen: seen.view_mut() })?;
     assert_eq!((values.read(&stream)?, seen.read(&stream)?), (vec![1.5, 2.25, 3.5, 4.25], vec![0; 4]));
+
+    let args = named::Launch { values: values.view_mut(), input: 1.0, output: 0.5 };
+    named::all_gather(&shm)?.launch(&stream, args)?;
+    assert_eq!(values.read(&stream)?, [3.0, 3.75, 5.0, 5.75]);
     Ok(())
 }
 

@@ -47,13 +47,9 @@ fn contribution(rank: usize, i: usize) -> Bf16 {
     Bf16::from_f32(reference::input(rank, i) * 2f32.powi((i % 23) as i32 - 11))
 }
 
-/// The sum of the ranks `from..to`, as a tree over their numbers.
-fn tree(from: usize, to: usize, i: usize) -> f32 {
-    if to - from == 1 {
-        return contribution(from, i).to_f32();
-    }
-    let left = 1 << (to - from - 1).ilog2();
-    tree(from, from + left, i) + tree(from + left, to, i)
+/// The sum of all ranks' elements `i`, rounded once.
+fn sum_of(ranks: usize, i: usize) -> Bf16 {
+    Bf16::from_f32(reference::tree(0..ranks, &|rank| contribution(rank, i).to_f32()))
 }
 
 /// Elements of a rank's input, of its output, and of each chunk.
@@ -116,8 +112,8 @@ where
             "scatter" => contribution(self.root, me * chunk + i),
             "broadcast" => contribution(self.root, i),
             "sendrecv" => contribution(self.neighbours()[0], i),
-            "reduce_scatter" => Bf16::from_f32(tree(0, ranks, me * chunk + i)),
-            _ => Bf16::from_f32(tree(0, ranks, i)),
+            "reduce_scatter" => sum_of(ranks, me * chunk + i),
+            _ => sum_of(ranks, i),
         }
     }
 
