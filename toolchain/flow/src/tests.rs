@@ -102,6 +102,25 @@ fn a_branch_tells_of_what_its_predicate_was_made_from() {
 }
 
 #[test]
+fn a_comparison_made_twice_has_one_answer() {
+    let thread = "mov.u32 %thread, %tid.x;\n";
+    let twice = "setp.ne.b32 %rest, %thread, 0;\nsetp.eq.b32 %first, %thread, 0;\n";
+    let flags =
+        ["@%rest bra $L_past;\n", READY, "$L_past:\n@!%first bra $L_end;\n", FREE, "$L_end:\n"].concat();
+    right(Simple, &[WAIT, thread, twice, STORE, BARRIER, LOOK, &flags]);
+    // Of what has another value by then.
+    let other = [
+        "setp.ne.b32 %rest, %thread, 0;\nadd.s32 %thread, %thread, 1;\n",
+        "setp.eq.b32 %first, %thread, 0;\n",
+    ]
+    .concat();
+    bad(Simple, &[WAIT, thread, &other, STORE, BARRIER, LOOK, &flags], "without a system-scope release");
+    // The other thread goes by the flag.
+    let wrong = twice.replace(".eq", ".ne");
+    bad(Simple, &[WAIT, thread, &wrong, STORE, BARRIER, LOOK, &flags], "without a system-scope release");
+}
+
+#[test]
 fn bulk_copies_are_awaited() {
     let copy =
         "cp.async.bulk.global.shared::cta.bulk_group [%out], [%s], 512;\ncp.async.bulk.commit_group;\n";
