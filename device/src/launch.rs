@@ -52,12 +52,13 @@ pub struct Shape {
 
 impl Shape {
     /// The same with [`Shape::cut`] a digest of all that both ends of a channel cut by; `way` numbers the protocol, `copy` is the bytes of a
-    /// bulk copy. Where it differs, what arrives would be taken for other packs.
+    /// bulk copy, `root` the schedule's. Where it differs, what arrives would be taken for other packs.
     #[must_use]
-    pub fn name_cut(self, way: u64, copy: u64) -> Self {
+    pub fn name_cut(self, way: u64, copy: u64, root: Option<u32>) -> Self {
         let first = if self.first > 0 { [self.first, self.own_share] } else { [0; 2] };
         let parts = [way, copy, u64::from(self.channels), self.share, first[0], first[1]];
-        let parts = parts.into_iter().chain([self.rows, self.cols, self.tiles]);
+        let root = root.map_or(0, |root| 1 + u64::from(root));
+        let parts = parts.into_iter().chain([self.rows, self.cols, self.tiles, root]);
         let digest = parts.fold(0xcbf2_9ce4_8422_2325, |digest: u64, part| {
             (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
         });
@@ -161,14 +162,15 @@ mod tests {
             Shape { first: 16, ..lines },
             Shape { own_share: 16, ..lines },
         ];
-        let ways = [plain.name_cut(1, 0), plain.name_cut(0, 512)];
+        let ways = [(1, 0, None), (0, 512, None), (0, 0, Some(0)), (0, 0, Some(1))]
+            .map(|(way, copy, root)| plain.name_cut(way, copy, root));
         let mut names: Vec<u64> =
-            shapes.map(|s| s.name_cut(0, 0)).iter().chain(&ways).map(|s| s.cut).collect();
+            shapes.map(|s| s.name_cut(0, 0, None)).iter().chain(&ways).map(|s| s.cut).collect();
         assert!(names.iter().all(|name| name.is_multiple_of(CUT)), "{names:x?}");
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), shapes.len() + ways.len());
         // Blocks of the rank's own chunk meet no peer.
-        assert_eq!(Shape { own_share: 8, ..plain }.name_cut(0, 0).cut, plain.name_cut(0, 0).cut);
+        assert_eq!(Shape { own_share: 8, ..plain }.name_cut(0, 0, None).cut, plain.name_cut(0, 0, None).cut);
     }
 }

@@ -14,14 +14,16 @@ use fusewire_device::{
     fold::{self, Contributions, Fold},
     hooks::{Hooks, consume_each},
     launch::{Grid, Params, Shape, Unpack, share_packs},
+    ops::Ops,
     pack::Pack,
     protocol::{
-        Bulk, Host, HostTwoShot, Ll, Ll128, Ll128TwoShot, Local, Protocol as _, Simple, Store, TwoShot,
-        exchange,
+        Bulk, Host, HostTwoShot, Ll, Ll128, Ll128TwoShot, Local, Protocol, Simple, Store, TwoShot, exchange,
     },
     schedule::{
-        AllGather, AllReduce, Broadcast, Gather, Member, NOBODY, Reduce, ReduceScatter, Scatter, Schedule,
+        AllGather, AllReduce, Broadcast, First, Gather, Member, NOBODY, Reduce, ReduceScatter, Scatter,
+        Schedule, Second,
     },
+    wait::Flow,
 };
 use hooks::{Aligned, Args, ByElement, ByPack, Raw, Tiled};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +60,11 @@ fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u3
     let legs = if S::ONCE && !matches!(way, Way::Bulk { .. }) || sends || receives { channels } else { 0 };
     match way {
         Way::Host | Way::HostTwoShot | Way::Ll128TwoShot => channels,
-        Way::TwoShot => 3 * channels,
+        Way::TwoShot => {
+            let (first, second) = (First(*schedule), Second(*schedule));
+            let kinds = [first.sends(me), first.receives(me), second.receives(me)];
+            channels * kinds.into_iter().filter(|legs| *legs > 0).count() as u32
+        }
         Way::Local => own,
         Way::Ll if S::FOLDS && S::MUTUAL => channels,
         Way::Simple | Way::Ll if S::FOLDS => (u32::from(sends) + u32::from(own_chunk)) * channels,
@@ -116,7 +122,7 @@ where
             cut: 0,
         };
         let (ops, control, schedule) = (world.ops(rank), world.control(rank, 3_000), of(rank));
-        let params = Params { ops, control, shape: shape.name_cut(0, 0), raw, schedule };
+        let params = Params { ops, control, shape: shape.name_cut(0, 0, None), raw, schedule };
         let grid = Grid { blocks: grids[own], ..grid };
         // SAFETY: every block of the grid runs it, with slices of as many chunks as the schedule says.
         unsafe {
@@ -128,10 +134,10 @@ where
                 Way::Store => exchange::<_, Store, _, H>(grid, &params),
                 Way::Bulk { .. } => exchange::<_, Bulk, _, H>(grid, &params),
                 Way::Host => exchange::<_, Host, _, H>(grid, &params),
+                Way::TwoShot => in_two_steps::<TwoShot, _, _, H>(grid, &params),
+                Way::HostTwoShot => in_two_steps::<HostTwoShot, _, _, H>(grid, &params),
                 // For no other schedule.
-                Way::TwoShot => TwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
-                Way::HostTwoShot => HostTwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
-                Way::Ll128TwoShot => Ll128TwoShot::exchange::<AllReduce, H>(grid, &all_reduce(&params)),
+                Way::Ll128TwoShot => Ll128TwoShot::exchange::<AllReduce, H>(grid, &with(&params, AllReduce)),
             }
         }
     });
@@ -145,10 +151,26 @@ where
     }
 }
 
-/// The same of an all-reduce, which it is.
-fn all_reduce<O: Copy, S, R: Copy>(params: &Params<O, S, R>) -> Params<O, AllReduce, R> {
+/// A launch of a schedule of two steps, as which it is known here.
+unsafe fn in_two_steps<P: Protocol<O>, O: Ops, S: Schedule, H: Unpack<Raw = Raw>>(
+    grid: Grid,
+    params: &Params<O, S, Raw>,
+) -> Flow {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match (S::FOLDS, params.schedule.root()) {
+            (true, None) => P::exchange::<_, H>(grid, &with(params, AllReduce)),
+            (true, Some(root)) => P::exchange::<_, H>(grid, &with(params, Reduce { root })),
+            (false, Some(root)) => P::exchange::<_, H>(grid, &with(params, Broadcast { root })),
+            (false, None) => unreachable!("{} has one step", S::NAME),
+        }
+    }
+}
+
+/// The same launch of a schedule by another name.
+fn with<O: Copy, S, T, R: Copy>(params: &Params<O, S, R>, schedule: T) -> Params<O, T, R> {
     let Params { ops, control, shape, raw, .. } = *params;
-    Params { ops, control, shape, raw, schedule: AllReduce }
+    Params { ops, control, shape, raw, schedule }
 }
 
 /// Launches with fresh values, and compares: chunk `c` of rank `to` is what `from(to, c)` names, a rank and a chunk of its input.
@@ -205,6 +227,11 @@ fn everything<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, geometry: Launch) {
             runs::<H, T, _>(&world, way, geometry, n, |_| Broadcast { root }, |_, _| (root, 0));
             runs::<H, T, _>(&world, way, geometry, n, |_| Scatter { root }, |to, _| (root, to));
             runs::<H, T, _>(&world, way, geometry, n, |_| Gather { root }, |_, chunk| (chunk, 0));
+        }
+        for root in (0..ranks).filter(|_| ranks > 2) {
+            for way in [Way::TwoShot, Way::HostTwoShot] {
+                runs::<H, T, _>(&world, way, geometry, n, |_| Broadcast { root }, |_, _| (root, 0));
+            }
         }
     }
 }
@@ -393,6 +420,9 @@ fn every_contribution_is_folded_in_its_place() {
                 }
                 for root in [0, ranks - 1] {
                     folds(&world, way, geometry, n, |_| Reduce { root }, |_| 0);
+                    if ranks > 2 && way != Way::Ll {
+                        folds(&world, twice, geometry, n, |_| Reduce { root }, |_| 0);
+                    }
                 }
             }
         }

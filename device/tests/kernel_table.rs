@@ -68,6 +68,11 @@ fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str
         .iter()
         .filter(|m| m.fold.is_some())
         .flat_map(|m| ["TwoShot", "Ll128TwoShot"].map(|protocol| (m, "AllReduce", protocol)));
+    let rooted = MODULES.iter().filter_map(|m| match m.name {
+        "copy" | "scale" => Some((m, "Broadcast", "TwoShot")),
+        "sum" => Some((m, "Reduce", "TwoShot")),
+        _ => None,
+    });
     let all = MODULES
         .iter()
         .filter(|m| m.fold.is_none())
@@ -83,7 +88,7 @@ fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str
         "Store" => matches!(module.name, "copy" | "scale" | "transposed"),
         _ => true,
     });
-    all.chain(folding).chain(twice)
+    all.chain(folding).chain(twice).chain(rooted)
 }
 
 fn source() -> String {

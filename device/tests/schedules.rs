@@ -65,7 +65,7 @@ fn shape(elements: usize, lanes: usize, launch: Launch) -> Shape {
         allocation: 0,
         cut: 0,
     };
-    shape.name_cut(0, 0)
+    shape.name_cut(0, 0, None)
 }
 
 /// One `all_to_all` on every rank: inputs and outputs by rank.
@@ -232,7 +232,7 @@ fn ranks_that_cut_chunks_otherwise_are_told() {
                 let (outputs, input) = (table.as_ptr() as u64, raws[own].0);
                 let given = shape(n, 4, launch(own));
                 let own_share = if first > 0 { first } else { given.own_share };
-                let shape = Shape { first, own_share, outputs, input, ..given }.name_cut(0, 0);
+                let shape = Shape { first, own_share, outputs, input, ..given }.name_cut(0, 0, None);
                 let params = Params {
                     ops,
                     control,
@@ -276,7 +276,7 @@ fn others_are_told(parts: [(u64, u64); 2], blocks: u32) {
         let (ops, control, own) = (world.ops(rank), world.control(rank, DEADLINE_MS), rank as usize);
         let (first, own_share) = parts[own];
         let (outputs, input) = (table.as_ptr() as u64, raws[own].0);
-        let shape = Shape { first, own_share, outputs, input, ..shape(n, 4, launch) }.name_cut(0, 0);
+        let shape = Shape { first, own_share, outputs, input, ..shape(n, 4, launch) }.name_cut(0, 0, None);
         let raw = Raw { input: raws[own], output: raws[2 + own] };
         // SAFETY: all blocks run it, with slices of two chunks.
         unsafe {

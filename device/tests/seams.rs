@@ -41,8 +41,9 @@ fn implementers(folder: &str, of: &str) -> Vec<String> {
             names.push(module);
         }
     }
-    // `InPlace` is any schedule; the others are of tests.
-    let no_schedules = ["check", "Wrong", "Misfolded", "Claimed", "mod", "InPlace", "in_place"];
+    // `InPlace`, `First` and `Second` are of any schedule; the others are of tests.
+    let no_schedules =
+        ["check", "Wrong", "Misfolded", "Claimed", "mod", "InPlace", "in_place", "First", "Second", "steps"];
     names.retain(|name| !no_schedules.contains(&name.as_str()));
     names.sort();
     names.dedup();

@@ -3,7 +3,7 @@
 //! | protocol | module | bytes go | grid |
 //! |---|---|---|---|
 //! | [`Simple`] | [`simple`] | through rings of staging, with credits | senders, receivers, then the self copy |
-//! | [`TwoShot`] | `simple::relay` | the same, twice: a part of what is folded to each rank, and from there to all | those that produce, fold, and take |
+//! | [`TwoShot`] | `simple::relay` | the same, twice: a part to each rank, and from there, folded, to whoever takes it | those that produce, pass on, and take |
 //! | [`Host`] and [`HostTwoShot`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
 //! | [`Ll`] | [`ll`] | in words of 8 bytes, of which half is a flag | as by LL128 |
 //! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
@@ -117,11 +117,13 @@ unsafe fn armed<O: Ops, S, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>)
 
 /// What each protocol of two steps asks of a schedule and hooks.
 const fn passes_on<S: Schedule, H: Hooks>() {
-    assert!(
-        S::ONCE && S::FOLDS && S::MUTUAL && !S::OWN_MOVES,
-        "each rank's only chunk goes to every rank, folded"
-    );
+    assert!(S::TWO_STEPS, "each rank's only chunk comes of what one rank or all ranks contribute");
     assert!(H::COLS == 0, "rows are folded as a whole");
+}
+
+/// Packs that are passed on for one of the wire; 0 where that cannot be.
+const fn times<H: Hooks>() -> usize {
+    if H::FOLDS { H::RELAYS } else { 1 }
 }
 
 /// The share of one block in a chunk: packs `first .. first + packs`.
@@ -222,6 +224,12 @@ impl<'k, O: Ops> Site<'k, O> {
         self.at(Leg { peer: self.me.rank, chunk: schedule.own(self.me)[0], theirs: 0 }, channel)
     }
 
+    /// Where hooks are in a chunk that is the only one of every rank, wherever the other end of the wire is.
+    #[inline(always)]
+    fn only<S: Schedule>(&self, schedule: &S, channel: u32) -> Ctx {
+        self.at(Leg { peer: schedule.root().unwrap_or(self.me.rank), chunk: 0, theirs: 0 }, channel)
+    }
+
     /// Where `consume` is, in the self copy.
     #[inline(always)]
     fn kept<S: Schedule>(&self, schedule: &S) -> Kept {
@@ -255,6 +263,9 @@ impl<'k, O: Ops> Site<'k, O> {
 pub(crate) struct Kept(Option<usize>);
 
 impl Kept {
+    /// It is that one.
+    pub(crate) const HERE: Self = Kept(None);
+
     /// Where that chunk begins, for what is produced at `place`.
     #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) fn start(self, place: &Ctx) -> usize {

@@ -31,6 +31,7 @@ unsafe impl<S: Schedule> Schedule for InPlace<S> {
     const FOLDS: bool = S::FOLDS;
     const MUTUAL: bool = S::MUTUAL;
     const APART: bool = S::APART;
+    const TWO_STEPS: bool = S::TWO_STEPS;
     const MOST_LEGS: u32 = S::MOST_LEGS;
 
     #[inline(always)]

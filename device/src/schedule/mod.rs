@@ -25,6 +25,7 @@ mod in_place;
 mod reduce;
 mod rooted;
 mod sendrecv;
+mod steps;
 
 pub use all_gather::AllGather;
 pub use all_to_all::AllToAll;
@@ -34,6 +35,8 @@ pub use in_place::InPlace;
 pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use rooted::{Broadcast, Gather, Scatter};
 pub use sendrecv::SendRecv;
+pub(crate) use steps::Relays;
+pub use steps::{First, Second};
 
 use crate::ops::Ops;
 
@@ -109,6 +112,9 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// Whether no chunk that a rank receives is one that it sends, save the self copy's, once input and output are one buffer ([`InPlace`]).
     /// Then [`Schedule::own`] is right for other ranks, too.
     const APART: bool = false;
+    /// Whether it may go in two steps ([`First`], then [`Second`]): an input has one chunk at most and so has an output, all of them number 0, and every
+    /// output gets the same, of a root alone or folded of what all ranks contribute. Ranks without a root's role pass on what it is made of.
+    const TWO_STEPS: bool = false;
     /// Legs each way at most, where that is known to the compiler.
     const MOST_LEGS: u32 = u32::MAX;
 
@@ -124,7 +130,7 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     fn own(&self, me: Member) -> [u32; 2];
     /// Chunks that this rank's input has, and its output.
     fn chunks(&self, me: Member) -> [u32; 2];
-    /// The rank that all others send to or receive from, if there is one: for messages.
+    /// The rank that all others send to or receive from, if there is one: the same on all ranks. Ranks whose roots differ are told so.
     fn root(&self) -> Option<u32> {
         None
     }

@@ -59,6 +59,7 @@ unsafe impl Schedule for AllReduce {
     const ONCE: bool = true;
     const FOLDS: bool = true;
     const MUTUAL: bool = true;
+    const TWO_STEPS: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {
@@ -116,6 +117,7 @@ unsafe impl Schedule for Reduce {
     const FOLDS: bool = true;
     const MUTUAL: bool = false;
     const APART: bool = true;
+    const TWO_STEPS: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {

@@ -30,6 +30,7 @@ unsafe impl Schedule for Broadcast {
     const ONCE: bool = true;
     const MUTUAL: bool = false;
     const APART: bool = true;
+    const TWO_STEPS: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {

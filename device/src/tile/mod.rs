@@ -129,6 +129,13 @@ impl<H: Hooks> Unroll for By<H> {
     const PACKS: usize = H::UNROLL;
 }
 
+/// As the hooks ask, but no more than two: where the places of several rings take registers.
+pub struct UpToTwo<H>(PhantomData<H>);
+
+impl<H: Hooks> Unroll for UpToTwo<H> {
+    const PACKS: usize = if H::UNROLL > 2 { 2 } else { H::UNROLL };
+}
+
 /// Four where the hooks ask for as many, else one: hooks that work by element leave few registers for more beside lines.
 pub struct FourOrOne<H>(PhantomData<H>);
 

@@ -108,6 +108,8 @@ pub struct Schedule {
     pub mutual: bool,
     /// Whether no chunk that a rank receives is one that it sends, where input and output are one buffer.
     pub apart: bool,
+    /// Whether it has two steps: every output gets the same.
+    pub two_steps: bool,
     /// One line for the generated function's documentation.
     pub doc: &'static str,
 }
@@ -209,6 +211,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: false,
         mutual: true,
         apart: false,
+        two_steps: false,
         doc: "Every rank sends one chunk to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -222,6 +225,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: false,
         mutual: true,
         apart: false,
+        two_steps: false,
         doc: "One chunk to a peer and one from a peer, or either alone. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -235,6 +239,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: false,
         mutual: true,
         apart: true,
+        two_steps: false,
         doc: "Each rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -248,6 +253,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: false,
         mutual: false,
         apart: true,
+        two_steps: true,
         doc: "One rank's chunk goes to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -261,6 +267,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: false,
         mutual: false,
         apart: true,
+        two_steps: false,
         doc: "One rank sends a chunk to every rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -274,6 +281,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: false,
         mutual: false,
         apart: true,
+        two_steps: false,
         doc: "Each rank's chunk goes to one rank. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -287,6 +295,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: true,
         mutual: true,
         apart: true,
+        two_steps: false,
         doc: "Every rank gets one chunk, folded of what all ranks have for it. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -300,6 +309,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: true,
         mutual: true,
         apart: false,
+        two_steps: true,
         doc: "Every rank gets the fold of all ranks' chunks. Collective: all ranks call it, in the same order.",
     },
     Schedule {
@@ -313,6 +323,7 @@ pub const SCHEDULES: &[Schedule] = &[
         folds: true,
         mutual: false,
         apart: true,
+        two_steps: true,
         doc: "One rank gets the fold of all ranks' chunks. Collective: all ranks call it, in the same order.",
     },
 ];

@@ -122,7 +122,9 @@ impl Agreed {
         let in_place = facts.in_place && !pattern.apart && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
-            Some(twice) if twice.passes_on() && pattern.peers == 0 && self.has(twice) => Protocol::Simple,
+            Some(twice) if twice.passes_on() && pattern.passes_nothing_on() && self.has(twice) => {
+                Protocol::Simple
+            }
             Some(Protocol::Simple) if in_place => {
                 return Err(Error::misuse(format!(
                     "`{}` is in place (`InOut`), which `Protocol::Simple` cannot be: leave the choice open, or name one of {}",
@@ -194,7 +196,7 @@ impl Agreed {
             true => channels,
             // Their shares are those of blocks alone.
             false if alone && matches!(protocol, Protocol::Simple | Protocol::Local) => u32::MAX,
-            false if twice => layout.channels / 2,
+            false if twice => pattern.channels_of_a_step(layout.channels),
             false => layout.channels,
         };
         let mut cut = work.cut(protocol);
@@ -343,7 +345,7 @@ impl Agreed {
             None if on_host => most,
             None => {
                 let share = 16 * share_packs(packs as u64, cut.channels);
-                let share = if twice { share.div_ceil(world.into()) } else { share };
+                let share = if twice { share.div_ceil(pattern.parts(world).into()) } else { share };
                 // Folds of two ranks have as many packs in flight; of more, half.
                 let in_flight = if facts.folds() { 8 } else { unroll };
                 // Alone a block hands nothing over.
@@ -368,11 +370,10 @@ impl Agreed {
                 false => (cut.channels, chunk),
             };
             self.link.check_transfer(channels, bytes)?;
-            if twice && (channels > layout.channels / 2 || bytes > most) {
+            let each = pattern.channels_of_a_step(layout.channels);
+            if twice && (channels > each || bytes > most) {
                 return Err(Error::misuse(format!(
-                    "two steps over {channels} channels, in chunks of {bytes} bytes; this transport has {} for each step, and the folded ones of {} bytes fit:                      use fewer, or give the rendezvous more `Options::channels` or `Options::per_peer_bytes`",
-                    layout.channels / 2,
-                    most
+                    "two steps over {channels} channels, in chunks of {bytes} bytes; this transport has {each} for each step, and the folded ones of {most} bytes fit: use fewer, or give the rendezvous more `Options::channels` or `Options::per_peer_bytes`",
                 )));
             }
         }

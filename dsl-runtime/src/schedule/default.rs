@@ -142,8 +142,15 @@ impl Work {
     /// then folds a part.
     fn in_two_steps(&self) -> bool {
         let [sent, twice] = self.sent_in_steps();
-        let (saved, least) = if self.on_host { (HOST_SAVED, usize::MAX) } else { (SAVED, TWICE_LEAST) };
-        self.relays > 0 && (twice + saved <= sent || twice <= sent && sent >= least)
+        // CPU threads copy as many bytes either way, but each folds a part of them.
+        let (saved, least) = match (self.on_host, self.pattern.folds) {
+            (true, true) => (HOST_SAVED, usize::MAX),
+            (true, false) => return false,
+            (false, true) if !self.pattern.mutual => (SAVED_REDUCED, usize::MAX),
+            (false, _) => (SAVED, TWICE_LEAST),
+        };
+        let pays = twice + saved <= sent || twice <= sent && sent >= least;
+        self.relays > 0 && !self.pattern.passes_nothing_on() && pays
     }
 
     /// The same by LL128.
@@ -153,10 +160,14 @@ impl Work {
         self.relays > 0 && !self.on_host && twice + saved <= sent && twice <= LINES_TWICE_MOST
     }
 
-    /// Bytes that a rank sends in one step, and in two.
+    /// Bytes that a rank sends in one step, and in two; or receives, if it is the root and that is more.
     fn sent_in_steps(&self) -> [usize; 2] {
         let sent = self.wire_bytes * self.pattern.peers as usize;
-        [sent, sent / self.world.max(1) as usize * (1 + self.relays) as usize]
+        let twice = match self.pattern.mutual {
+            true => sent / self.world.max(1) as usize * (1 + self.relays) as usize,
+            false => self.wire_bytes * self.relays as usize,
+        };
+        [sent, twice]
     }
 
     /// Whether a rank sends to several others.
@@ -373,8 +384,8 @@ impl Work {
             Protocol::Local => Cut::of(1, packs.div_ceil(self.local_packs(packs)).clamp(1, multiprocessors)),
             // For each rank's part as many packs as fill the channel of a copy.
             Protocol::TwoShot => {
-                let blocks = packs.div_ceil(128 * self.world);
-                Cut::of(blocks.clamp(1, (multiprocessors / 3).max(1)), 0)
+                let blocks = packs.div_ceil(128 * self.pattern.parts(self.world));
+                Cut::of(blocks.clamp(1, (multiprocessors / self.pattern.widest().kinds).max(1)), 0)
             }
             Protocol::Ll => self.ll_cut(),
             Protocol::Ll128TwoShot => Cut::of(packs.div_ceil(LINES_TWICE_PACKS).clamp(1, multiprocessors), 0),

@@ -24,6 +24,7 @@ pub(crate) struct Facts {
     pub(super) asks_shape: bool,
     /// As the attribute has it, or empty.
     pub(super) fold: &'static str,
+    /// Packs that are passed on in two steps for one of the wire; 0 where that cannot be.
     pub(super) relays: usize,
     pub(super) in_place: bool,
     pub(super) cols: usize,
@@ -49,7 +50,11 @@ impl Facts {
                 transposed: H::TRANSPOSED,
                 asks_shape: H::ASKS_SHAPE,
                 fold: H::FOLD,
-                relays: H::RELAYS,
+                relays: match (H::FOLD.is_empty(), H::COLS) {
+                    (false, _) => H::RELAYS,
+                    (true, 0) => 1,
+                    (true, _) => 0,
+                },
                 in_place: H::IN_PLACE,
                 cols: H::COLS,
                 row_packs: H::ROW_PACKS,

@@ -215,7 +215,7 @@ impl Agreed {
             plan = Plan { decided: plan.decided, ..self.plan(elements, &stores, pattern, symmetric)? };
         }
         self.holds(places, elements, chunks)?;
-        let mut shape = self.shape(&plan, options)?;
+        let mut shape = self.shape(&plan, options, pattern.root)?;
         self.aim(&plan, &mut shape, places)?;
         Ok((plan, shape))
     }

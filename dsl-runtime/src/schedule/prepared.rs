@@ -129,7 +129,7 @@ impl Agreed {
         link.world().agree("kernel", &fields)?;
         let kernel = facts.fingerprint ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
         let mut entries = runnable(link, entries)?;
-        // Its second step has channels of its own, whose staging holds four turns of what was folded.
+        // Its second step may have channels of its own; their staging holds four turns of what is passed on.
         let layout = link.layout();
         let twice = facts.relays > 0 && layout.channels > 1 && layout.window / 4 >= 128 * facts.relays as u64;
         entries.retain(|e| match e.protocol {

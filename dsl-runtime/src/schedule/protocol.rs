@@ -29,9 +29,10 @@ pub enum Protocol {
     /// either, on GPUs. The copies are queued behind the wait for the peers, and made even if it fails: after a fault, the outputs
     /// of a launch hold anything, also that of a rank which had not launched yet.
     Copy,
-    /// Through staging twice ("two-shot"), for `all_reduce`: each rank folds a part of what all contribute, and passes the result on to all. A rank sends
-    /// fewer bytes than by the others from three ranks on, about two chunks in all. What is passed on is of the output's type, or where the module
-    /// has a `consume` of the accumulator's; neither may be narrower than the wire type. The bits are the same as by the others.
+    /// Through staging twice ("two-shot"), for `all_reduce`, `broadcast` and `reduce`: each rank takes a part of a chunk, folds what all contribute to it,
+    /// and passes the result on. From three ranks on fewer bytes go over one link than by the others: about two chunks of an all-reduce, and one of the two with
+    /// a root. What is passed on of a fold is of the output's type, or where the module has a `consume` of the accumulator's; neither may be narrower than the
+    /// wire type. The bits are the same as by the others.
     TwoShot,
     /// As `TwoShot`, but in lines as `Ll128`: all-reduces among several ranks that are too long for one step by LL128, and too short for staging.
     Ll128TwoShot,
@@ -112,7 +113,7 @@ impl Protocol {
         match self {
             Protocol::Simple => "every transport stages all-to-alls and sends",
             Protocol::TwoShot => {
-                "two steps are for `all_reduce` on transports with two channels or more that stage four lines of what is folded, of hooks by element or pack whose result is no narrower than what crosses the wire"
+                "two steps are for `all_reduce`, `broadcast` and `reduce` on transports with two channels or more that stage four lines of what is passed on, of hooks by element or pack whose result is no narrower than what crosses the wire"
             }
             Protocol::Ll128TwoShot => {
                 "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"

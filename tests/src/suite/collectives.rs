@@ -147,6 +147,11 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                     chained(rank, &ground, &all, what, chunk, &flagged.channels(2))?;
                 }
             }
+            if matches!(what, What::Broadcast(_)) {
+                let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
+                chained(rank, &ground, &all, what, chunk, &two_shot)?;
+                chained(rank, &ground, &all, what, chunk, &two_shot.channels(2).chunk(256))?;
+            }
         }
     }
     Ok(())
@@ -161,6 +166,10 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
     for what in every(rank).take(4) {
         chained(rank, &ground, &all, what, chunk, &options)?;
         chained(rank, &ground, &all, what, chunk, &options.clone().channels(3))?;
+    }
+    let two_shot = options.protocol(Protocol::TwoShot);
+    for root in 0..rank.size() {
+        chained(rank, &ground, &all, What::Broadcast(root), rank.size() * chunk, &two_shot)?;
     }
     Ok(())
 }

@@ -149,7 +149,7 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                 chained(rank, &ground, &all, what, chunk, &lines)?;
                 chained(rank, &ground, &all, what, chunk, &lines.channels(2))?;
             }
-            if matches!(what, What::AllReduce) {
+            if !matches!(what, What::ReduceScatter) {
                 let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
                 chained(rank, &ground, &all, what, chunk, &two_shot)?;
                 chained(rank, &ground, &all, what, chunk, &two_shot.channels(1).chunk(256))?;
@@ -175,18 +175,20 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
         chained(rank, &ground, &all, what, chunk, &options.clone().channels(3))?;
     }
     let two_shot = options.protocol(Protocol::TwoShot);
-    chained(rank, &ground, &all, What::AllReduce, rank.size() * chunk, &two_shot)?;
+    for what in What::every(rank.size()).skip(1) {
+        chained(rank, &ground, &all, what, rank.size() * chunk, &two_shot)?;
+    }
     Ok(())
 }
 
 /// As by default, and where it can be in two steps.
 fn ways<X: Subject>(what: What) -> Vec<LaunchOptions> {
     let mut ways = vec![LaunchOptions::default()];
-    if matches!(what, What::AllReduce) {
+    if !matches!(what, What::ReduceScatter) {
         ways.push(LaunchOptions::default().protocol(Protocol::TwoShot));
-        if X::MAPS {
-            ways.push(LaunchOptions::default().protocol(Protocol::Ll128TwoShot));
-        }
+    }
+    if X::MAPS && matches!(what, What::AllReduce) {
+        ways.push(LaunchOptions::default().protocol(Protocol::Ll128TwoShot));
     }
     ways
 }
@@ -255,10 +257,10 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
                 [Protocol::Simple, Protocol::Ll, Protocol::Ll128, Protocol::TwoShot, Protocol::Ll128TwoShot];
             for way in ways {
                 let lines = matches!(way, Protocol::Ll128 | Protocol::Ll128TwoShot);
-                let twice = matches!(way, Protocol::TwoShot | Protocol::Ll128TwoShot);
                 if way == Protocol::Ll && !X::MAPS
                     || lines && (!X::MAPS || matches!(what, What::Reduce(_)))
-                    || twice && !matches!(what, What::AllReduce)
+                    || way == Protocol::TwoShot && matches!(what, What::ReduceScatter)
+                    || way == Protocol::Ll128TwoShot && !matches!(what, What::AllReduce)
                 {
                     continue;
                 }

@@ -70,6 +70,9 @@ impl What {
         let by = |protocol| LaunchOptions::default().protocol(protocol);
         let staged = by(if self == What::AllReduce { Protocol::TwoShot } else { Protocol::Simple });
         let mut ways = vec![LaunchOptions::default(), staged.clone(), staged.channels(1).chunk(256)];
+        if matches!(self, What::Broadcast(_) | What::Reduce(_)) {
+            ways.extend([by(Protocol::TwoShot), by(Protocol::TwoShot).channels(1).chunk(256)]);
+        }
         if X::MAPS {
             ways.extend([by(Protocol::Ll), by(Protocol::Ll).channels(3)]);
         }

@@ -2,24 +2,25 @@
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use super::super::simple::{Folded, Then, take, within};
-use super::super::{Protocol, Share, Site};
+use super::super::{Kept, Protocol, Share, Site, passes_on, times};
 use super::Part;
 use crate::arch;
-use crate::ctx::Consume;
+use crate::ctx::{Consume, Ctx};
 use crate::fold::Contributions;
 use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::schedule::Schedule;
+use crate::schedule::{First, Leg, Relays, Schedule, Second};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
+use core::slice;
 use std::vec::Vec;
 
-/// The protocol, as a type. Grid: `channels` blocks; the transport has twice as many channels.
+/// The protocol, as a type. Grid: `channels` blocks; channels as for [`TwoShot`](crate::protocol::TwoShot).
 ///
-/// All ranks take their turns in one order: what each peer is to fold, what this rank folds and passes on, what each peer has folded.
+/// All ranks take their turns in one order: what each peer is to pass on, what this rank passes on, what each peer has passed on.
 #[derive(Debug)]
 pub struct HostTwoShot;
 
@@ -27,43 +28,50 @@ pub struct HostTwoShot;
 unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
-        let (group, ops, shape, schedule) = (Block, &params.ops, &params.shape, &params.schedule);
+        const { passes_on::<S, H>() };
+        let (group, ops, shape) = (Block, &params.ops, &params.shape);
+        let (first, second) = (First(params.schedule), Second(params.schedule));
         // SAFETY: the caller's contract.
         let (watch, args) =
             unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-        let (site, channel, times) = (Site::of(grid, params), grid.block, H::RELAYS);
+        let (site, channel, times) = (Site::of(grid, params), grid.block, times::<H>());
         let me = site.me;
         let share = Share::of::<H>(shape.elements, shape.share, channel);
         if times == 0 || share.packs == 0 {
             return Ok(());
         }
         watch.enter(&group)?;
-        let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
-        let longest = share.longest(me.world);
+        let relays = Relays::of(&params.schedule, me);
+        let place = site.only(&first, channel);
+        let longest = share.longest(relays.parts());
         let call = longest.call(shape);
         let passed = Call { payload: call.payload * times as u64, ..call };
+        let behind = channel + if S::MUTUAL { shape.channels } else { 0 };
         // SAFETY: this block alone works these channels' ends; every turn goes on where the last one left off, since positions move with
         // `finish` alone.
         let sending = |peer, channel, call| unsafe { Sending::begin(ops, &watch, peer, channel, call) };
         // SAFETY: as above.
         let receiving = |peer, channel, call| unsafe { Receiving::begin(ops, &watch, peer, channel, call) };
-        let receivers = || (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg).peer);
-        let senders = || (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg).peer);
         let total = stream_bytes(call.payload);
         let mut from = 0;
         while from < total {
             let to = total.min(from.max(HEADER) + shape.chunk);
             let over = to == total;
-            let (first, count) = tile::packs(from, to, longest.packs);
-            let part = |rank: u32| {
-                let part = share.part(longest.packs, rank);
-                let count = within(part.packs, first, count) as usize;
-                Part { first: part.first, packs: first..first + count }
+            let (s0, count) = tile::packs(from, to, longest.packs);
+            let part = |number: u32| {
+                let part = share.part(longest.packs, number);
+                let count = within(part.packs, s0, count) as usize;
+                Part { first: part.first, packs: s0..s0 + count }
             };
-            for peer in receivers() {
+            for Leg { peer, chunk, .. } in (1..=first.sends(me)).map(|leg| first.to(me, leg)) {
                 let out = sending(peer, channel, call);
                 out.reserve(&group, from, to)?;
-                part(peer).send::<O, H>(&place, &args, &out);
+                if S::FOLDS {
+                    part(chunk).send::<O, H>(&place, &args, &out);
+                } else {
+                    // Nobody passes it on to the root.
+                    part(chunk).send_once::<O, H>((&place, Kept::HERE), &args, slice::from_ref(&out));
+                }
                 out.publish(&group, from, to)?;
                 if over {
                     out.finish(&group);
@@ -72,17 +80,28 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
             // The same turn of the second step.
             let [from2, to2] =
                 [from, to].map(|at| if at == 0 { 0 } else { HEADER + (at - HEADER) * times as u64 });
-            let outs: Vec<_> = receivers().map(|p| sending(p, shape.channels + channel, passed)).collect();
+            let outs: Vec<_> =
+                (1..=second.sends(me)).map(|leg| sending(second.to(me, leg).peer, behind, passed)).collect();
             for out in &outs {
                 out.reserve(&group, from2, to2)?;
             }
-            let inputs: Vec<_> = senders().map(|peer| receiving(peer, channel, call)).collect();
-            let own = part(me.rank).produced::<O, H>(&place, &args, &[]);
-            for input in &inputs {
-                input.await_bytes(&group, from, to)?;
+            let inputs: Vec<_> = (1..=first.receives(me))
+                .map(|leg| receiving(first.from(me, leg).peer, channel, call))
+                .collect();
+            if !inputs.is_empty() {
+                let part = part(relays.part(me.rank));
+                let own = if S::FOLDS { part.produced::<O, H>(&place, &args, &[]) } else { Vec::new() };
+                for input in &inputs {
+                    input.await_bytes(&group, from, to)?;
+                }
+                let then =
+                    Passed { outs: &outs, payload: HEADER + (16 * s0 * times) as u64, takes: S::MUTUAL };
+                if S::FOLDS {
+                    part.fold::<O, H>((&place, Kept::HERE), me, &args, (&own, &inputs), &then);
+                } else {
+                    part.forward::<O, H>(&place, &args, &inputs[0], &outs);
+                }
             }
-            let then = Passed { outs: &outs, payload: HEADER + (16 * first * times) as u64 };
-            part(me.rank).fold::<O, H>((&place, kept), me, &args, (&own, &inputs), &then);
             for input in &inputs {
                 input.free(&group, to)?;
                 if over {
@@ -95,18 +114,15 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
                     out.finish(&group);
                 }
             }
-            for peer in senders() {
-                let input = receiving(peer, shape.channels + channel, passed);
+            for Leg { peer, chunk, .. } in (1..=second.receives(me)).map(|leg| second.from(me, leg)) {
+                let input = receiving(peer, behind, passed);
                 input.await_bytes(&group, from2, to2)?;
-                let Part { first, packs } = part(peer);
-                let (first, count) = ((first + packs.start) * times, packs.len() * times);
-                // Behind the chunk's end there may be packs that nothing was folded for.
-                let all = place.chunk_len.div_ceil(Pack::<H::Folded>::LANES);
-                let count = count.min(all.saturating_sub(first)) as u32;
-                let (team, sink) = (Team::all(&Block), Folded::<H>(&args));
-                tile::consume::<tile::By<H>, H::Folded, _>(team, &place, first, count, &sink, |s| {
-                    input.at(then.payload + 16 * u64::from(s))
-                });
+                let part = part(chunk);
+                if S::FOLDS {
+                    part.take::<O, H>(&place, &args, &input);
+                } else {
+                    part.receive::<O, H>(&place, &args, &input);
+                }
                 input.free(&group, to2)?;
                 if over {
                     input.finish(&group);
@@ -118,11 +134,45 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
     }
 }
 
-/// What was folded in a turn is taken here, and stored for every peer.
+impl Part {
+    /// Takes what arrives, and stores it for each peer.
+    #[inline(always)]
+    fn forward<O: Ops, H: Hooks>(
+        &self,
+        place: &Ctx,
+        args: &H::Args<'_>,
+        from: &Receiving<'_, O>,
+        outs: &[Sending<'_, O>],
+    ) {
+        for s in 0..self.packs.len() as u32 {
+            // SAFETY: the pack has arrived, and is not overwritten before it is freed.
+            let words = unsafe { arch::load_16(from.at(self.offset() + 16 * u64::from(s))) };
+            self.store(outs, s, Pack::<H::Wire>::from_words(words));
+        }
+        self.receive::<O, H>(place, args, from);
+    }
+
+    /// Takes what was folded for these packs.
+    #[inline(always)]
+    fn take<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, from: &Receiving<'_, O>) {
+        let (first, count) = ((self.first + self.packs.start) * H::RELAYS, self.packs.len() * H::RELAYS);
+        // Behind the chunk's end there may be packs that nothing was folded for.
+        let all = place.chunk_len.div_ceil(Pack::<H::Folded>::LANES);
+        let count = count.min(all.saturating_sub(first)) as u32;
+        let payload = HEADER + (16 * self.packs.start * H::RELAYS) as u64;
+        let (team, sink) = (Team::all(&Block), Folded::<H>(args));
+        tile::consume::<tile::By<H>, H::Folded, _>(team, place, first, count, &sink, |s| {
+            from.at(payload + 16 * u64::from(s))
+        });
+    }
+}
+
+/// What was folded in a turn is stored for every peer that takes it. Where all ranks do, so does this one.
 struct Passed<'k, O> {
     outs: &'k [Sending<'k, O>],
     /// Where the turn's packs begin in each stream.
     payload: u64,
+    takes: bool,
 }
 
 impl<O: Ops, H: Hooks> Then<H> for Passed<'_, O> {
@@ -134,7 +184,9 @@ impl<O: Ops, H: Hooks> Then<H> for Passed<'_, O> {
                 // SAFETY: the ring's place of the pack, which is reserved.
                 unsafe { arch::store_16(out.at(at), pack.words()) };
             }
-            take::<H>(ctx, args, number, pack);
+            if self.takes {
+                take::<H>(ctx, args, number, pack);
+            }
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Two steps in one kernel, by LL128: each rank folds a part of what all contribute, and passes the result on to all of them.
 //!
-//! What [`TwoShot`](crate::protocol::TwoShot) is through staging, for calls that are too short for that: a block does both steps on one LL128 channel. It stores what it
+//! What [`TwoShot`](crate::protocol::TwoShot) is through staging, of mutual schedules that fold and for calls that are too short for that: a block does both steps on one LL128 channel. It stores what it
 //! contributes to the peers' parts, folds its own part row by row as the peers' rows arrive, stores each row of the result for every peer at once,
 //! and takes what they have folded.
 //!
@@ -45,7 +45,10 @@ pub const fn most_packs(world: u32, relays: u64) -> u64 {
 unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
-        const { passes_on::<S, H>() };
+        const {
+            passes_on::<S, H>();
+            assert!(S::MUTUAL && S::FOLDS, "without credits, ranks have to hear from each other");
+        }
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
         let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };

@@ -90,11 +90,13 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, H: Unpack>(
     let turns = Turns::of(site, share, schedule.receives(site.me), false);
     let kept = site.kept(schedule);
     // SAFETY: the caller's contract.
-    unsafe { turns::receive(turns, &ends, &Folds::<O, S, H> { ends: &ends, turns, share, kept, args }) }
+    unsafe {
+        turns::receive(turns, &ends, &Folds::<O, S, H, false> { ends: &ends, turns, share, kept, args })
+    }
 }
 
-/// What all ranks contribute to a share, or to a part of one.
-pub(super) struct Folds<'k, 'a, O, S, H: Unpack> {
+/// What all ranks contribute to a share, or with `PART` to a part of one of a chunk that is each rank's only one.
+pub(super) struct Folds<'k, 'a, O, S, H: Unpack, const PART: bool> {
     pub ends: &'k Ends<'k, O, S>,
     pub turns: Turns,
     pub share: Share,
@@ -158,7 +160,7 @@ pub(in crate::protocol) fn fold_packs<H: Hooks>(
     }
 }
 
-impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
+impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PART> {
     /// Where the others' packs lie, in the order of their ranks, as far as constants name them.
     #[inline(always)]
     fn others<const N: usize>(&self, payload: u64) -> [Ring; AHEAD] {
@@ -248,7 +250,11 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
     #[inline(always)]
     pub(super) fn each(&self, (first, count, payload): (usize, u32, u64), team: Team, then: &impl Then<H>) {
         let Folds { ends, share, kept, args, .. } = self;
-        let (place, me) = (ends.site.own(ends.schedule, ends.channel), ends.site.me);
+        let place = match PART {
+            true => ends.site.only(ends.schedule, ends.channel),
+            false => ends.site.own(ends.schedule, ends.channel),
+        };
+        let me = ends.site.me;
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
         // Packs of rows need not have whole elements.
         let whole =
@@ -276,7 +282,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Folds<'_, '_, O, S, H> {
     }
 }
 
-impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H> {
+impl<O: Ops, S: Schedule, H: Unpack> Work for Folds<'_, '_, O, S, H, false> {
     const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {

@@ -1,11 +1,13 @@
-//! Two steps in one kernel: each rank folds a part of what all contribute, and passes the result on to all of them.
+//! Two steps in one kernel: each rank takes a part of a chunk from whoever contributes to it, folds it if there are several, and passes the result on.
 //!
-//! A rank sends each peer one part of its chunk and gets one part of the result from each, `2 (n - 1) / n` chunks in all, where it would send its whole
-//! chunk to `n - 1` peers otherwise; and it folds one part of `n`. For that the bytes take two flights.
+//! In an all-reduce a rank sends each peer one part of its chunk and gets one part of the result from each, `2 (n - 1) / n` chunks in all, where it would send
+//! its whole chunk to `n - 1` peers otherwise; and it folds one part of `n`. The root of a broadcast sends one chunk and not `n - 1`, the root of a reduce
+//! receives as much; nobody else sends or receives more. For that the bytes take two flights.
 //!
-//! Blocks are of three kinds, as many of each as channels: those that produce, those that fold and pass on, and those that take what is passed on to
-//! this rank. They wait for each other in that direction alone, the first for room at the second and the second at the third, so that nobody waits in a
-//! circle as long as all are resident. The second step has channels of its own, behind those of the first.
+//! Blocks are of three kinds, as many of each as channels: those that produce, those that pass on, and those that take what is passed on to
+//! this rank; a rank has those for which it has legs ([`First`], [`Second`]). They wait for each other in that direction alone, the first for room at the second
+//! and the second at the third, so that nobody waits in a circle as long as all are resident. Where ranks send to the same peers in both steps, the second has
+//! channels of its own, behind those of the first.
 
 use super::channel::Call;
 use super::fold::{Folds, Then};
@@ -18,38 +20,45 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Protocol, Share, Site, passes_on};
-use crate::schedule::Schedule;
+use crate::protocol::{Kept, Protocol, Share, Site, passes_on, times};
+use crate::schedule::{First, Leg, Relays, Schedule, Second};
 use crate::tile::{self, Sink, Team};
 use crate::wait::{Flow, Watch};
 
-/// The protocol, as a type: for schedules that produce once and fold, of several ranks, and hooks whose folds can be passed on
-/// ([`Hooks::RELAYS`]).
+/// The protocol, as a type: for schedules of [two steps](Schedule::TWO_STEPS), of several ranks or with a root of more than two, and hooks whose folds can be
+/// passed on ([`Hooks::RELAYS`]).
 ///
-/// Grid: `channels` blocks of each kind; the transport has twice as many channels.
+/// Grid: `channels` blocks of each kind that the rank has; the transport has as many channels, or of a mutual schedule twice as many.
 #[derive(Debug)]
 pub struct TwoShot;
 
-// SAFETY: each step is as `Simple`'s; every element of the chunk is in one rank's part, which all get.
+// SAFETY: each step is as `Simple`'s; every element of the chunk is in one part, which all get who take the chunk.
 unsafe impl<O: Ops> Protocol<O> for TwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         const { passes_on::<S, H>() };
-        let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
+        let (ops, shape) = (&params.ops, &params.shape);
         // SAFETY: the caller's contract.
         let watch = unsafe { Watch::begin(&Block, params.control, ops.rank(), grid.block) };
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
+        let (first, second) = (First(params.schedule), Second(params.schedule));
         let (mut channel, mut kind) = (grid.block, 0);
         while channel >= shape.channels {
             (channel, kind) = (channel - shape.channels, kind + 1);
         }
+        let kind = match S::MUTUAL {
+            true => kind,
+            false if first.sends(site.me) == 0 => kind + 1,
+            false if first.receives(site.me) == 0 => 2 * kind,
+            false => kind,
+        };
         let share = Share::of::<H>(shape.elements, shape.share, channel);
-        if H::RELAYS == 0 || share.packs == 0 {
+        if const { times::<H>() == 0 } || share.packs == 0 {
             return Ok(());
         }
-        let steps = Steps::of::<H>(&site, schedule, &watch, channel, share);
+        let steps = Steps::of::<H>(&site, (&first, &second), &watch, channel, share);
         // SAFETY: each block has its own channel ends; all its threads call.
         unsafe {
             match kind {
@@ -64,43 +73,58 @@ unsafe impl<O: Ops> Protocol<O> for TwoShot {
 /// What the blocks of a channel have in common.
 struct Steps<'k, O, S> {
     share: Share,
-    /// Turns of both steps, of all peers; of the second there are as many, in which there is as much more as what was folded takes more room.
-    turns: [Turns; 2],
-    ends: [Ends<'k, O, S>; 2],
+    /// The longest part: the stream of every one is as long.
+    longest: Share,
+    relays: Relays,
+    first: Ends<'k, O, First<S>>,
+    second: Ends<'k, O, Second<S>>,
 }
 
 impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
     #[inline(always)]
     fn of<H: Hooks>(
         site: &'k Site<'k, O>,
-        schedule: &'k S,
+        (first, second): (&'k First<S>, &'k Second<S>),
         watch: &'k Watch,
         channel: u32,
         share: Share,
     ) -> Self {
-        let longest = share.longest(site.me.world);
-        let turns = Turns::of(site, longest, schedule.sends(site.me), false);
+        let relays = Relays::of(&first.0, site.me);
+        let longest = share.longest(relays.parts());
         let call = longest.call(site.shape);
-        let passed = Call { payload: call.payload * H::RELAYS as u64, ..call };
-        let ends = |channel, call| Ends { site, schedule, watch, channel, call };
+        let passed = Call { payload: call.payload * times::<H>() as u64, ..call };
+        let behind = if S::MUTUAL { site.shape.channels } else { 0 };
         Steps {
             share,
-            turns: [turns, turns.times(H::RELAYS as u32)],
-            ends: [ends(channel, call), ends(site.shape.channels + channel, passed)],
+            longest,
+            relays,
+            first: Ends { site, schedule: first, watch, channel, call },
+            second: Ends { site, schedule: second, watch, channel: channel + behind, call: passed },
         }
     }
 
-    /// Where hooks are, wherever the other end of the wire is.
+    /// Turns of the first step, with so many legs.
     #[inline(always)]
-    fn place(&self) -> Ctx {
-        let [Ends { site, schedule, channel, .. }, _] = self.ends;
-        site.own(schedule, channel)
+    fn turns(&self, legs: u32) -> Turns {
+        Turns::of(self.first.site, self.longest, legs, false)
     }
 
-    /// The part of the share that `rank` folds.
+    /// Turns of the second: as many, in which there is as much more as what was folded takes more room.
     #[inline(always)]
-    fn part(&self, rank: u32) -> Share {
-        self.share.part(self.turns[0].packs, rank)
+    fn turns_of_second<H: Hooks>(&self, legs: u32) -> Turns {
+        self.turns(legs).times(times::<H>() as u32)
+    }
+
+    /// Where hooks are.
+    #[inline(always)]
+    fn place(&self) -> Ctx {
+        self.first.site.only(self.first.schedule, self.first.channel)
+    }
+
+    /// Part `number` of the share.
+    #[inline(always)]
+    fn part(&self, number: u32) -> Share {
+        self.share.part(self.longest.packs, number)
     }
 
     /// Sends each peer what this rank contributes to its part.
@@ -109,33 +133,43 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
     /// This block alone works the sending ends of the first step's channel; all its threads call.
     #[inline(always)]
     unsafe fn produce<H: Unpack>(&self, args: &H::Args<'_>) -> Flow {
-        let turns = self.turns[0].one_by_one();
+        let turns = self.turns(self.first.schedule.sends(self.first.site.me)).one_by_one();
         // SAFETY: the caller's contract.
-        unsafe { turns::send(turns, &self.ends[0], &Produces::<O, S, H> { steps: self, turns, args }) }
+        unsafe { turns::send(turns, &self.first, &Produces::<O, S, H> { steps: self, turns, args }) }
     }
 
-    /// Folds this rank's part, takes it, and passes it on to every peer.
+    /// Folds this rank's part, or takes it from the root, and passes it on to every peer that takes it.
     ///
     /// # Safety
     /// This block alone works the receiving ends of the first step's channel and the sending ends of the second's; all its threads call.
     #[inline(always)]
     unsafe fn pass_on<H: Unpack>(&self, args: &H::Args<'_>) -> Flow {
-        let [from, to] = &self.ends;
-        let (me, kept) = (from.site.me.rank, from.site.kept(from.schedule));
-        let folds = Folds::<O, S, H> { ends: from, turns: self.turns[0], share: self.part(me), kept, args };
+        let (from, to) = (&self.first, &self.second);
+        let me = from.site.me;
+        let turns =
+            [self.turns(from.schedule.receives(me)), self.turns_of_second::<H>(to.schedule.sends(me))];
+        let part = self.part(self.relays.part(me.rank));
         // SAFETY: the caller's contract.
-        unsafe { turns::relay(self.turns, [from, to], &PassesOn { steps: self, folds }) }
+        unsafe {
+            if const { S::FOLDS } {
+                let folds = Folds { ends: from, turns: turns[0], share: part, kept: Kept::HERE, args };
+                turns::relay(turns, (from, to), &PassesOn::<O, S, H> { steps: self, to: turns[1], folds })
+            } else {
+                turns::relay(turns, (from, to), &Forwards::<O, S, H> { steps: self, turns, part, args })
+            }
+        }
     }
 
-    /// Takes what every peer has folded.
+    /// Takes what every peer passes on.
     ///
     /// # Safety
     /// This block alone works the receiving ends of the second step's channel; all its threads call.
     #[inline(always)]
     unsafe fn take<H: Unpack>(&self, args: &H::Args<'_>) -> Flow {
-        let turns = self.turns[1].one_by_one();
+        let legs = self.second.schedule.receives(self.second.site.me);
+        let turns = self.turns_of_second::<H>(legs).one_by_one();
         // SAFETY: the caller's contract.
-        unsafe { turns::receive(turns, &self.ends[1], &Takes::<O, S, H> { steps: self, turns, args }) }
+        unsafe { turns::receive(turns, &self.second, &Takes::<O, S, H> { steps: self, turns, args }) }
     }
 }
 
@@ -157,8 +191,8 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Produces<'_, '_, O, S, H> {
     fn turn(&self, turn: Turn, team: Team) {
         let Produces { steps, turns, args } = self;
         let (first, count, payload) = turns.packs(turn);
-        let ends = &steps.ends[0];
-        let part = steps.part(ends.schedule.to(ends.site.me, turn.leg).peer);
+        let ends = &steps.first;
+        let part = steps.part(ends.schedule.to(ends.site.me, turn.leg).chunk);
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let ring = unsafe { ends.to(turn.leg) }.ring(payload);
         tile::produce::<tile::By<H>, H::Wire, _>(
@@ -167,9 +201,13 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Produces<'_, '_, O, S, H> {
             part.first + first,
             within(part.packs, first, count),
             &tile::Module::<H>(args),
-            |s, _, pack| {
+            |s, ctx, pack| {
                 // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
                 unsafe { arch::store_16(ring.pack(s), pack.words()) };
+                // Nobody passes it on to the root.
+                if const { !S::FOLDS } {
+                    H::consume(&Kept::HERE.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
+                }
             },
         );
     }
@@ -177,24 +215,25 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Produces<'_, '_, O, S, H> {
 
 struct PassesOn<'k, 'a, O, S, H: Unpack> {
     steps: &'k Steps<'k, O, S>,
-    folds: Folds<'k, 'a, O, S, H>,
+    to: Turns,
+    folds: Folds<'k, 'a, O, First<S>, H, true>,
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Pass for PassesOn<'_, '_, O, S, H> {
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
-        let PassesOn { steps, folds } = self;
-        let (first, count, payload) = steps.turns[0].packs(from);
-        let (_, _, passed) = steps.turns[1].packs(to);
+        let PassesOn { steps, folds, .. } = self;
+        let (first, count, payload) = folds.turns.packs(from);
+        let (_, _, passed) = self.to.packs(to);
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
-        let peers = unsafe { steps.ends[1].everybody(passed) };
+        let peers = unsafe { steps.second.everybody(passed) };
         let packs = (first, within(folds.share.packs, first, count), payload);
         folds.each(packs, team, &Passed(peers));
     }
 }
 
-/// What was folded in a turn is taken here, and stored for every peer.
-struct Passed<'k, O, S>(Everybody<'k, O, S>);
+/// What was folded in a turn is stored for every peer that takes it. Where all ranks do, so does this one.
+struct Passed<'k, O, S>(Everybody<'k, O, Second<S>>);
 
 impl<O: Ops, S: Schedule, H: Hooks> Then<H> for Passed<'_, O, S> {
     #[inline(always)]
@@ -202,7 +241,9 @@ impl<O: Ops, S: Schedule, H: Hooks> Then<H> for Passed<'_, O, S> {
         H::relay(ranks, of, &|number: usize, pack: Pack<H::Folded>| {
             // SAFETY: each pack is one thread's.
             unsafe { self.0.store(s * H::RELAYS as u32 + number as u32, pack.words()) };
-            take::<H>(ctx, args, number, pack);
+            if const { S::MUTUAL } {
+                take::<H>(ctx, args, number, pack);
+            }
         });
     }
 }
@@ -222,6 +263,50 @@ pub(in crate::protocol) fn take<H: Hooks>(
     }
 }
 
+/// What the root sends is stored for every peer, and taken.
+struct Forwards<'k, 'a, O, S, H: Unpack> {
+    steps: &'k Steps<'k, O, S>,
+    turns: [Turns; 2],
+    part: Share,
+    args: &'k H::Args<'a>,
+}
+
+impl<O: Ops, S: Schedule, H: Unpack> Pass for Forwards<'_, '_, O, S, H> {
+    #[inline(always)]
+    fn turn(&self, from: Turn, to: Turn, team: Team) {
+        let Forwards { steps, turns, part, args } = self;
+        let (first, count, payload) = turns[0].packs(from);
+        let (_, _, passed) = turns[1].packs(to);
+        let (count, first) = (within(part.packs, first, count), part.first + first);
+        // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
+        let peers = unsafe { steps.second.everybody(passed) };
+        let ends = &steps.first;
+        // SAFETY: the turn's packs have arrived, and are not given back before it is over.
+        let input = unsafe { ends.from(ends.schedule.from(ends.site.me, 1).peer) };
+        let forward = Forward::<O, S, H> { peers, first, args };
+        tile::consume::<tile::UpToTwo<H>, H::Wire, _>(team, &steps.place(), first, count, &forward, |s| {
+            input.at(payload + 16 * u64::from(s))
+        });
+    }
+}
+
+struct Forward<'k, 'a, O, S, H: Hooks> {
+    peers: Everybody<'k, O, Second<S>>,
+    /// The turn's first pack in the chunk.
+    first: usize,
+    args: &'k H::Args<'a>,
+}
+
+impl<O: Ops, S: Schedule, H: Hooks> Sink<H::Wire> for Forward<'_, '_, O, S, H> {
+    #[inline(always)]
+    fn take(&self, ctx: &Consume, pack: Pack<H::Wire>) {
+        let s = ctx.pos / Pack::<H::Wire>::LANES - self.first;
+        // SAFETY: each pack is one thread's.
+        unsafe { self.peers.store(s as u32, pack.words()) };
+        H::consume(ctx, self.args, pack);
+    }
+}
+
 struct Takes<'k, 'a, O, S, H: Unpack> {
     steps: &'k Steps<'k, O, S>,
     turns: Turns,
@@ -234,19 +319,23 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Takes<'_, '_, O, S, H> {
     fn turn(&self, turn: Turn, team: Team) {
         let Takes { steps, turns, args } = self;
         let (first, count, payload) = turns.packs(turn);
-        let ends = &steps.ends[1];
-        let peer = ends.schedule.from(ends.site.me, turn.leg).peer;
-        let (part, place) = (steps.part(peer), steps.place());
-        let count = within(part.packs * H::RELAYS as u32, first, count);
-        let first = part.first * H::RELAYS + first;
+        let ends = &steps.second;
+        let Leg { peer, chunk, .. } = ends.schedule.from(ends.site.me, turn.leg);
+        let (part, place) = (steps.part(chunk), steps.place());
+        let count = within(part.packs * times::<H>() as u32, first, count);
+        let first = part.first * times::<H>() + first;
         // Behind the chunk's end there may be packs that nothing was folded for.
         let all = place.chunk_len.div_ceil(Pack::<H::Folded>::LANES);
         let count = (count as usize).min(all.saturating_sub(first)) as u32;
         // SAFETY: the turn's packs have arrived, and are not given back before it is over.
         let input = unsafe { ends.from(peer) };
-        tile::consume::<tile::By<H>, H::Folded, _>(team, &place, first, count, &Folded::<H>(args), |s| {
-            input.at(payload + 16 * u64::from(s))
-        });
+        let from = |s| input.at(payload + 16 * u64::from(s));
+        if const { S::FOLDS } {
+            tile::consume::<tile::By<H>, H::Folded, _>(team, &place, first, count, &Folded::<H>(args), from);
+        } else {
+            let module = tile::Module::<H>(args);
+            tile::consume::<tile::By<H>, H::Wire, _>(team, &place, first, count, &module, from);
+        }
     }
 }
 

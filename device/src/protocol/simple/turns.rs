@@ -340,9 +340,9 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, W: Work>(
 /// # Safety
 /// As for [`receive`] of the one, and [`send`] of the others.
 #[inline(always)]
-pub(super) unsafe fn relay<O: Ops, S: Schedule, W: Pass>(
+pub(super) unsafe fn relay<O: Ops, F: Schedule, S: Schedule, W: Pass>(
     turns: [Turns; 2],
-    [from, to]: [&Ends<'_, O, S>; 2],
+    (from, to): (&Ends<'_, O, F>, &Ends<'_, O, S>),
     work: &W,
 ) -> Flow {
     // SAFETY: the caller's contract; the positions move with `finish` alone.
@@ -375,14 +375,25 @@ pub(super) unsafe fn relay<O: Ops, S: Schedule, W: Pass>(
             out(found[1].1).settle(&Block, found[1].0, then.to)?;
         }
         from.watch.check_panic(from.site.ops)?;
+        // There is one: with what was stored before it, its flag is behind a fence.
+        let mut leg = passed.leg;
+        loop {
+            let out = out(leg);
+            out.hand_over(&Block, passed.from, passed.to);
+            if over {
+                out.finish(&Block);
+            }
+            leg += 1;
+            if leg >= passed.behind {
+                break;
+            }
+        }
         let mut leg = arrived.leg;
         while leg < arrived.behind {
-            let (input, out) = (input(leg), out(leg));
-            out.hand_over(&Block, passed.from, passed.to);
+            let input = input(leg);
             input.give_back(&Block, arrived.to);
             if over {
                 input.finish(&Block);
-                out.finish(&Block);
             }
             leg += 1;
         }

@@ -421,6 +421,7 @@ fn foreign_schedule(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) ->
         mutual: true,
         // Whether it is, rustc sees.
         apart: true,
+        two_steps: false,
         doc: interned(&format!("Prepares [`{text}`]. Collective: all ranks call it, in the same order.")),
     })
 }

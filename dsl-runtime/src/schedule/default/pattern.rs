@@ -2,7 +2,7 @@
 
 use super::Cut;
 use crate::schedule::Protocol;
-use fusewire_device::schedule::{Member, NOBODY, Schedule};
+use fusewire_device::schedule::{First, Member, NOBODY, Schedule, Second};
 
 /// What a schedule does with its channels.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,10 @@ pub(crate) struct Pattern {
     pub(in crate::schedule) apart: bool,
     /// No rank both sends and receives.
     pub(in crate::schedule) rooted: bool,
+    /// See [`Schedule::root`].
+    pub(in crate::schedule) root: Option<u32>,
+    /// Kinds of blocks that this rank has in two steps.
+    pub(in crate::schedule) kinds: u32,
     /// So many blocks, whatever they do.
     pub(in crate::schedule) custom: Option<u32>,
 }
@@ -50,7 +54,26 @@ impl Pattern {
         // Of a schedule of one leg each rank may name other peers.
         let rooted = !S::MUTUAL && S::MOST_LEGS > 1 && (0..me.world).all(|rank| ends(rank) < 2);
         let (own, mutual, once, folds, apart) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS, S::APART);
-        Pattern { peers, ends: ends(me.rank), own, mutual, once, folds, apart, rooted, custom: None }
+        let (first, second) = (First(*schedule), Second(*schedule));
+        let kinds = match (S::TWO_STEPS, mutual) {
+            (false, _) => 0,
+            (true, true) => 3,
+            _ => [first.sends(me), first.receives(me), second.receives(me)].map(|n| n.min(1)).iter().sum(),
+        };
+        let root = schedule.root();
+        Pattern {
+            peers,
+            ends: ends(me.rank),
+            own,
+            mutual,
+            once,
+            folds,
+            apart,
+            rooted,
+            root,
+            kinds,
+            custom: None,
+        }
     }
 
     /// That of so many blocks of a schedule function.
@@ -64,13 +87,31 @@ impl Pattern {
             folds: false,
             apart: false,
             rooted: false,
+            root: None,
+            kinds: 0,
             custom: Some(blocks),
         }
     }
 
     /// The same on a rank that both sends and receives, where there may be one.
     pub(in crate::schedule) fn widest(self) -> Self {
-        Pattern { ends: if self.rooted { 1 } else { 2 }, ..self }
+        let kinds = if self.mutual { 3 } else { 2 };
+        Pattern { ends: if self.rooted { 1 } else { 2 }, kinds, ..self }
+    }
+
+    /// Parts of a chunk in two steps among `world` ranks: of a schedule with a root, which takes no part, one less.
+    pub(in crate::schedule) fn parts(self, world: u32) -> u32 {
+        if self.mutual { world } else { world.saturating_sub(1).max(1) }
+    }
+
+    /// Whether two steps are one: nobody is there to pass anything on to.
+    pub(in crate::schedule) fn passes_nothing_on(self) -> bool {
+        self.peers == 0 || !self.mutual && self.peers < 2
+    }
+
+    /// Channels of each step, where the transport has so many: those of both are others only where ranks send to the same peers.
+    pub(in crate::schedule) fn channels_of_a_step(self, channels: u32) -> u32 {
+        if self.mutual { channels / 2 } else { channels }
     }
 
     /// Bytes of such a `share` that travel together, if staging holds them: an eighth, but as much as hides what it takes to hand it over. (What is
@@ -91,8 +132,7 @@ impl Pattern {
         match protocol {
             _ if self.custom.is_some() => self.custom.unwrap_or(0),
             Protocol::Simple | Protocol::TwoShot if on_host => channels,
-            // Those that produce, that fold, and that take what was folded.
-            Protocol::TwoShot => 3 * channels,
+            Protocol::TwoShot => self.kinds * channels,
             Protocol::Copy => 1,
             Protocol::Local => self_copy,
             // Without a peer too.

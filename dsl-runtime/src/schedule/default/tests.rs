@@ -1,5 +1,5 @@
 use super::*;
-use fusewire_device::schedule::{AllReduce, AllToAll, Member, NOBODY, SendRecv};
+use fusewire_device::schedule::{AllReduce, AllToAll, Broadcast, Member, NOBODY, Reduce, SendRecv};
 
 /// What a rank of two sends over a transport that has everything.
 fn work(hooks: Hooks, symmetric: bool, sent: usize) -> Work {
@@ -131,6 +131,45 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
         let cut =
             Work { pattern, relays: 1, ..among(world, Hooks::Work, false, 64 << 20) }.cut(Protocol::TwoShot);
         assert!(pattern.blocks(Protocol::TwoShot, cut, false) <= 96);
+    }
+}
+
+#[test]
+fn a_root_takes_two_steps_where_its_link_carries_less() {
+    let root = 1;
+    // What is passed on takes twice as much: of three ranks as many bytes as in one step.
+    let reduce = Pattern::of(&Reduce { root }, Member { rank: 0, world: 3 });
+    let wide = Work { pattern: reduce, relays: 2, ..among(3, Hooks::Work, false, 1 << 30) };
+    assert_eq!(wide.protocol(|_| true, |_| false), Protocol::Simple);
+    // CPU threads fold parts, and copy as they are.
+    let copies = Pattern::of(&Broadcast { root }, Member { rank: 0, world: 3 });
+    for (pattern, way) in [(reduce, Protocol::TwoShot), (copies, Protocol::Simple)] {
+        let work = Work { pattern, relays: 1, on_host: true, ..among(3, Hooks::Work, false, 1 << 20) };
+        assert_eq!(work.protocol(|_| true, |_| false), way);
+    }
+    for (world, sent, ways) in [
+        // A single peer has nobody to pass anything on to.
+        (2, 1 << 30, [Protocol::Simple; 2]),
+        (3, 1 << 20, [Protocol::Simple; 2]),
+        (3, 2 << 20, [Protocol::TwoShot, Protocol::Simple]),
+        (3, 10 << 20, [Protocol::TwoShot; 2]),
+        (4, 1 << 20, [Protocol::TwoShot, Protocol::Simple]),
+        (4, 5 << 20, [Protocol::TwoShot; 2]),
+        (8, 256 << 10, [Protocol::Simple; 2]),
+    ] {
+        for rank in 0..world {
+            let me = Member { rank, world };
+            let patterns = [Pattern::of(&Broadcast { root }, me), Pattern::of(&Reduce { root }, me)];
+            for (pattern, way) in patterns.into_iter().zip(ways) {
+                let work = Work { pattern, relays: 1, ..among(world, Hooks::Work, false, sent) };
+                assert_eq!(work.protocol(|_| true, |_| false), way, "rank {rank} of {world}, {sent} bytes");
+                let cut = work.cut(Protocol::TwoShot);
+                assert!(pattern.widest().blocks(Protocol::TwoShot, cut, false) <= 96);
+                // The root of a broadcast sends, and what folds for a root takes nothing.
+                let kinds = if pattern.once && rank == root { 1 } else { 2 };
+                assert!(world == 2 || pattern.blocks(Protocol::TwoShot, cut, false) == kinds * cut.channels);
+            }
+        }
     }
 }
 

@@ -57,8 +57,8 @@ impl<'a> Places<'a> {
 }
 
 impl Agreed {
-    /// The geometry of a plan, without peers.
-    pub(crate) fn shape(&self, plan: &Plan, options: &LaunchOptions) -> Result<Shape> {
+    /// The geometry of a plan, without peers, and of a schedule with `root`, if it has one.
+    pub(crate) fn shape(&self, plan: &Plan, options: &LaunchOptions, root: Option<u32>) -> Result<Shape> {
         let why = match (self.facts.transposed, self.facts.asks_shape) {
             (true, _) => Some("is of `layout(transposed)`"),
             (false, true) => Some("reads what it sends transposed"),
@@ -107,7 +107,7 @@ impl Agreed {
             allocation: 0,
             cut: 0,
         };
-        Ok(shape.name_cut(plan.protocol as u64, copy))
+        Ok(shape.name_cut(plan.protocol as u64, copy, root))
     }
 
     /// Whether peers may store `chunks` chunks of `elements` into the output of a launch.
