@@ -86,7 +86,8 @@ pub struct Leg {
 /// Who exchanges which chunk with whom. A value is plain data, this rank's, and goes to its kernels.
 ///
 /// What a rank sends and what it receives are legs, numbered from 1 on each. Blocks take them in order, and a rank that is both sends leg `k`
-/// while it receives leg `k`: links carry one peer's data each way at a time if pairs rotate.
+/// while it receives leg `k`: links carry one peer's data each way at a time if pairs rotate. Where they send to several peers by turns, each channel begins with
+/// another one.
 ///
 /// # Safety
 /// All ranks' values of one launch fit each other, as [`check`] finds out: what a rank sends, its peer receives, with the same chunks; no

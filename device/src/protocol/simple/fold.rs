@@ -33,7 +33,8 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, H: Unpack>(
     if share.packs == 0 || sends == 0 {
         return Ok(());
     }
-    let ends = Ends { site, schedule, watch, channel: site.grid.block, call: share.call(site.shape) };
+    let (channel, call) = (site.grid.block, share.call(site.shape));
+    let ends = Ends { site, schedule, watch, channel, call, begins: None }.turned();
     let turns = Turns::of(site, share, sends, true);
     // SAFETY: the caller's contract.
     unsafe { turns::send(turns, &ends, &Sends::<O, S, H> { ends: &ends, turns, share, args }) }
@@ -52,7 +53,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
     fn turn(&self, turn: Turn, team: Team) {
         let Sends { ends, turns, share, args } = self;
         let (first, count, payload) = turns.packs(turn);
-        let leg = ends.schedule.to(ends.site.me, turn.leg);
+        let leg = ends.sent(turn.leg);
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let ring = unsafe { ends.to(turn.leg) }.ring(payload);
         tile::produce::<tile::By<H>, H::Wire, _>(
@@ -86,7 +87,7 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, H: Unpack>(
     if share.packs == 0 {
         return Ok(());
     }
-    let ends = Ends { site, schedule, watch, channel, call: share.call(site.shape) };
+    let ends = Ends { site, schedule, watch, channel, call: share.call(site.shape), begins: None };
     let turns = Turns::of(site, share, schedule.receives(site.me), false);
     let kept = site.kept(schedule);
     // SAFETY: the caller's contract.

@@ -38,7 +38,8 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, H: Unpack>(
     }
     let (channel, call) = (site.grid.block, share.call(site.shape));
     let turns = Turns::of(site, share, schedule.sends(site.me), false);
-    let part = Part::<O, S, H> { ends: Ends { site, schedule, watch, channel, call }, turns, share, args };
+    let ends = Ends { site, schedule, watch, channel, call, begins: None };
+    let part = Part::<O, S, H> { ends, turns, share, args };
     let kept = site.kept(schedule);
     // SAFETY: the caller's contract.
     unsafe { turns::send(turns, &part.ends, &Sends { part: &part, kept }) }
@@ -106,7 +107,8 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, H: Unpack>(
     }
     let call = share.call(site.shape);
     let turns = Turns::of(site, share, receives, true);
-    let part = Part::<O, S, H> { ends: Ends { site, schedule, watch, channel, call }, turns, share, args };
+    let ends = Ends { site, schedule, watch, channel, call, begins: None };
+    let part = Part::<O, S, H> { ends, turns, share, args };
     // SAFETY: the caller's contract.
     unsafe { turns::receive(turns, &part.ends, &Receives { part: &part }) }
 }

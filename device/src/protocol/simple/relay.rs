@@ -98,8 +98,15 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
             share,
             longest,
             relays,
-            first: Ends { site, schedule: first, watch, channel, call },
-            second: Ends { site, schedule: second, watch, channel: channel + behind, call: passed },
+            first: Ends { site, schedule: first, watch, channel, call, begins: None },
+            second: Ends {
+                site,
+                schedule: second,
+                watch,
+                channel: channel + behind,
+                call: passed,
+                begins: None,
+            },
         }
     }
 
@@ -133,9 +140,10 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
     /// This block alone works the sending ends of the first step's channel; all its threads call.
     #[inline(always)]
     unsafe fn produce<H: Unpack>(&self, args: &H::Args<'_>) -> Flow {
-        let turns = self.turns(self.first.schedule.sends(self.first.site.me)).one_by_one();
+        let legs = self.first.schedule.sends(self.first.site.me);
+        let (turns, ends) = (self.turns(legs).one_by_one(), self.first.turned());
         // SAFETY: the caller's contract.
-        unsafe { turns::send(turns, &self.first, &Produces::<O, S, H> { steps: self, turns, args }) }
+        unsafe { turns::send(turns, &ends, &Produces::<O, S, H> { steps: self, ends, turns, args }) }
     }
 
     /// Folds this rank's part, or takes it from the root, and passes it on to every peer that takes it.
@@ -181,6 +189,7 @@ pub(in crate::protocol) fn within(packs: u32, first: usize, count: u32) -> u32 {
 
 struct Produces<'k, 'a, O, S, H: Unpack> {
     steps: &'k Steps<'k, O, S>,
+    ends: Ends<'k, O, First<S>>,
     turns: Turns,
     args: &'k H::Args<'a>,
 }
@@ -189,10 +198,9 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Produces<'_, '_, O, S, H> {
     const COLS: usize = 0;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
-        let Produces { steps, turns, args } = self;
+        let Produces { steps, ends, turns, args } = self;
         let (first, count, payload) = turns.packs(turn);
-        let ends = &steps.first;
-        let part = steps.part(ends.schedule.to(ends.site.me, turn.leg).chunk);
+        let part = steps.part(ends.sent(turn.leg).chunk);
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let ring = unsafe { ends.to(turn.leg) }.ring(payload);
         tile::produce::<tile::By<H>, H::Wire, _>(

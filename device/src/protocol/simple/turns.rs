@@ -15,7 +15,7 @@ use crate::group::{Block, Group};
 use crate::ops::Ops;
 use crate::pack::unroll;
 use crate::protocol::{Share, Site};
-use crate::schedule::Schedule;
+use crate::schedule::{Leg, Schedule};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 
@@ -93,24 +93,45 @@ impl Turns {
 }
 
 /// One end of a channel to each peer. Traits and not closures, since only methods can be made to be inlined however long they are.
+#[derive(Clone, Copy)]
 pub(super) struct Ends<'k, O, S> {
     pub site: &'k Site<'k, O>,
     pub schedule: &'k S,
     pub watch: &'k Watch,
     pub channel: u32,
     pub call: Call,
+    /// Legs that are sent before the first one, if turns begin with another: see [`Ends::turned`].
+    pub begins: Option<u32>,
 }
 
 impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
+    /// The same, which send one leg after the other and begin with another one on each channel: at any time blocks share the links to all peers evenly. (Those
+    /// that receive begin with the first. On other legs they took longer.)
+    #[inline(always)]
+    pub fn turned(self) -> Self {
+        Ends { begins: Some(self.channel % self.schedule.sends(self.site.me).max(1)), ..self }
+    }
+
+    /// Leg number `leg` of a turn, of those that this rank sends.
+    #[inline(always)]
+    pub fn sent(&self, leg: u32) -> Leg {
+        let (schedule, me) = (self.schedule, self.site.me);
+        let leg = match self.begins.map(|before| before + leg) {
+            None => leg,
+            Some(leg) if leg > schedule.sends(me) => leg - schedule.sends(me),
+            Some(leg) => leg,
+        };
+        schedule.to(me, leg)
+    }
+
     /// The sending end of a leg. Asked for again wherever it is needed, since there may be many.
     ///
     /// # Safety
     /// As for [`Sending::again`].
     #[inline(always)]
     pub unsafe fn to(&self, leg: u32) -> Sending<'k, O> {
-        let peer = self.schedule.to(self.site.me, leg).peer;
         // SAFETY: the caller's contract.
-        unsafe { Sending::again(self.site.ops, self.watch, peer, self.channel, self.call) }
+        unsafe { Sending::again(self.site.ops, self.watch, self.sent(leg).peer, self.channel, self.call) }
     }
 
     /// The receiving end of the channel from `peer`, in the same way.
