@@ -41,6 +41,7 @@ macro_rules! for_each_case {
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
                 roots_that_differ: 2..=2,
+                roots_that_differ_in_two_steps: 3..=8,
             }
             folds {
                 of_every_size: 1..=16,

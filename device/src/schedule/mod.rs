@@ -114,7 +114,8 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// Then [`Schedule::own`] is right for other ranks, too.
     const APART: bool = false;
     /// Whether it may go in two steps ([`First`], then [`Second`]): an input has one chunk at most and so has an output, all of them number 0, and every
-    /// output gets the same, of a root alone or folded of what all ranks contribute. Ranks without a root's role pass on what it is made of.
+    /// output gets the same, of a root alone or folded of what all ranks contribute. Every rank but a root then passes a part on. Kernels for that are made of
+    /// shipped schedules.
     const TWO_STEPS: bool = false;
     /// Legs each way at most, where that is known to the compiler.
     const MOST_LEGS: u32 = u32::MAX;

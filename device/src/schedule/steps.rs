@@ -1,6 +1,6 @@
 //! A schedule in two steps, where every output gets the same: parts of it to ranks that pass them on, and from there to all that take them.
 //!
-//! Chunks of these schedules are the parts, of which every rank has one but a root, whose links are full without.
+//! Chunks of these schedules are the parts. Every rank passes one on but a root, whose link is full without.
 
 use super::{Leg, Member, NOBODY, Schedule};
 

@@ -283,3 +283,27 @@ pub fn roots_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     ground.transport.renew()?;
     works(rank, &ground)
 }
+
+/// Where a rank awaits a part that is passed on, one arrives that was sent for another root, and says so.
+pub fn roots_that_differ_in_two_steps<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let all = All::new(&ground.transport)?;
+    let chunk = 64 * rank.size();
+    let options = LaunchOptions::default()
+        .elements(chunk)
+        .protocol(Protocol::TwoShot)
+        .deadline(Duration::from_millis(rank.scale.pick(300, 100)));
+    let input = ground.device.buffer::<u32>(chunk)?;
+    let (mut output, mut calls) = (ground.device.buffer::<u32>(chunk)?, ground.device.buffer::<u32>(chunk)?);
+    let args = counted::Launch { input: input.view(), output: output.view_mut(), calls: calls.view_mut() };
+    all.launch(&ground, What::Broadcast(usize::from(rank.me() == 1)), args, &options)?;
+    if rank.me() > 1 {
+        says(fault(&ground, Duration::from_secs(10)), &["broadcast of root 0", "broadcast of root 1"]);
+    } else {
+        // Who sends alone may have ended before.
+        let _ = ground.stream.synchronize();
+    }
+    rank.world.barrier()?;
+    ground.transport.renew()?;
+    works(rank, &ground)
+}
