@@ -37,7 +37,7 @@ pub struct Flow {
     /// Registers that are read before they are written again, before each instruction.
     live: Vec<HashSet<u32>>,
     /// Predicates that say the same as others, or the opposite (`true`).
-    twins: HashMap<u32, Vec<(u32, bool)>>,
+    alike: HashMap<u32, Vec<(u32, bool)>>,
 }
 
 /// Registers whose values are known on a path.
@@ -64,13 +64,13 @@ impl Flow {
         }
         let live = live(&code, &next, &numbers);
         let starts = labels.into_values().collect();
-        let mut flow = Flow { code, next, from, numbers, starts, live, twins: HashMap::new() };
-        flow.twins = flow.find_twins();
+        let mut flow = Flow { code, next, from, numbers, starts, live, alike: HashMap::new() };
+        flow.alike = flow.find_alike();
         Some(flow)
     }
 
     /// Comparisons for equality of one pair of operands that each have one value as long as the function runs: compilers make some of them twice.
-    fn find_twins(&self) -> HashMap<u32, Vec<(u32, bool)>> {
+    fn find_alike(&self) -> HashMap<u32, Vec<(u32, bool)>> {
         let mut writes: HashMap<u32, Vec<usize>> = HashMap::new();
         for (at, i) in self.code.iter().enumerate() {
             i.writes.iter().for_each(|name| writes.entry(self.numbers[name]).or_default().push(at));
@@ -83,24 +83,24 @@ impl Flow {
                 Some(_) => false,
                 None => operand.parse::<i64>().is_ok(),
             };
-        let mut alike: HashMap<&[String], Vec<(u32, bool)>> = HashMap::new();
+        let mut compared: HashMap<&[String], Vec<(u32, bool)>> = HashMap::new();
         for i in self.code.iter().filter(|i| i.is("setp.eq") || i.is("setp.ne")) {
             let [written] = &i.writes[..] else { continue };
             // With one that is no number, floats are neither.
             let whole = !i.has("f16") && !i.has("f32") && !i.has("f64");
             let once = whole && writes[&self.numbers[written]].len() == 1 && i.guard.is_none();
             if once && i.reads.iter().all(fixed) {
-                alike.entry(&i.reads).or_default().push((self.numbers[written], i.is("setp.ne")));
+                compared.entry(&i.reads).or_default().push((self.numbers[written], i.is("setp.ne")));
             }
         }
-        let mut twins = HashMap::new();
-        for all in alike.values() {
+        let mut alike = HashMap::new();
+        for all in compared.values() {
             for (one, ne) in all {
                 let others = all.iter().filter(|(other, _)| other != one);
-                twins.insert(*one, others.map(|(other, theirs)| (*other, ne != theirs)).collect());
+                alike.insert(*one, others.map(|(other, theirs)| (*other, ne != theirs)).collect());
             }
         }
-        twins
+        alike
     }
 
     /// Where the address of an instruction may come from.
@@ -173,8 +173,8 @@ impl Flow {
     /// What a way taken at the branch `at` says of the predicate, and of those it was made from in the lines before.
     fn went(&self, at: usize, register: u32, way: i64, known: &mut Known) {
         known.insert(register, way);
-        for (twin, opposite) in self.twins.get(&register).into_iter().flatten() {
-            known.insert(*twin, if *opposite { 1 - way } else { way });
+        for (other, opposite) in self.alike.get(&register).into_iter().flatten() {
+            known.insert(*other, if *opposite { 1 - way } else { way });
         }
         let mut before = at;
         while before > 0 && !self.starts.contains(&before) && self.code[before - 1].targets.is_empty() {

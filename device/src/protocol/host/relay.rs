@@ -94,9 +94,9 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
                 for input in &inputs {
                     input.await_bytes(&group, from, to)?;
                 }
-                let then =
-                    Passed { outs: &outs, payload: HEADER + (16 * s0 * times) as u64, takes: S::MUTUAL };
                 if S::FOLDS {
+                    let payload = HEADER + (16 * s0 * times) as u64;
+                    let then = Passed { outs: &outs, payload, takes: S::MUTUAL };
                     part.fold::<O, H>((&place, Kept::HERE), me, &args, (&own, &inputs), &then);
                 } else {
                     part.forward::<O, H>(&place, &args, &inputs[0], &outs);

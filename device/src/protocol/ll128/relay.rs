@@ -1,6 +1,6 @@
 //! Two steps in one kernel, by LL128: each rank folds a part of what all contribute, and passes the result on to all of them.
 //!
-//! What [`TwoShot`](crate::protocol::TwoShot) is through staging, of mutual schedules that fold and for calls that are too short for that: a block does both steps on one LL128 channel. It stores what it
+//! What [`TwoShot`](crate::protocol::TwoShot) is through staging, for mutual schedules that fold and calls that are too short for staging. A block does both steps on one LL128 channel. It stores what it
 //! contributes to the peers' parts, folds its own part row by row as the peers' rows arrive, stores each row of the result for every peer at once,
 //! and takes what they have folded.
 //!
