@@ -179,7 +179,8 @@ fn claim(abort: u64, code: u64) -> bool {
     unsafe { <u64 as Modify<System, AcqRel>>::compare_exchange(abort as *mut u64, 0, code) == 0 }
 }
 
-/// Fills the record for a panic that says `message`, or the format `message` with `values`, if this is the first fault of the rank.
+/// Fills the record for a panic that says `message`, or the format `message` with `values`, if this is the first fault of the rank; whether it
+/// was. Only then peers may be told of this rank: it has no record else.
 ///
 /// # Safety
 /// `control` names live words and a live record.
@@ -193,9 +194,9 @@ pub unsafe fn record_panic(
     column: u32,
     message: &[u8],
     values: &[u64],
-) {
+) -> bool {
     if !claim(control.abort, abort_code(rank, kind::PANIC)) {
-        return;
+        return false;
     }
     let record = control.record as *mut AbortRecord;
     // SAFETY: the claim makes this thread the record's only writer; it is live by the contract of `Watch::begin`. `count` is no more than there are values, and
@@ -217,4 +218,5 @@ pub unsafe fn record_panic(
         (&raw mut (*record).value_count).write_volatile(count as u32);
         atomic::store::<System, Release, u32>(&raw mut (*record).state, FILLED);
     }
+    true
 }

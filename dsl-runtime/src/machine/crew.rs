@@ -48,8 +48,8 @@ impl Crew {
         }
     }
 
-    /// Runs `work(block)` for every block at once and returns when all have ended. A panic is recorded as a fault of the kernel; then
-    /// `on_panic(rank, code)` tells the peers.
+    /// Runs `work(block)` for every block at once and returns when all have ended. The first panic is recorded as a fault of the kernel, if a
+    /// peer's did not come before; then `on_panic(code)` tells the peers.
     pub(crate) fn run(
         &mut self,
         blocks: u32,
@@ -178,7 +178,40 @@ fn guarded(block: u32, work: &(dyn Fn(u32) -> Flow + Sync), on_panic: &(dyn Fn(u
     if panicked && let Some((control, rank, block)) = armed {
         let ([file, message], line, column) = panic.unwrap_or_default();
         // SAFETY: the words of the kernel that this thread ran; the operation that holds them has not returned.
-        unsafe { record_panic(&control, rank, block, &file, line, column, message.as_bytes(), &[]) };
-        on_panic(abort_code(rank, kind::PANIC));
+        if unsafe { record_panic(&control, rank, block, &file, line, column, message.as_bytes(), &[]) } {
+            on_panic(abort_code(rank, kind::PANIC));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fusewire_device::arch::arm_panic;
+    use fusewire_device::group::Thread;
+    use fusewire_device::wait::{AbortRecord, Control, FILLED};
+
+    /// What peers are told of two panics, and the state of this rank's record, where the abort word has `word` before.
+    fn told(mut word: u64) -> (Vec<u64>, u32) {
+        let mut record = AbortRecord::EMPTY;
+        let control =
+            Control { abort: (&raw mut word) as u64, record: (&raw mut record) as u64, deadline_ns: 0 };
+        let (told, rank) = (Mutex::new(Vec::new()), 3);
+        for block in 0..2 {
+            let work = |block: u32| {
+                arm_panic(&Thread, &control, rank, block);
+                panic!("of block {block}")
+            };
+            guarded(block, &work, &|code| lock(&told).push(code));
+        }
+        (told.into_inner().expect("no panic"), record.state)
+    }
+
+    #[test]
+    fn peers_are_told_of_a_rank_that_has_a_record() {
+        catch_panics_of_blocks();
+        assert_eq!(told(0), (vec![abort_code(3, kind::PANIC)], FILLED));
+        // A peer came first: who is told of this rank would look for its record in vain.
+        assert_eq!(told(abort_code(1, kind::PANIC)), (vec![], 0));
     }
 }
