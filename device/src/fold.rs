@@ -4,8 +4,12 @@
 //! the order that the fold declares, and `consume` gets the result, once. The order follows the numbers of the ranks, so the bits of the result
 //! depend on the contributions and on nothing else: not on the size, the protocol, the number of blocks, the transport, nor on who arrives first.
 
+#[cfg(not(target_arch = "nvptx64"))]
+mod runs;
 mod tree;
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub use runs::run;
 pub use tree::{AHEAD, MOST_RANKS};
 pub(crate) use tree::{TOGETHER, octet};
 

@@ -118,6 +118,18 @@ pub trait Hooks: 'static {
         None
     }
 
+    /// Folds what each rank contributes to the elements of `to`, those of rank `r` in `from[r]`, as [`Hooks::relay`] does.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn fold_run(from: &[&[Self::Wire]], to: &mut [Self::Folded]) {
+        let _ = (from, to);
+    }
+
+    /// Where [`Hooks::take`] puts what was folded as it is, element `ctx.index()` for each `ctx`, if that is all it does.
+    #[inline(always)]
+    fn keeps_folded<'a>(_args: &Self::Args<'a>) -> Option<Out<'a, Self::Folded>> {
+        None
+    }
+
     /// Where `consume` puts what arrives as it is, element `ctx.index()` for each `ctx`, if that is all it does.
     #[inline(always)]
     fn keeps_as_is<'a>(_args: &Self::Args<'a>) -> Option<Out<'a, Self::Wire>> {

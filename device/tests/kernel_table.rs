@@ -8,7 +8,8 @@ mod device;
 #[path = "common/hooks.rs"]
 mod hooks;
 
-use device::{ARCHS, assemble, body, compile, instructions};
+use device::{ARCHS, assemble, body, compile, each, instructions};
+use fusewire_toolchain::ptxas::KernelReport;
 use hooks::{Hooks, RAW};
 use std::collections::BTreeMap;
 
@@ -105,23 +106,22 @@ type Row = [u32; 4];
 
 fn table() -> BTreeMap<String, Row> {
     let source = source();
-    let mut rows = BTreeMap::new();
-    for arch in ARCHS {
+    let rows = each(&ARCHS, |arch| {
         let text = compile("table", &source, arch);
         // As a launcher gives it to the driver of a GPU that can wait so.
         let ptx = if arch.number() < 90 { text } else { text.replace("// sm_90: ", "") };
-        for kernel in &assemble(&ptx, arch).kernels {
+        let kernels = assemble(&ptx, arch).kernels;
+        let row = |kernel: &KernelReport| {
             let body = body(&ptx, &kernel.name);
             let code: Vec<&str> = instructions(&body).collect();
             let early = code.iter().position(|line| line.starts_with("griddepcontrol.wait")).unwrap_or(0);
             let spills = kernel.spill_stores + kernel.spill_loads;
-            rows.insert(
-                format!("{arch} {}", kernel.name),
-                [kernel.registers, spills, code.len() as u32, early as u32],
-            );
-        }
-    }
-    rows
+            let name = format!("{arch} {}", kernel.name);
+            (name, [kernel.registers, spills, code.len() as u32, early as u32])
+        };
+        kernels.iter().map(row).collect::<Vec<_>>()
+    });
+    rows.into_iter().flatten().collect()
 }
 
 /// As many as before, and 3% or a few more.

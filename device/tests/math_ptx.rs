@@ -2,6 +2,7 @@
 //! and flushes nothing.
 
 #[path = "common/device.rs"]
+#[allow(dead_code)] // a part is used
 mod device;
 
 use device::{ARCHS, assemble, body, compile, instructions};

@@ -4,7 +4,7 @@
 #[allow(dead_code)] // a part is used
 mod device;
 
-use device::{ARCHS, body, compile};
+use device::{ARCHS, body, compile, each};
 use fusewire_device::launch::{Params, Shape};
 use fusewire_device::mapped::Mapped;
 use fusewire_device::protocol::ll128::BUFFER;
@@ -198,14 +198,14 @@ fn memory_operations_keep_their_order() {
         entry(&format!("k_{schedule}_{protocol}"), schedule, protocol, hooks)
     });
     let source = kernels.fold(HEAD.to_owned(), |all, entry| all + &entry);
-    for arch in &ARCHS[..2] {
-        let ptx = raised(&compile("order", &source, *arch));
+    each(&ARCHS[..2], |arch| {
+        let ptx = raised(&compile("order", &source, arch));
         let all = entries().map(|(schedule, protocol, rule)| (format!("k_{schedule}_{protocol}"), rule));
         for (name, protocol) in all {
             let wrong = wrong(&ptx, &name, protocol, &roots(), &[BUFFER - 128]);
             assert!(wrong.is_empty(), "{arch} {name}:\n{}", wrong.join("\n"));
         }
-    }
+    });
 }
 
 #[test]

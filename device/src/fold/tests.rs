@@ -64,6 +64,39 @@ fn a_tree_is_the_one_of_its_definition() {
     assert_eq!(text(folded::<FromRankZero<Written>>(4)[0]), "(((0 1) 2) 3)");
 }
 
+/// What `run` gives of `len` elements, of which rank `r` contributes `value(r, i)`.
+fn folded_run<F: Fold<W>, W: Element>(
+    ranks: usize,
+    len: usize,
+    value: impl Fn(usize, usize) -> W,
+) -> Vec<F::Acc> {
+    let all: Vec<Vec<W>> = (0..ranks).map(|rank| (0..len + 1).map(|i| value(rank, i)).collect()).collect();
+    let from: Vec<&[W]> = all.iter().map(Vec::as_slice).collect();
+    let mut to = std::vec![F::Acc::default(); len];
+    run::<F, W, F::Acc>(&from, &mut to, |folded| folded);
+    to
+}
+
+#[test]
+fn runs_are_folded_as_packs_are() {
+    for ranks in (1..=70).chain([128, 1000]) {
+        for value in folded_run::<Written, u64>(ranks, 2, |rank, _| rank as u64) {
+            assert_eq!(text(value), reference(0, ranks as u32), "{ranks} ranks");
+        }
+    }
+    for ranks in [4, 5] {
+        let runs = folded_run::<FromRankZero<Written>, u64>(ranks, 1, |rank, _| rank as u64);
+        assert_eq!(text(runs[0]), text(folded::<FromRankZero<Written>>(ranks as u32)[0]));
+    }
+    // Every element is of its own place, however many are folded together; and `finish` knows how many ranks there are.
+    for (ranks, len) in [(2, 0), (3, 1), (2, 1000), (5, 255), (6, 256), (9, 1025)] {
+        let of = |rank: usize, i: usize| (rank * i) as f32;
+        let expected = (0..len).map(|i| (0..ranks).map(|rank| of(rank, i)).sum::<f32>() / ranks as f32);
+        let runs = folded_run::<Average<f32>, f32>(ranks, len, of);
+        assert!(runs.into_iter().eq(expected), "{len} elements of {ranks} ranks");
+    }
+}
+
 #[test]
 fn the_shipped_folds_are_what_their_names_say() {
     fn of<F: Fold<u64, Acc = u64>>() -> u64 {

@@ -3,6 +3,9 @@
 //! piece.
 
 mod relay;
+mod runs;
+
+use relay::Passed;
 
 pub use relay::HostTwoShot;
 
@@ -57,6 +60,7 @@ unsafe impl<O: Ops> Protocol<O> for Host {
         }
         let call = share.call(shape);
         let total = stream_bytes(call.payload);
+        let ends = runs::ends::<H>(&args).filter(|_| has_own(schedule, me));
         let mut from = 0;
         while from < total {
             // Behind the header whole chunks, which may be of whole rows.
@@ -82,7 +86,9 @@ unsafe impl<O: Ops> Protocol<O> for Host {
                 }
             }
             let place = (&site.own(schedule, channel), site.kept(schedule));
-            if S::FOLDS && has_own(schedule, me) {
+            if ends.is_some() {
+                outs.iter().for_each(|out| part.send::<O, H>(place.0, &args, out));
+            } else if S::FOLDS && has_own(schedule, me) {
                 own = part.produced::<O, H>(place.0, &args, &outs);
             } else if once {
                 part.send_once::<O, H>(place, &args, &outs);
@@ -105,7 +111,10 @@ unsafe impl<O: Ops> Protocol<O> for Host {
                 for one in &inputs {
                     one.await_bytes(&group, from, to)?;
                 }
-                part.fold::<O, H>(place, me, &args, (&own, &inputs), &Take);
+                match &ends {
+                    Some(ends) => runs::fold::<O, H>(&part, place, me, ends, &inputs, &Passed::NOWHERE),
+                    None => part.fold::<O, H>(place, me, &args, (&own, &inputs), &Take),
+                }
                 for one in &inputs {
                     one.free(&group, to)?;
                     if to == total {
@@ -192,6 +201,38 @@ fn read_from_peers<O: Ops, S: Schedule, W: Element>(
     Ok(())
 }
 
+/// Copies `bytes` to the stream, from its byte `offset` on.
+///
+/// # Safety
+/// They are at `from`; the ring's are reserved for the caller.
+#[inline(always)]
+unsafe fn copy_out<O: Ops>(from: *const u8, out: &Sending<'_, O>, offset: u64, bytes: usize) {
+    let mut done = 0;
+    while done < bytes {
+        let at = offset + done as u64;
+        let piece = out.in_one_piece(at, bytes - done);
+        // SAFETY: the caller's contract; these lie in one piece.
+        unsafe { out.at(at).copy_from_nonoverlapping(from.add(done), piece) };
+        done += piece;
+    }
+}
+
+/// Copies `bytes` that have arrived, from the stream's byte `offset` on.
+///
+/// # Safety
+/// They have; there is room for them at `to`, which is the caller's.
+#[inline(always)]
+unsafe fn copy_in<O: Ops>(from: &Receiving<'_, O>, offset: u64, to: *mut u8, bytes: usize) {
+    let mut done = 0;
+    while done < bytes {
+        let at = offset + done as u64;
+        let piece = from.in_one_piece(at, bytes - done);
+        // SAFETY: the caller's contract; these lie in one piece.
+        unsafe { to.add(done).copy_from_nonoverlapping(from.at(at), piece) };
+        done += piece;
+    }
+}
+
 /// Stream packs of a channel whose share begins at chunk pack `first`.
 struct Part {
     first: usize,
@@ -227,15 +268,9 @@ impl Part {
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
-        let from = input[start..start + len].as_ptr().cast::<u8>();
-        let mut done = 0;
-        while done < len * H::Wire::SIZE {
-            let offset = self.offset() + done as u64;
-            let bytes = out.in_one_piece(offset, len * H::Wire::SIZE - done);
-            // SAFETY: within the slice; the ring's bytes are reserved for this block, and lie in one piece.
-            unsafe { out.at(offset).copy_from_nonoverlapping(from.add(done), bytes) };
-            done += bytes;
-        }
+        let from = input[start..start + len].as_ptr().cast();
+        // SAFETY: the slice is the caller's; the ring's bytes are reserved for this block.
+        unsafe { copy_out(from, out, self.offset(), len * H::Wire::SIZE) };
     }
 
     #[inline(always)]
@@ -249,16 +284,8 @@ impl Part {
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
-        let to = output.run(start, len).cast::<u8>();
-        let mut done = 0;
-        while done < len * H::Wire::SIZE {
-            let offset = self.offset() + done as u64;
-            let bytes = from.in_one_piece(offset, len * H::Wire::SIZE - done);
-            // SAFETY: the bytes have arrived and lie in one piece; the output's elements are these packs' own, whose `consume`
-            // this replaces.
-            unsafe { to.add(done).copy_from_nonoverlapping(from.at(offset), bytes) };
-            done += bytes;
-        }
+        // SAFETY: the bytes have arrived; the output's elements are these packs' own, whose `consume` this replaces.
+        unsafe { copy_in(from, self.offset(), output.run(start, len).cast(), len * H::Wire::SIZE) };
     }
 
     /// Stores pack `s` of the part for each peer.
@@ -354,8 +381,7 @@ impl Part {
         if rank == me.rank {
             return own[s];
         }
-        let leg = if rank < me.rank { me.rank - rank } else { me.rank + me.world - rank };
-        let at = inputs[leg as usize - 1].at(self.offset() + 16 * s as u64);
+        let at = inputs[me.down(rank) as usize - 1].at(self.offset() + 16 * s as u64);
         // SAFETY: the pack has arrived, and is not overwritten before it is freed.
         Pack::from_words(unsafe { arch::load_16(at) })
     }

@@ -4,10 +4,7 @@ use fusewire_toolchain::{
     Arch, Library, Target, Toolchain, Unit,
     ptxas::{Ptxas, PtxasReport},
 };
-use std::{
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use std::path::Path;
 
 pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
 
@@ -17,9 +14,6 @@ const HEAD: &str = "#![no_std]\n#![feature(abi_ptx)]\n#![allow(warnings)]\nexter
 
 /// The PTX of `source` with this crate, the largest block of each entry named as the macro does.
 pub fn compile(name: &str, source: &str, arch: Arch) -> String {
-    // One at a time: rustc keeps its temporary files in the current folder, under names that hold the crate's but not the target's.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let toolchain = Toolchain::prepare(&mut |event| eprintln!("{event}")).unwrap_or_else(|e| panic!("{e}"));
     let target = Target::new(arch);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
@@ -43,6 +37,15 @@ pub fn compile(name: &str, source: &str, arch: Arch) -> String {
         out.push('\n');
     }
     out
+}
+
+/// What `of` gives of each architecture, side by side.
+pub fn each<T: Send>(archs: &[Arch], of: impl Fn(Arch) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = archs.iter().map(|arch| scope.spawn(|| of(*arch))).collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
 }
 
 /// What ptxas makes of it.

@@ -3,9 +3,10 @@
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use super::super::simple::{Folded, Then, take, within};
 use super::super::{Kept, Protocol, Share, Site, passes_on, times};
-use super::Part;
+use super::{Part, copy_out, runs};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
+use crate::element::Element;
 use crate::fold::Contributions;
 use crate::group::Block;
 use crate::hooks::Hooks;
@@ -53,6 +54,7 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
         // SAFETY: as above.
         let receiving = |peer, channel, call| unsafe { Receiving::begin(ops, &watch, peer, channel, call) };
         let total = stream_bytes(call.payload);
+        let ends = runs::ends::<H>(&args);
         let mut from = 0;
         while from < total {
             let to = total.min(from.max(HEADER) + shape.chunk);
@@ -90,14 +92,19 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
                 .collect();
             if !inputs.is_empty() {
                 let part = part(relays.part(me.rank));
-                let own = if S::FOLDS { part.produced::<O, H>(&place, &args, &[]) } else { Vec::new() };
+                let made = S::FOLDS && ends.is_none();
+                let own = if made { part.produced::<O, H>(&place, &args, &[]) } else { Vec::new() };
                 for input in &inputs {
                     input.await_bytes(&group, from, to)?;
                 }
                 if S::FOLDS {
                     let payload = HEADER + (16 * s0 * times) as u64;
-                    let then = Passed { outs: &outs, payload, takes: S::MUTUAL };
-                    part.fold::<O, H>((&place, Kept::HERE), me, &args, (&own, &inputs), &then);
+                    let (to, then) =
+                        ((&place, Kept::HERE), Passed { outs: &outs, payload, takes: S::MUTUAL });
+                    match &ends {
+                        Some(ends) => runs::fold::<O, H>(&part, to, me, ends, &inputs, &then),
+                        None => part.fold::<O, H>(to, me, &args, (&own, &inputs), &then),
+                    }
                 } else {
                     part.forward::<O, H>(&place, &args, &inputs[0], &outs);
                 }
@@ -118,10 +125,10 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
                 let input = receiving(peer, behind, passed);
                 input.await_bytes(&group, from2, to2)?;
                 let part = part(chunk);
-                if S::FOLDS {
-                    part.take::<O, H>(&place, &args, &input);
-                } else {
-                    part.receive::<O, H>(&place, &args, &input);
+                match &ends {
+                    Some((_, output)) => runs::take::<O, H>(&part, &place, output, &input),
+                    None if S::FOLDS => part.take::<O, H>(&place, &args, &input),
+                    None => part.receive::<O, H>(&place, &args, &input),
                 }
                 input.free(&group, to2)?;
                 if over {
@@ -168,11 +175,24 @@ impl Part {
 }
 
 /// What was folded in a turn is stored for every peer that takes it. Where all ranks do, so does this one.
-struct Passed<'k, O> {
+pub(super) struct Passed<'k, O> {
     outs: &'k [Sending<'k, O>],
     /// Where the turn's packs begin in each stream.
     payload: u64,
-    takes: bool,
+    pub takes: bool,
+}
+
+impl<O: Ops> Passed<'_, O> {
+    /// This rank alone takes it.
+    pub const NOWHERE: Self = Passed { outs: &[], payload: 0, takes: true };
+
+    /// Stores a run of what was folded, which begins at byte `at` of the turn's.
+    pub fn store<L: Element>(&self, at: u64, run: &[L]) {
+        for out in self.outs {
+            // SAFETY: the ring's places of the run, which are reserved.
+            unsafe { copy_out(run.as_ptr().cast(), out, self.payload + at, size_of_val(run)) };
+        }
+    }
 }
 
 impl<O: Ops, H: Hooks> Then<H> for Passed<'_, O> {

@@ -315,6 +315,16 @@ fn fold(
     let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
     let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
     let out = whole_output(module);
+    let keeps = module.consume.is_none().then(|| {
+        quote! {
+            #[inline(always)]
+            fn keeps_folded<'x>(
+                args: &<Self as #d::hooks::Hooks>::Args<'x>,
+            ) -> ::core::option::Option<#d::args::Out<'x, Self::Folded>> {
+                ::core::option::Option::Some(#out)
+            }
+        }
+    });
     let (folded, passed, as_passed, take) = match &module.consume {
         Some(hook) => {
             let name = &hook.sig.ident;
@@ -343,10 +353,15 @@ fn fold(
         ) -> ::core::primitive::bool {
             #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
         }
+        #[cfg(not(target_arch = "nvptx64"))]
+        fn fold_run(from: &[&[#wire]], to: &mut [Self::Folded]) {
+            #d::fold::run::<#fold, #wire, Self::Folded>(from, to, #as_passed)
+        }
         #[inline(always)]
         fn take(ctx: &#d::ctx::Consume, args: &#args, folded: #d::pack::Pack<Self::Folded>) {
             #take
         }
+        #keeps
         const FOLDS: ::core::primitive::bool = true;
         #[inline(always)]
         fn fold(
