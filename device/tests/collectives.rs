@@ -4,15 +4,17 @@
 #[path = "schedules/hooks.rs"]
 #[allow(dead_code)]
 mod hooks;
+#[path = "schedules/folds.rs"]
+mod folding;
 #[path = "common/world.rs"]
 mod world;
 
+use folding::{AsIs, Becomes, Folding, tree};
 use fusewire_device::{
     args::{Lent, Out, Packs},
     ctx::{Consume, Produce},
     element::{Bf16, Element},
-    fold::{self, Contributions, Fold},
-    hooks::{Hooks, consume_each},
+    hooks::Hooks,
     launch::{Grid, Params, Shape, Unpack, share_packs},
     ops::Ops,
     pack::Pack,
@@ -274,75 +276,8 @@ fn bulk_copies_reach_every_rank() {
     }
 }
 
-/// Neither associative nor commutative.
-struct Ordered;
-
-impl Fold<u16> for Ordered {
-    type Acc = u32;
-    fn lift(value: u16) -> u32 {
-        u32::from(value) ^ 0x5bd1_e995
-    }
-    fn fold(left: u32, right: u32) -> u32 {
-        left.wrapping_mul(0x0100_0193).rotate_left(7).wrapping_add(right ^ right >> 15)
-    }
-}
-
-/// What ranks `from..to` contribute, by the tree of its definition.
-fn tree(from: u32, to: u32, of: &impl Fn(u32) -> u16) -> u32 {
-    if to - from == 1 {
-        return Ordered::lift(of(from));
-    }
-    let left = 1 << (to - from - 1).ilog2();
-    Ordered::fold(tree(from, from + left, of), tree(from + left, to, of))
-}
-
-/// Folds, and chains the results of calls.
-struct Folding;
-
-impl Hooks for Folding {
-    type Args<'a> = Args<'a, u16, u32>;
-    type Wire = u16;
-    type Folded = u32;
-    const UNROLL: usize = 1;
-    const FOLDS: bool = true;
-    const RELAYS: usize = fold::relays::<u16, u32>();
-    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
-        // Those that fold must wait for one that takes its time.
-        if ctx.rank == 1 && ctx.pos % 512 == 256 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        args.input.pack(ctx)
-    }
-    fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u16>) {
-        unreachable!("nothing but the fold takes values");
-    }
-    fn fold(ctx: &Consume, args: &Self::Args<'_>, ranks: u32, of: &impl Contributions<u16>) -> bool {
-        // Senders must wait for a rank that takes its time.
-        if ctx.rank == 0 && ctx.pos == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        fold::each::<Ordered, u16>(ctx, ranks, of, |ctx, value| {
-            args.output.at(ctx).update(|old| old.wrapping_mul(31).wrapping_add(value));
-        })
-    }
-    fn relay(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, Pack<u32>)) -> bool {
-        fold::relay::<Ordered, u16, u32>(ranks, of, |folded| folded, put)
-    }
-    fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
-        // Those that fold must wait for a rank that takes its time, also with what others have folded.
-        if ctx.rank == 0 && ctx.pos.is_multiple_of(512) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        consume_each(ctx, folded, |ctx, value| {
-            args.output.at(ctx).update(|old| old.wrapping_mul(31).wrapping_add(value));
-        });
-    }
-}
-
-unpack! { Folding }
-
 /// Two launches with fresh values: chunk 0 of each rank's output is the fold of chunk `part(rank)` of all ranks' inputs.
-fn folds<S: Schedule>(
+fn folds<H: Becomes, S: Schedule>(
     world: &World,
     way: Way,
     geometry: Launch,
@@ -364,12 +299,12 @@ fn folds<S: Schedule>(
             .zip(&mut outputs)
             .map(|(i, o)| Raw { input: i.raw(), output: o.raw() })
             .collect();
-        launch::<Folding, S>(world, way, geometry, n, &of, &raws);
+        launch::<H, S>(world, way, geometry, n, &of, &raws);
         for (rank, wanted) in wanted.iter_mut().enumerate() {
             let at = part(rank as u32) * n;
             for (k, old) in wanted.iter_mut().enumerate() {
                 let folded = tree(0, ranks, &|rank| inputs[rank as usize].all()[at + k]);
-                *old = old.wrapping_mul(31).wrapping_add(folded);
+                *old = H::becomes(*old, folded);
             }
         }
     }
@@ -392,8 +327,8 @@ fn a_rank_alone_does_it_all() {
                 |_| Scatter { root: 0 },
                 |_, _| (0, 0),
             );
-            folds(&world, Way::Local, geometry, n, |_| ReduceScatter, |_| 0);
-            folds(&world, Way::Local, geometry, n, |_| AllReduce, |_| 0);
+            folds::<Folding, _>(&world, Way::Local, geometry, n, |_| ReduceScatter, |_| 0);
+            folds::<Folding, _>(&world, Way::Local, geometry, n, |_| AllReduce, |_| 0);
         }
         let tiles = Launch { rows: 10, ..geometry };
         runs::<Tiled<f32>, f32, _>(&world, Way::Local, tiles, 700, |_| AllGather, |_, _| (0, 0));
@@ -406,24 +341,41 @@ fn every_contribution_is_folded_in_its_place() {
         let geometry = Launch { channels, own, rows: 1 };
         let world = World::new(ranks, (2 * channels).max(own), 2048);
         for n in SIZES {
-            folds(&world, Way::Ll128, geometry, n, |_| ReduceScatter, |rank| rank as usize);
-            folds(&world, Way::Ll128, geometry, n, |_| AllReduce, |_| 0);
+            folds::<Folding, _>(&world, Way::Ll128, geometry, n, |_| ReduceScatter, |rank| rank as usize);
+            folds::<Folding, _>(&world, Way::Ll128, geometry, n, |_| AllReduce, |_| 0);
             if ranks > 1 {
-                folds(&world, Way::Ll128TwoShot, geometry, n, |_| AllReduce, |_| 0);
+                folds::<Folding, _>(&world, Way::Ll128TwoShot, geometry, n, |_| AllReduce, |_| 0);
             }
             for way in [Way::Simple, Way::Ll, Way::Host] {
-                folds(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
-                folds(&world, way, geometry, n, |_| AllReduce, |_| 0);
+                folds::<Folding, _>(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
+                folds::<Folding, _>(&world, way, geometry, n, |_| AllReduce, |_| 0);
                 let twice = if way == Way::Host { Way::HostTwoShot } else { Way::TwoShot };
                 if ranks > 1 && way != Way::Ll {
-                    folds(&world, twice, geometry, n, |_| AllReduce, |_| 0);
+                    folds::<Folding, _>(&world, twice, geometry, n, |_| AllReduce, |_| 0);
                 }
                 for root in [0, ranks - 1] {
-                    folds(&world, way, geometry, n, |_| Reduce { root }, |_| 0);
+                    folds::<Folding, _>(&world, way, geometry, n, |_| Reduce { root }, |_| 0);
                     if ranks > 2 && way != Way::Ll {
-                        folds(&world, twice, geometry, n, |_| Reduce { root }, |_| 0);
+                        folds::<Folding, _>(&world, twice, geometry, n, |_| Reduce { root }, |_| 0);
                     }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_are_folded_in_their_place() {
+    for (ranks, channels, own) in GEOMETRIES.into_iter().chain([(9, 1, 1)]) {
+        let geometry = Launch { channels, own, rows: 1 };
+        let world = World::new(ranks, (2 * channels).max(own), 2048);
+        for n in SIZES {
+            folds::<AsIs, _>(&world, Way::Host, geometry, n, |_| ReduceScatter, |rank| rank as usize);
+            for way in [Way::Host, Way::HostTwoShot].into_iter().take(ranks as usize) {
+                folds::<AsIs, _>(&world, way, geometry, n, |_| AllReduce, |_| 0);
+            }
+            for way in [Way::Host, Way::HostTwoShot].into_iter().take(ranks as usize - 1) {
+                folds::<AsIs, _>(&world, way, geometry, n, |_| Reduce { root: ranks - 1 }, |_| 0);
             }
         }
     }
