@@ -1,6 +1,6 @@
 //! A kernel's number, by which ranks find that theirs differ.
 
-use super::glue;
+use super::folds;
 use crate::model::Model;
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::quote;
@@ -15,7 +15,7 @@ pub fn fingerprint(model: &Model) -> u64 {
         hash.update(crate::host::told().cfgs.join("\n"));
     }
     if let Some(reduce) = &model.options.reduce {
-        hash.update(plain(&glue::fold_type(reduce, &quote!(fusewire))));
+        hash.update(plain(&folds::fold_type(reduce, &quote!(fusewire))));
     }
     hash.update(model.options.unroll.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     u64::from_le_bytes(hash.finalize()[..8].try_into().unwrap_or_default())

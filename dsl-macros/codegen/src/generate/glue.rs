@@ -1,8 +1,8 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
-use super::rows;
 use super::wired::Wired;
-use crate::model::{Args, Field, Fold, Hook, HookModule, Item, Kind, Model, Reduce};
+use super::{folds, rows};
+use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -14,7 +14,7 @@ pub fn type_param(module: &HookModule) -> Option<Ident> {
 }
 
 /// `where` predicates of the module's type parameter, from all its users.
-pub fn bounds(module: &HookModule) -> TokenStream {
+pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
     let generics = [module.args.as_ref().map(|a| &a.generics)]
         .into_iter()
         .chain([&module.produce, &module.consume].map(|h| h.as_ref().map(|h| &h.sig.generics)))
@@ -29,6 +29,7 @@ pub fn bounds(module: &HookModule) -> TokenStream {
             out.extend(quote!(#p,));
         }
     }
+    out.extend(folds::bounds(model, module, d));
     out
 }
 
@@ -130,7 +131,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let (wire, _) = model.wire().unwrap_or_else(|| (syn::parse_quote!(u8), false));
     let param = type_param(module);
     let raw_type = raw_type(module, param.as_ref().map(|t| quote!(#t)).as_ref());
-    let (bounds, life) = (bounds(module), quote!('x));
+    let (bounds, life) = (bounds(model, module, d), quote!('x));
     let (args_x, args_elided) = (args_type(module, &life), args_type(module, &quote!('_)));
     let unpack = args.fields.iter().map(|f| {
         let (name, value) = (&f.ident, unpack_field(f, d));
@@ -169,7 +170,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     };
     let names = model.options.row.map(|(cols, _)| rows::names(cols, d));
     let fold = model.options.reduce.as_ref().map(|reduce| match &by_rows {
-        None => fold(reduce, module, &wire, &args_elided, d),
+        None => folds::glue(reduce, module, &wire, &args_elided, d),
         Some(_) => quote!(
             const FOLDS: ::core::primitive::bool = true;
         ),
@@ -292,98 +293,12 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
 }
 
 /// The output, as an `Out`.
-fn whole_output(module: &HookModule) -> TokenStream {
+pub fn whole_output(module: &HookModule) -> TokenStream {
     let output = module.output();
     let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
     match output.map(|f| &f.kind) {
         Some(Kind::InOut(_)) => quote!(args.#name.out()),
         _ => quote!(args.#name),
-    }
-}
-
-/// What a fold does with each element: the user's `consume`, or what settles in `output`.
-fn fold(
-    reduce: &Reduce,
-    module: &HookModule,
-    wire: &syn::Type,
-    args: &TokenStream,
-    d: &TokenStream,
-) -> TokenStream {
-    // An error of the fold, and not of the glue, stands at the word.
-    let fold = fold_type(reduce, d);
-    let output = module.output();
-    let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
-    let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
-    let out = whole_output(module);
-    let keeps = module.consume.is_none().then(|| {
-        quote! {
-            #[inline(always)]
-            fn keeps_folded<'x>(
-                args: &<Self as #d::hooks::Hooks>::Args<'x>,
-            ) -> ::core::option::Option<#d::args::Out<'x, Self::Folded>> {
-                ::core::option::Option::Some(#out)
-            }
-        }
-    });
-    let (folded, passed, as_passed, take) = match &module.consume {
-        Some(hook) => {
-            let name = &hook.sig.ident;
-            (
-                quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, value))),
-                quote!(<#fold as #d::fold::Fold<#wire>>::Acc),
-                quote!(|folded| folded),
-                quote!(#d::hooks::consume_each(ctx, folded, |ctx, value| #name(ctx, args, value))),
-            )
-        }
-        None => (
-            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, #out, #d::fold::Settle::settle)),
-            settled,
-            quote!(#d::fold::Settle::settle),
-            quote!(args.#name.at(ctx).set_pack(folded)),
-        ),
-    };
-    quote! {
-        type Folded = #passed;
-        const RELAYS: ::core::primitive::usize = #d::fold::relays::<#wire, Self::Folded>();
-        #[inline(always)]
-        fn relay(
-            ranks: ::core::primitive::u32,
-            of: &impl #d::fold::Contributions<#wire>,
-            put: &impl ::core::ops::Fn(::core::primitive::usize, #d::pack::Pack<Self::Folded>),
-        ) -> ::core::primitive::bool {
-            #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        fn fold_run(from: &[&[#wire]], to: &mut [Self::Folded]) {
-            #d::fold::run::<#fold, #wire, Self::Folded>(from, to, #as_passed)
-        }
-        #[inline(always)]
-        fn take(ctx: &#d::ctx::Consume, args: &#args, folded: #d::pack::Pack<Self::Folded>) {
-            #take
-        }
-        #keeps
-        const FOLDS: ::core::primitive::bool = true;
-        #[inline(always)]
-        fn fold(
-            ctx: &#d::ctx::Consume,
-            args: &#args,
-            ranks: ::core::primitive::u32,
-            of: &impl #d::fold::Contributions<#wire>,
-        ) -> ::core::primitive::bool {
-            #folded
-        }
-    }
-}
-
-/// The fold's type.
-pub fn fold_type(reduce: &Reduce, d: &TokenStream) -> TokenStream {
-    match &reduce.fold {
-        Fold::Own(path) => quote!(#path),
-        Fold::Shipped(name, acc, ranks) => {
-            let name = format_ident!("{name}", span = reduce.span);
-            let fold = quote_spanned!(reduce.span=> #d::fold::#name<#acc>);
-            if *ranks { quote!(#d::fold::FromRankZero<#fold>) } else { fold }
-        }
     }
 }
 

@@ -281,7 +281,9 @@ fn all_supports(model: &Model, images: &[Image]) -> TokenStream {
         out.extend(supports(model, &own, element.as_ref(), images));
         out.extend(nowhere(model, element.as_ref()));
         if let (Item::Hooks(module), Some(Concrete { path, span, .. })) = (&model.item, element) {
-            let (param, bounds) = (glue::type_param(module), glue::bounds(module));
+            let krate = &model.options.krate;
+            let (param, bounds) =
+                (glue::type_param(module), glue::bounds(model, module, &quote!(#krate::device)));
             out.extend(quote_spanned! { *span=>
                 const _: () = {
                     fn element<#param>() where #bounds {}

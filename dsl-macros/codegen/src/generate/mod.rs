@@ -2,6 +2,7 @@
 
 mod device;
 mod fingerprint;
+mod folds;
 mod glue;
 mod host;
 mod launch;

@@ -1,6 +1,6 @@
 //! `grain = row(N)`: the names that a module has for its rows, and its hooks by them.
 
-use super::glue::fold_type;
+use super::folds::fold_type;
 use crate::model::{HookModule, Reduce};
 use proc_macro2::TokenStream;
 use quote::quote;

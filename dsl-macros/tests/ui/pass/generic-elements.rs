@@ -24,6 +24,15 @@ mod copy {
     }
 }
 
+/// What the fold asks of each type is not written.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), elements(f32, F8E4M3), reduce(sum, f32))]
+mod summed {
+    pub struct Args<'a, T> {
+        pub input: &'a [T],
+        pub output: Out<'a, T>,
+    }
+}
+
 fn main() -> fusewire::Result<()> {
     let done = World::threads(2, |world| -> fusewire::Result<()> {
         let shm = Shm::rendezvous(&world, 1 << 16)?;
@@ -35,6 +44,11 @@ fn main() -> fusewire::Result<()> {
         axpy.launch(&stream, axpy::Launch { input: input.view(), output: output.view_mut(), scale })?;
         assert!(output.read(&stream)?.iter().all(|v| v.to_f32() == 1.5));
         copy::sendrecv::<F8E5M2, _>(&shm)?;
+        let input = device.buffer_from(&[F8E4M3::from_f32(3.0); 32])?;
+        let mut output = device.buffer::<F8E4M3>(32)?;
+        let args = summed::Launch { input: input.view(), output: output.view_mut() };
+        summed::all_reduce::<F8E4M3, _>(&shm)?.launch(&stream, args)?;
+        assert!(output.read(&stream)?.iter().all(|v| v.to_f32() == 6.0));
         Ok(())
     })?;
     done.into_iter().collect()

@@ -1,0 +1,109 @@
+//! What a fold adds to a module's hooks.
+
+use super::glue::{type_param, whole_output};
+use crate::model::{Fold, HookModule, Model, Reduce};
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+
+/// `where` predicates of a generic module, for what the attribute's fold does with elements that no hook touches.
+pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
+    let mut out = TokenStream::new();
+    let (Some(reduce), Some(param)) = (&model.options.reduce, type_param(module)) else { return out };
+    // A fold of the module's own says by its implementations what it takes.
+    let Fold::Shipped(_, accumulator, _) = &reduce.fold else { return out };
+    let is_param = |ty: &syn::Type| matches!(ty, syn::Type::Path(p) if p.path.is_ident(&param));
+    if model.wire().is_some_and(|(wire, _)| is_param(&wire)) {
+        out.extend(quote!(#param: #d::fold::Lift<#accumulator>,));
+    }
+    let settles = module.output().and_then(|f| f.kind.element()).is_some_and(is_param);
+    if module.consume.is_none() && settles {
+        out.extend(quote!(#param: #d::fold::Settle<#accumulator>,));
+    }
+    out
+}
+
+/// What a fold does with each element: the user's `consume`, or what settles in `output`.
+pub fn glue(
+    reduce: &Reduce,
+    module: &HookModule,
+    wire: &syn::Type,
+    args: &TokenStream,
+    d: &TokenStream,
+) -> TokenStream {
+    // An error of the fold, and not of the glue, stands at the word.
+    let fold = fold_type(reduce, d);
+    let output = module.output();
+    let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
+    let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
+    let out = whole_output(module);
+    let keeps = module.consume.is_none().then(|| {
+        quote! {
+            #[inline(always)]
+            fn keeps_folded<'x>(
+                args: &<Self as #d::hooks::Hooks>::Args<'x>,
+            ) -> ::core::option::Option<#d::args::Out<'x, Self::Folded>> {
+                ::core::option::Option::Some(#out)
+            }
+        }
+    });
+    let (folded, passed, as_passed, take) = match &module.consume {
+        Some(hook) => {
+            let name = &hook.sig.ident;
+            (
+                quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, value))),
+                quote!(<#fold as #d::fold::Fold<#wire>>::Acc),
+                quote!(|folded| folded),
+                quote!(#d::hooks::consume_each(ctx, folded, |ctx, value| #name(ctx, args, value))),
+            )
+        }
+        None => (
+            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, #out, #d::fold::Settle::settle)),
+            settled,
+            quote!(#d::fold::Settle::settle),
+            quote!(args.#name.at(ctx).set_pack(folded)),
+        ),
+    };
+    quote! {
+        type Folded = #passed;
+        const RELAYS: ::core::primitive::usize = #d::fold::relays::<#wire, Self::Folded>();
+        #[inline(always)]
+        fn relay(
+            ranks: ::core::primitive::u32,
+            of: &impl #d::fold::Contributions<#wire>,
+            put: &impl ::core::ops::Fn(::core::primitive::usize, #d::pack::Pack<Self::Folded>),
+        ) -> ::core::primitive::bool {
+            #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        fn fold_run(from: &[&[#wire]], to: &mut [Self::Folded]) {
+            #d::fold::run::<#fold, #wire, Self::Folded>(from, to, #as_passed)
+        }
+        #[inline(always)]
+        fn take(ctx: &#d::ctx::Consume, args: &#args, folded: #d::pack::Pack<Self::Folded>) {
+            #take
+        }
+        #keeps
+        const FOLDS: ::core::primitive::bool = true;
+        #[inline(always)]
+        fn fold(
+            ctx: &#d::ctx::Consume,
+            args: &#args,
+            ranks: ::core::primitive::u32,
+            of: &impl #d::fold::Contributions<#wire>,
+        ) -> ::core::primitive::bool {
+            #folded
+        }
+    }
+}
+
+/// The fold's type.
+pub fn fold_type(reduce: &Reduce, d: &TokenStream) -> TokenStream {
+    match &reduce.fold {
+        Fold::Own(path) => quote!(#path),
+        Fold::Shipped(name, acc, ranks) => {
+            let name = format_ident!("{name}", span = reduce.span);
+            let fold = quote_spanned!(reduce.span=> #d::fold::#name<#acc>);
+            if *ranks { quote!(#d::fold::FromRankZero<#fold>) } else { fold }
+        }
+    }
+}
