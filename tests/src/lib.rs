@@ -7,6 +7,7 @@
 //! | [`mod@reference`] | the same functions in a few lines of plain Rust each |
 //! | [`data`], [`check`] | values from a seed, and their comparison |
 //! | [`mod@windows`] | windows under test, and scripts that kernels run on them |
+//! | [`pairs`] | combinations of choices, all of them or every two side by side |
 //! | [`run`] | cases on ranks that are threads, under a watchdog |
 //! | [`fleet`] | ranks that are processes: workers that run cases by name, and die when their test does |
 //!
@@ -18,7 +19,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! `FUSEWIRE_TEST_SEED` repeats a run's random values; every failure names it.
+//! `FUSEWIRE_TEST_SEED` repeats a run's random values; every failure names it. `FUSEWIRE_TEST_MATRIX=whole` has [`suite::matrix`] try every combination, in worlds of
+//! one to nine ranks and of 16.
 //!
 //! # Race detectors
 //! Blocks are threads on the host, so a hook that is not sound is a data race there. ThreadSanitizer cannot tell it from others with
@@ -32,6 +34,7 @@ pub mod data;
 pub mod fleet;
 pub mod kernels;
 mod macros;
+pub mod pairs;
 pub mod reference;
 pub mod run;
 mod subject;

@@ -51,6 +51,9 @@ macro_rules! for_each_case {
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
             }
+            matrix {
+                sums: 1..=16,
+            }
             in_place {
                 chained: 1..=8,
                 rounded_sums: 1..=8,

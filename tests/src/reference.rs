@@ -23,16 +23,24 @@ pub fn small_float<const E: i32, const M: i32>(code: u32) -> f64 {
     (mantissa + if exponent > 0 { f64::from(1u32 << M) } else { 0.0 }) * scale
 }
 
-/// `value` rounded to e4m3 by trying all codes: the nearest one, the even one of two, the largest beyond it.
-pub fn through_e4m3(value: f32) -> f32 {
+/// The code of the small float nearest to `value`: the even one of two, and beyond `greatest` that one.
+pub fn to_small_float<const E: i32, const M: i32>(value: f32, greatest: u32) -> u32 {
     let magnitude = f64::from(value.abs());
-    let nearest = (0..0x7fu32)
-        .min_by(|a, b| {
-            let off = |code: u32| (small_float::<4, 3>(code) - magnitude).abs();
-            off(*a).total_cmp(&off(*b)).then((a & 1).cmp(&(b & 1)))
-        })
-        .unwrap_or(0);
-    (small_float::<4, 3>(nearest) as f32).copysign(value)
+    let off = |code: u32| (small_float::<E, M>(code) - magnitude).abs();
+    // Codes without a sign are in the order of their values.
+    let (mut below, mut above) = (0, greatest);
+    while above - below > 1 {
+        let middle = below.midpoint(above);
+        *(if small_float::<E, M>(middle) <= magnitude { &mut below } else { &mut above }) = middle;
+    }
+    let up = off(above) < off(below) || off(above) == off(below) && above & 1 == 0;
+    (if up { above } else { below }) | u32::from(value.is_sign_negative()) << (E + M)
+}
+
+/// `value` rounded to e4m3.
+pub fn through_e4m3(value: f32) -> f32 {
+    let code = to_small_float::<4, 3>(value, 0x7e);
+    (small_float::<4, 3>(code & 0x7f) as f32).copysign(value)
 }
 
 /// The bits of `value` rounded to bfloat16: the nearer of its two neighbours, the even one of two.

@@ -228,11 +228,15 @@ pub fn test<X: Meet>(name: &str, ranks: &[usize]) {
     let case = cases.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("there is no case {name}"));
     let seed = data::seed();
     println!("seed {seed}: FUSEWIRE_TEST_SEED={seed} repeats it");
+    let (ranks, limit) = match name.starts_with("matrix::") && crate::suite::matrix::whole() {
+        true => (&crate::suite::matrix::WORLDS[..], 6 * 3600),
+        false => (ranks, 120),
+    };
     let fitting: Vec<usize> = ranks.iter().copied().filter(|n| case.ranks.contains(n)).collect();
     assert!(!fitting.is_empty(), "{name} is for {:?} ranks; none of {ranks:?} is", case.ranks);
     for n in fitting {
         let start = std::time::Instant::now();
-        match in_threads(case, n, Scale::Host, seed, Duration::from_secs(120)) {
+        match in_threads(case, n, Scale::Host, seed, Duration::from_secs(limit)) {
             Ok(()) => println!("{name} on {n} ranks: {:.2?}", start.elapsed()),
             // Past the test harness, which shows what a test prints only when it fails.
             Err(Stop::LeftOut(why)) => {

@@ -6,15 +6,32 @@ use fusewire::prelude::*;
 #[comm_kernel(
     transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
     schedules(reduce_scatter, all_reduce, reduce),
+    elements(f32, F16, Bf16, F8E4M3),
     reduce(sum, f32)
 )]
 pub mod summed {
     /// What a rank contributes, and the sum.
+    pub struct Args<'a, T> {
+        /// What this rank contributes.
+        pub input: &'a [T],
+        /// The sum.
+        pub output: Out<'a, T>,
+    }
+}
+
+/// A sum of integers.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(reduce_scatter, all_reduce, reduce),
+    reduce(sum, i32)
+)]
+pub mod totals {
+    /// What a rank contributes, and the sum.
     pub struct Args<'a> {
         /// What this rank contributes.
-        pub input: &'a [Bf16],
+        pub input: &'a [i32],
         /// The sum.
-        pub output: Out<'a, Bf16>,
+        pub output: Out<'a, i32>,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::check::says;
 use crate::kernels::copying::{copy, reverse};
 use crate::kernels::folds::{ordered, summed};
 use crate::{AllReduceOf, AllToAllOf, Outcome, Rank, SendRecvOf, Subject};
+use fusewire::device::prelude::*;
 use fusewire::{Error, Options};
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub fn kernels_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     };
     disagreement(result, &["schedule", "rank 0 has", "`all_to_all`", "`sendrecv`"]);
     let result = match odd {
-        true => AllReduceOf::<summed::Hooks>::all_reduce(on).map(drop),
+        true => AllReduceOf::<summed::Hooks<Bf16>>::all_reduce(on).map(drop),
         false => AllReduceOf::<ordered::Hooks>::all_reduce(on).map(drop),
     };
     disagreement(result, &["fold", "rank 0 has", "`sum, f32, order = tree`", "`Ordered`"]);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Which schedule, and its root.
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub(super) enum What {
     ReduceScatter,
     AllReduce,
     Reduce(usize),
@@ -26,7 +26,7 @@ impl What {
     }
 
     /// Chunks of a rank's input and of its output that a launch uses.
-    fn chunks(self, rank: usize, ranks: usize) -> [usize; 2] {
+    pub(super) fn chunks(self, rank: usize, ranks: usize) -> [usize; 2] {
         match self {
             What::ReduceScatter => [ranks, 1],
             What::AllReduce => [1, 1],
@@ -35,19 +35,19 @@ impl What {
     }
 
     /// Which chunk of every rank becomes that of `rank`.
-    fn source(self, rank: usize) -> usize {
+    pub(super) fn source(self, rank: usize) -> usize {
         if matches!(self, What::ReduceScatter) { rank } else { 0 }
     }
 }
 
-struct All<X: Transport, H> {
+pub(super) struct All<X: Transport, H> {
     reduce_scatter: ReduceScatterLauncher<X, H>,
     all_reduce: AllReduceLauncher<X, H>,
     reduce: ReduceLauncher<X, H>,
 }
 
 impl<X: Transport + ReduceScatterOf<H> + AllReduceOf<H> + ReduceOf<H>, H: HookSet> All<X, H> {
-    fn new(transport: &X) -> fusewire::Result<Self> {
+    pub(super) fn new(transport: &X) -> fusewire::Result<Self> {
         Ok(All {
             reduce_scatter: ReduceScatterOf::<H>::reduce_scatter(transport)?,
             all_reduce: AllReduceOf::<H>::all_reduce(transport)?,
@@ -55,7 +55,7 @@ impl<X: Transport + ReduceScatterOf<H> + AllReduceOf<H> + ReduceOf<H>, H: HookSe
         })
     }
 
-    fn launch(
+    pub(super) fn launch(
         &self,
         ground: &Ground<X>,
         what: What,
@@ -196,7 +196,7 @@ fn ways<X: Subject>(what: What) -> Vec<LaunchOptions> {
 /// Wire types narrower than what they are folded in, orders, folds; the same bits as the reference's.
 pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
-    let sums = All::<X, summed::Hooks>::new(&ground.transport)?;
+    let sums = All::<X, summed::Hooks<Bf16>>::new(&ground.transport)?;
     let means = AllReduceOf::<averaged::Hooks>::all_reduce(&ground.transport)?;
     let most = ReduceScatterOf::<greatest::Hooks>::reduce_scatter(&ground.transport)?;
     let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
@@ -275,7 +275,7 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// What cannot be, before anything is launched.
 pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
-    let (all, ranks) = (All::<X, summed::Hooks>::new(&ground.transport)?, rank.size());
+    let (all, ranks) = (All::<X, summed::Hooks<Bf16>>::new(&ground.transport)?, rank.size());
     let launch = |what, inputs: usize| -> fusewire::Result<String> {
         let (input, mut output) = (ground.device.buffer(inputs)?, ground.device.buffer(8)?);
         let args = summed::Launch { input: input.view(), output: output.view_mut() };
@@ -318,7 +318,7 @@ pub fn refused<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// Everybody hears of it.
 pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
-    let all = All::<X, summed::Hooks>::new(&ground.transport)?;
+    let all = All::<X, summed::Hooks<Bf16>>::new(&ground.transport)?;
     let (last, chunk) = (rank.size() - 1, 3 * ground.window());
     let deadline = Duration::from_millis(rank.scale.pick(300, 100));
     let input = ground.device.buffer(chunk)?;

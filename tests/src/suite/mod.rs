@@ -10,6 +10,7 @@ mod foreign;
 mod graphs;
 mod hooks;
 mod in_place;
+pub mod matrix;
 mod misuse;
 mod multi_peer;
 mod offsets;

@@ -92,7 +92,7 @@ pub fn hooks<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let adds = AllToAllOf::<scale_add::Hooks>::all_to_all(&ground.transport)?;
     let turns = AllToAllOf::<tiles::Hooks>::all_to_all(&ground.transport)?;
-    let sums = ReduceScatterOf::<summed::Hooks>::reduce_scatter(&ground.transport)?;
+    let sums = ReduceScatterOf::<summed::Hooks<Bf16>>::reduce_scatter(&ground.transport)?;
     let links = AllReduceOf::<linked_in_place::Hooks>::all_reduce(&ground.transport)?;
     let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
     for (k, (rows, cols)) in [(1, 9), (16, 8), (33, 65)].into_iter().enumerate() {
