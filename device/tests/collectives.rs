@@ -335,6 +335,22 @@ fn a_rank_alone_does_it_all() {
     }
 }
 
+/// Everything that folds, one way; and by two steps, if `twice` is theirs.
+fn all_folds<H: Becomes>(world: &World, way: Way, twice: Option<Way>, geometry: Launch, n: usize) {
+    let ranks = world.layout.world;
+    folds::<H, _>(world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
+    folds::<H, _>(world, way, geometry, n, |_| AllReduce, |_| 0);
+    if let Some(twice) = twice.filter(|_| ranks > 1) {
+        folds::<H, _>(world, twice, geometry, n, |_| AllReduce, |_| 0);
+    }
+    for root in [0, ranks - 1] {
+        folds::<H, _>(world, way, geometry, n, |_| Reduce { root }, |_| 0);
+        if let Some(twice) = twice.filter(|_| ranks > 2) {
+            folds::<H, _>(world, twice, geometry, n, |_| Reduce { root }, |_| 0);
+        }
+    }
+}
+
 #[test]
 fn every_contribution_is_folded_in_its_place() {
     for (ranks, channels, own) in GEOMETRIES.into_iter().chain([(9, 1, 1)]) {
@@ -346,37 +362,10 @@ fn every_contribution_is_folded_in_its_place() {
             if ranks > 1 {
                 folds::<Folding, _>(&world, Way::Ll128TwoShot, geometry, n, |_| AllReduce, |_| 0);
             }
-            for way in [Way::Simple, Way::Ll, Way::Host] {
-                folds::<Folding, _>(&world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
-                folds::<Folding, _>(&world, way, geometry, n, |_| AllReduce, |_| 0);
-                let twice = if way == Way::Host { Way::HostTwoShot } else { Way::TwoShot };
-                if ranks > 1 && way != Way::Ll {
-                    folds::<Folding, _>(&world, twice, geometry, n, |_| AllReduce, |_| 0);
-                }
-                for root in [0, ranks - 1] {
-                    folds::<Folding, _>(&world, way, geometry, n, |_| Reduce { root }, |_| 0);
-                    if ranks > 2 && way != Way::Ll {
-                        folds::<Folding, _>(&world, twice, geometry, n, |_| Reduce { root }, |_| 0);
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn runs_are_folded_in_their_place() {
-    for (ranks, channels, own) in GEOMETRIES.into_iter().chain([(9, 1, 1)]) {
-        let geometry = Launch { channels, own, rows: 1 };
-        let world = World::new(ranks, (2 * channels).max(own), 2048);
-        for n in SIZES {
-            folds::<AsIs, _>(&world, Way::Host, geometry, n, |_| ReduceScatter, |rank| rank as usize);
-            for way in [Way::Host, Way::HostTwoShot].into_iter().take(ranks as usize) {
-                folds::<AsIs, _>(&world, way, geometry, n, |_| AllReduce, |_| 0);
-            }
-            for way in [Way::Host, Way::HostTwoShot].into_iter().take(ranks as usize - 1) {
-                folds::<AsIs, _>(&world, way, geometry, n, |_| Reduce { root: ranks - 1 }, |_| 0);
-            }
+            all_folds::<Folding>(&world, Way::Simple, Some(Way::TwoShot), geometry, n);
+            all_folds::<Folding>(&world, Way::Ll, None, geometry, n);
+            all_folds::<Folding>(&world, Way::Host, Some(Way::HostTwoShot), geometry, n);
+            all_folds::<AsIs>(&world, Way::Host, Some(Way::HostTwoShot), geometry, n);
         }
     }
 }

@@ -2,7 +2,6 @@
 //! and flushes nothing.
 
 #[path = "common/device.rs"]
-#[allow(dead_code)] // a part is used
 mod device;
 
 use device::{ARCHS, assemble, body, compile, instructions};

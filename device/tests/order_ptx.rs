@@ -1,7 +1,6 @@
 //! The order of memory operations in the PTX of every shipped schedule: see `fusewire-flow`.
 
 #[path = "common/device.rs"]
-#[allow(dead_code)] // a part is used
 mod device;
 
 use device::{ARCHS, body, compile, each};

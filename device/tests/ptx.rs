@@ -1,7 +1,6 @@
 //! The PTX of every memory operation: one instruction with scope, order and width in its text.
 
 #[path = "common/device.rs"]
-#[allow(dead_code)] // a part is used
 mod device;
 
 use device::{ARCHS, assemble, body, compile, instructions};

@@ -1,7 +1,6 @@
 //! The code of the shipped schedules: everything inlined, in registers, wide on the wire.
 
 #[path = "common/device.rs"]
-#[allow(dead_code)] // a part is used
 mod device;
 #[path = "common/hooks.rs"]
 mod hooks;

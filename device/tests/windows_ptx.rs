@@ -1,7 +1,6 @@
 //! The code of windows' operations: in registers, each publication one release, each wait one acquire.
 
 #[path = "common/device.rs"]
-#[allow(dead_code)] // a part is used
 mod device;
 
 use device::{ARCHS, assemble, body, compile, instructions};

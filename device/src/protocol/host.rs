@@ -201,38 +201,6 @@ fn read_from_peers<O: Ops, S: Schedule, W: Element>(
     Ok(())
 }
 
-/// Copies `bytes` to the stream, from its byte `offset` on.
-///
-/// # Safety
-/// They are at `from`; the ring's are reserved for the caller.
-#[inline(always)]
-unsafe fn copy_out<O: Ops>(from: *const u8, out: &Sending<'_, O>, offset: u64, bytes: usize) {
-    let mut done = 0;
-    while done < bytes {
-        let at = offset + done as u64;
-        let piece = out.in_one_piece(at, bytes - done);
-        // SAFETY: the caller's contract; these lie in one piece.
-        unsafe { out.at(at).copy_from_nonoverlapping(from.add(done), piece) };
-        done += piece;
-    }
-}
-
-/// Copies `bytes` that have arrived, from the stream's byte `offset` on.
-///
-/// # Safety
-/// They have; there is room for them at `to`, which is the caller's.
-#[inline(always)]
-unsafe fn copy_in<O: Ops>(from: &Receiving<'_, O>, offset: u64, to: *mut u8, bytes: usize) {
-    let mut done = 0;
-    while done < bytes {
-        let at = offset + done as u64;
-        let piece = from.in_one_piece(at, bytes - done);
-        // SAFETY: the caller's contract; these lie in one piece.
-        unsafe { to.add(done).copy_from_nonoverlapping(from.at(at), piece) };
-        done += piece;
-    }
-}
-
 /// Stream packs of a channel whose share begins at chunk pack `first`.
 struct Part {
     first: usize,
@@ -268,9 +236,11 @@ impl Part {
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
-        let from = input[start..start + len].as_ptr().cast();
-        // SAFETY: the slice is the caller's; the ring's bytes are reserved for this block.
-        unsafe { copy_out(from, out, self.offset(), len * H::Wire::SIZE) };
+        let from = input[start..start + len].as_ptr().cast::<u8>();
+        for (done, to, bytes) in out.ring(self.offset()).pieces(len * H::Wire::SIZE) {
+            // SAFETY: within the slice; the ring's bytes are reserved for this block, and lie in one piece.
+            unsafe { to.copy_from_nonoverlapping(from.add(done), bytes) };
+        }
     }
 
     #[inline(always)]
@@ -284,8 +254,12 @@ impl Part {
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
-        // SAFETY: the bytes have arrived; the output's elements are these packs' own, whose `consume` this replaces.
-        unsafe { copy_in(from, self.offset(), output.run(start, len).cast(), len * H::Wire::SIZE) };
+        let to = output.run(start, len).cast::<u8>();
+        for (done, from, bytes) in from.ring(self.offset()).pieces(len * H::Wire::SIZE) {
+            // SAFETY: the bytes have arrived and lie in one piece; the output's elements are these packs' own, whose `consume`
+            // this replaces.
+            unsafe { to.add(done).copy_from_nonoverlapping(from, bytes) };
+        }
     }
 
     /// Stores pack `s` of the part for each peer.

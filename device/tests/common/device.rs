@@ -1,5 +1,7 @@
 //! Compiles kernels that use this crate, as the macro does.
 
+#![allow(dead_code)] // each test uses a part
+
 use fusewire_toolchain::{
     Arch, Library, Target, Toolchain, Unit,
     ptxas::{Ptxas, PtxasReport},

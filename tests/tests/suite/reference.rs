@@ -24,7 +24,8 @@ fn transposing_twice_is_nothing() {
 
 #[test]
 fn it_rounds_as_the_element_types_do() {
-    let (seed, mut rng) = (seed(), Rng::new(seed()));
+    let seed = seed();
+    let mut rng = Rng::new(seed);
     for _ in 0..20_000 {
         let bits = rng.bits();
         // From halves of what e4m3 has to what it saturates at.

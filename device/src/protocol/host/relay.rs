@@ -3,7 +3,7 @@
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use super::super::simple::{Folded, Then, take, within};
 use super::super::{Kept, Protocol, Share, Site, passes_on, times};
-use super::{Part, copy_out, runs};
+use super::{Part, runs};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
 use crate::element::Element;
@@ -188,9 +188,12 @@ impl<O: Ops> Passed<'_, O> {
 
     /// Stores a run of what was folded, which begins at byte `at` of the turn's.
     pub fn store<L: Element>(&self, at: u64, run: &[L]) {
-        for out in self.outs {
-            // SAFETY: the ring's places of the run, which are reserved.
-            unsafe { copy_out(run.as_ptr().cast(), out, self.payload + at, size_of_val(run)) };
+        let from = run.as_ptr().cast::<u8>();
+        for (done, to, bytes) in
+            self.outs.iter().flat_map(|out| out.ring(self.payload + at).pieces(size_of_val(run)))
+        {
+            // SAFETY: within the run; its places in the ring are reserved, and lie in one piece.
+            unsafe { to.copy_from_nonoverlapping(from.add(done), bytes) };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Folds whose hooks leave what they have as it is: run by run, from where it lies to where it goes, and pack by pack nowhere.
 
+use super::Part;
 use super::relay::Passed;
-use super::{Part, copy_in};
 use crate::args::Out;
 use crate::ctx::Ctx;
 use crate::element::Element;
@@ -47,7 +47,7 @@ pub(super) fn fold<O: Ops, H: Hooks>(
     while done < len {
         let offset = part.offset() + (done * H::Wire::SIZE) as u64;
         let most = RUN.min(len - done) * H::Wire::SIZE;
-        let bytes = inputs.iter().fold(most, |bytes, input| input.in_one_piece(offset, bytes));
+        let bytes = inputs.iter().fold(most, |bytes, input| input.ring(offset).piece(0, bytes).1);
         let run = bytes / H::Wire::SIZE;
         from.clear();
         from.extend((0..me.world).map(|rank| match me.down(rank) {
@@ -75,6 +75,9 @@ pub(super) fn take<O: Ops, H: Hooks>(
 ) {
     let (start, len) = part.elements::<H::Wire>(place);
     let payload = HEADER + (16 * part.packs.start * H::RELAYS) as u64;
-    // SAFETY: the bytes have arrived; the output's elements are these packs' own, whose `take` this replaces.
-    unsafe { copy_in(from, payload, output.run(start, len).cast(), len * H::Folded::SIZE) };
+    let to = output.run(start, len).cast::<u8>();
+    for (done, from, bytes) in from.ring(payload).pieces(len * H::Folded::SIZE) {
+        // SAFETY: the bytes have arrived and lie in one piece; the output's elements are these packs' own, whose `take` this replaces.
+        unsafe { to.add(done).copy_from_nonoverlapping(from, bytes) };
+    }
 }

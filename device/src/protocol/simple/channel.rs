@@ -55,6 +55,25 @@ impl Ring {
     pub(crate) fn pack(&self, s: u32) -> *mut u8 {
         self.base.wrapping_add((self.from.wrapping_add(16 * s) & self.mask) as usize)
     }
+
+    /// Where byte `done` lies, and how many of the `left` bytes from there on lie behind it in one piece, before the ring begins anew.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn piece(&self, done: usize, left: usize) -> (*mut u8, usize) {
+        let at = (self.from.wrapping_add(done as u32) & self.mask) as usize;
+        (self.base.wrapping_add(at), left.min(self.mask as usize + 1 - at))
+    }
+
+    /// The first `bytes` by such pieces: how many bytes are before each, where it lies, and its length.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn pieces(self, bytes: usize) -> impl Iterator<Item = (usize, *mut u8, usize)> {
+        let mut next = 0;
+        core::iter::from_fn(move || {
+            let done = next;
+            let (at, len) = self.piece(done, bytes - done);
+            next += len;
+            (len > 0).then_some((done, at, len))
+        })
+    }
 }
 
 /// What an end of a channel looks at first.
@@ -204,12 +223,6 @@ impl<'k, O: Ops> Sending<'k, O> {
             from: (self.start as u32).wrapping_add(offset as u32),
             mask: self.mask as u32,
         }
-    }
-
-    /// How many of the `bytes` from stream byte `offset` on lie in one piece, before the ring begins anew.
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub fn in_one_piece(&self, offset: u64, bytes: usize) -> usize {
-        bytes.min(self.mask as usize + 1 - ring(self.start, offset, self.mask))
     }
 
     /// Hands stream bytes `from..to`, stored by the group, to the peer.
@@ -388,12 +401,6 @@ impl<'k, O: Ops> Receiving<'k, O> {
     pub(crate) fn ring(&self, offset: u64) -> Ring {
         let (base, from) = (self.base.cast_mut(), (self.start as u32).wrapping_add(offset as u32));
         Ring { base, from, mask: self.mask as u32 }
-    }
-
-    /// As [`Sending::in_one_piece`].
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub fn in_one_piece(&self, offset: u64, bytes: usize) -> usize {
-        bytes.min(self.mask as usize + 1 - ring(self.start, offset, self.mask))
     }
 
     /// Gives the ring's bytes up to `to` back to the sender.

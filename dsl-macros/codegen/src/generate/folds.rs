@@ -1,6 +1,6 @@
 //! What a fold adds to a module's hooks.
 
-use super::glue::{type_param, whole_output};
+use super::glue::{is_param, type_param, whole_output};
 use crate::model::{Fold, HookModule, Model, Reduce};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -11,11 +11,10 @@ pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStrea
     let (Some(reduce), Some(param)) = (&model.options.reduce, type_param(module)) else { return out };
     // A fold of the module's own says by its implementations what it takes.
     let Fold::Shipped(_, accumulator, _) = &reduce.fold else { return out };
-    let is_param = |ty: &syn::Type| matches!(ty, syn::Type::Path(p) if p.path.is_ident(&param));
-    if model.wire().is_some_and(|(wire, _)| is_param(&wire)) {
+    if model.wire().is_some_and(|(wire, _)| is_param(&wire, &param)) {
         out.extend(quote!(#param: #d::fold::Lift<#accumulator>,));
     }
-    let settles = module.output().and_then(|f| f.kind.element()).is_some_and(is_param);
+    let settles = module.output().and_then(|f| f.kind.element()).is_some_and(|ty| is_param(ty, &param));
     if module.consume.is_none() && settles {
         out.extend(quote!(#param: #d::fold::Settle<#accumulator>,));
     }

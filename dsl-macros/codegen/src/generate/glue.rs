@@ -13,6 +13,11 @@ pub fn type_param(module: &HookModule) -> Option<Ident> {
     module.args.as_ref()?.generics.type_params().next().map(|t| t.ident.clone())
 }
 
+/// Whether a type is that parameter.
+pub fn is_param(ty: &syn::Type, param: &Ident) -> bool {
+    matches!(ty, syn::Type::Path(p) if p.path.is_ident(param))
+}
+
 /// `where` predicates of the module's type parameter, from all its users.
 pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
     let generics = [module.args.as_ref().map(|a| &a.generics)]
@@ -355,9 +360,7 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
         Item::Hooks(m) => type_param(m),
         Item::Schedule(_) => None,
     };
-    let is_param = |ty: &syn::Type| {
-        generic.as_ref().is_some_and(|g| matches!(ty, syn::Type::Path(p) if p.path.is_ident(g)))
-    };
+    let is_param = |ty: &syn::Type| generic.as_ref().is_some_and(|g| is_param(ty, g));
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
             None if matches!(field.kind, Kind::Handle(_)) => {}

@@ -298,8 +298,8 @@ fn all_supports(model: &Model, images: &[Image]) -> TokenStream {
 /// The wire type with the type parameter filled in.
 fn wire(model: &Model, element: Option<&Concrete>, param: Option<&Ident>) -> TokenStream {
     let Some((wire, _)) = model.wire() else { return quote!(u8) };
-    match (&wire, param, element) {
-        (syn::Type::Path(p), Some(t), Some(e)) if p.path.is_ident(t) => e.path.clone(),
+    match (param, element) {
+        (Some(param), Some(element)) if glue::is_param(&wire, param) => element.path.clone(),
         _ => quote!(#wire),
     }
 }
