@@ -30,11 +30,14 @@ use crate::element::Element;
 use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
 
+/// The address of no elements: aligned for all.
+const NOWHERE: u64 = 256;
+
 /// A slice as it crosses from host to device: of `T` on both sides, see [`Crosses::CODE`].
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawSlice<T> {
-    /// Address in the memory of the machine that runs the kernel, aligned as elements are.
+    /// Address in the memory of the machine that runs the kernel, aligned as elements are; of no elements, some such number that is not 0.
     address: u64,
     /// Elements.
     len: u64,
@@ -53,6 +56,9 @@ impl<T> Copy for RawSlice<T> {}
 impl<T> RawSlice<T> {
     /// `len` elements at `address`. What follows the address says what must be there.
     pub const fn new(address: u64, len: usize) -> Self {
+        // Not where it is used: there it is a choice for each slice, which stands between the loads of a loop.
+        let address = if len == 0 { NOWHERE } else { address };
+        const { assert!(align_of::<T>() <= NOWHERE as usize) };
         RawSlice { address, len: len as u64, element: PhantomData }
     }
 
@@ -70,10 +76,8 @@ impl<T> RawSlice<T> {
     where
         T: Element,
     {
-        let at =
-            if self.len == 0 { core::ptr::NonNull::dangling().as_ptr() } else { self.address as *const T };
-        // SAFETY: the caller's contract.
-        unsafe { core::slice::from_raw_parts(at, self.len as usize) }
+        // SAFETY: the caller's contract; of no elements, `new`'s address.
+        unsafe { core::slice::from_raw_parts(self.address as *const T, self.len as usize) }
     }
 }
 

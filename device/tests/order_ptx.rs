@@ -162,7 +162,7 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
     let folding = FOLDING.iter().flat_map(move |s| ways.map(|(way, rule)| (*s, way, rule)));
     let folding = folding
         .chain(["AllReduce", "Reduce", "Broadcast"].map(|schedule| (schedule, "TwoShot", Protocol::Simple)))
-        .chain([("AllReduce", "Ll128TwoShot", Protocol::Ll128)]);
+        .chain([("AllReduce", "Ll128TwoShot", Protocol::Ll128), ("AllToAll", "Local", Protocol::Local)]);
     let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Ll128)));
     SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule))).chain(folding)
 }

@@ -1,6 +1,7 @@
 //! Packs of all element types, against arrays of bytes.
 
 use fusewire_device::{
+    args::{Lent, RawSlice},
     element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float},
     pack::Pack,
 };
@@ -166,4 +167,14 @@ fn codes_and_sizes_are_part_of_the_protocol() {
     for (k, (row, name)) in rows.iter().zip(names.split(' ')).enumerate() {
         assert_eq!(*row, (name, k as u64 + 1, sizes[k]));
     }
+}
+
+/// Of no elements there is an address all the same: a slice has one, and packs ask for its alignment.
+#[test]
+fn no_elements_are_a_slice() {
+    let raw = RawSlice::<u64>::new(0, 0);
+    assert!(raw.address() != 0 && raw.address().is_multiple_of(16));
+    // SAFETY: no elements.
+    assert!(unsafe { raw.slice(Lent::named()) }.is_empty());
+    assert_eq!(RawSlice::<f32>::new(48, 1).address(), 48);
 }

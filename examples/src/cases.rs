@@ -16,6 +16,9 @@ pub const NAMES: [&str; 7] = ["copy", "scale", "transpose", "transpose_gather", 
 /// The copy once more, as a `sendrecv` of each rank to its next.
 pub const SENDRECV: &str = "sendrecv";
 
+/// How often each of two is timed by turns: a median of medians.
+const TURNS: usize = 9;
+
 /// The 8-bit floats' scale, and the factor of `scale`: powers of two, so that the reference needs no thought.
 const SCALE: f32 = 0.25;
 
@@ -314,6 +317,25 @@ impl<'w, X: On> Bench<'w, X> {
         graph.launch(&ready.stream)?;
         ready.check(per_graph, "a replayed")?;
         Ok(graph)
+    }
+
+    /// A graph of as many copies of the input into the output by the driver.
+    pub fn driver_copies(&self, ready: &mut Ready) -> fusewire::Result<Graph> {
+        let Counts { per_graph, .. } = (self.counts)(ready.bytes);
+        let Ready { stream, case, .. } = ready;
+        stream.capture(|| (0..per_graph).try_for_each(|_| case.output.copy_from(stream, &case.input)))
+    }
+
+    /// Times of both graphs' launches, by turns: medians, in microseconds.
+    pub fn by_turns(&self, ready: &Ready, graphs: [&Graph; 2]) -> fusewire::Result<[f64; 2]> {
+        let mut times = [Vec::new(), Vec::new()];
+        for turn in 0..2 * TURNS {
+            times[turn % 2].push(self.replayed(ready, graphs[turn % 2])?);
+        }
+        Ok(times.map(|mut times: Vec<Duration>| {
+            times.sort_unstable();
+            times[TURNS / 2].as_secs_f64() * 1e6
+        }))
     }
 
     /// How it is cut.

@@ -128,7 +128,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
         (Protocol::Simple, true) => 6,
         (Protocol::Simple, false) => 4,
         (Protocol::TwoShot | Protocol::Ll128TwoShot, _) => unreachable!("folds"),
-        (Protocol::Local, _) => 2,
+        (Protocol::Local, _) => 1,
         (Protocol::Ll, true) => 6,
         (Protocol::Ll, false) => 5,
         (Protocol::Ll128, true) => 3,
@@ -374,6 +374,32 @@ fn teams_of_one_block_take_turns() {
     // The first team's words are in the first half.
     let second = format!(", {start}, 128;");
     assert!(body.lines().any(|line| line.ends_with(&second)), "one half of the memory alone");
+}
+
+/// Hooks by pack load all of a bundle before they work on the first of it, whatever they compute: nothing branches between the loads.
+#[test]
+fn packs_of_a_bundle_load_together() {
+    for (name, packs) in [("copy", 8), ("scale_add", 4), ("activations", 4)] {
+        let model = kernel(name);
+        let entries = on_gpus(&model);
+        let text = ptx(&model, &entries, "sm_90", false);
+        for protocol in [Protocol::Simple, Protocol::Direct, Protocol::Local] {
+            for entry in entries.iter().filter(|e| e.protocol == protocol && e.default_variant) {
+                let symbol = entry.symbol(model.ident());
+                let (mut run, mut best) = (0, 0);
+                for line in body(&text, &symbol).lines().map(str::trim_start) {
+                    let branches = line.starts_with("@") || line.starts_with("bra") || line.ends_with(':');
+                    run = if branches {
+                        0
+                    } else {
+                        run + usize::from(line.contains("ld.global.L1::no_allocate"))
+                    };
+                    best = best.max(run);
+                }
+                assert!(best >= packs, "{symbol}: {best} packs of {packs} are loaded together");
+            }
+        }
+    }
 }
 
 /// Which memory operations a copy is made of: a change of protocol or code generation shows here.

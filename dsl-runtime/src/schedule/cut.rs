@@ -1,8 +1,6 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{
-    ALONE_PACKS, Cut, Hooks, LL_PACKS, LOCAL_PACKS, LOCAL_THREADS, Pattern, TILES_LEAST, Work,
-};
+use super::default::{ALONE_PACKS, Cut, Hooks, LL_PACKS, LOCAL_THREADS, Pattern, TILES_LEAST, Work};
 use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
 use super::plan::{Decided, MOST_PACKS, Plan};
 use super::prepared::Agreed;
@@ -96,6 +94,7 @@ impl Agreed {
             alone_packs,
             ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
             rows: facts.cols > 0,
+            keeps: facts.keeps_as_is,
             relays: facts.relays as u32,
             limit: default_limit,
             on_host,
@@ -274,7 +273,7 @@ impl Agreed {
                     _ => warps(4).clamp(64, all),
                 }
             }
-            None if protocol == Protocol::Local && work.long_alone() && !facts.transposed => {
+            None if protocol == Protocol::Local && work.long_alone().is_some() => {
                 row::lanes(facts.cols).max(LOCAL_THREADS)
             }
             None => work.threads(protocol, all),
@@ -312,15 +311,15 @@ impl Agreed {
         }
         // Blocks of a rank alone wait for nobody: there may be more than the device holds.
         if alone && cut.self_copy > 0 && options.self_copy.is_none() && !facts.transposed {
-            let more = match protocol {
-                Protocol::Local if work.long_alone() => {
-                    let each = (LOCAL_PACKS * threads as usize).next_multiple_of(facts.alone_rows(threads));
+            cut.self_copy = match (protocol, work.long_alone()) {
+                (Protocol::Local, Some(each)) => {
+                    let each = (each * threads as usize).next_multiple_of(facts.alone_rows(threads));
                     packs.div_ceil(each).min(limit as usize) as u32
                 }
-                _ if facts.cols == 0 => work.more_alone(),
-                _ => 0,
+                (Protocol::Local, None) => work.in_turns(cut.self_copy, resident, threads * unroll),
+                _ if facts.cols == 0 => cut.self_copy.max(work.more_alone()),
+                _ => cut.self_copy,
             };
-            cut.self_copy = cut.self_copy.max(more);
         }
         let most = if twice { layout.window / 4 / facts.relays as u64 } else { layout.window / 4 };
         if facts.cols > 0 && 16 * rows > most {

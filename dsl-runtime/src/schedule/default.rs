@@ -120,6 +120,8 @@ pub(super) struct Work {
     pub(super) ll_packs: u32,
     /// Whether hooks work by rows.
     pub(super) rows: bool,
+    /// Whether the output gets what arrives as it is: such hooks do not load from it.
+    pub(super) keeps: bool,
     /// Packs of what is folded for one of the wire, where it can be passed on; else 0.
     pub(super) relays: u32,
     /// Most blocks: the caller's, or half of a part of a GPU.
@@ -220,9 +222,26 @@ impl Work {
         u32::try_from(self.wire_bytes / 16 / NEAR_PACKS).unwrap_or(u32::MAX).min(self.limit)
     }
 
-    /// Whether a rank alone has so much to do that each part of it may have a block of its own.
-    pub(super) fn long_alone(&self) -> bool {
-        self.wire_bytes >= LOCAL_LONG
+    /// Packs of each thread of a rank alone that has so much to do that each part of it has a block of its own.
+    pub(super) fn long_alone(&self) -> Option<usize> {
+        match (self.wire_bytes, self.hooks) {
+            (_, Hooks::Transpose) => None,
+            (LOCAL_LONG.., _) => Some(8),
+            (LOCAL_LONG_PACKS.., Hooks::Copy | Hooks::Work) if !self.rows => Some(8),
+            (LOCAL_LONG_WORK.., Hooks::Work) if !self.rows && self.keeps => Some(4),
+            _ => None,
+        }
+    }
+
+    /// Blocks of a rank alone, of which the device holds so many, if each takes whole turns of so many packs: a thread whose last packs are not all there asks
+    /// for them one by one.
+    pub(super) fn in_turns(&self, blocks: u32, resident: u32, turn: u32) -> u32 {
+        let most = if self.hooks == Hooks::Copy { blocks.min(resident.div_ceil(4)) } else { blocks };
+        let turns = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(turn);
+        match turns > most && self.local_by_packs() {
+            true => turns.div_ceil(turns.div_ceil(most)),
+            false => blocks,
+        }
     }
 
     /// Whether blocks of a rank alone take packs, not rows or tiles.
@@ -305,6 +324,7 @@ impl Work {
         // Fewer wait for each other at the ends.
         match protocol {
             Protocol::Direct if self.short() => all.min(256),
+            Protocol::Local if self.local_by_packs() && self.hooks == Hooks::Copy => all.min(LOCAL_THREADS),
             Protocol::Local if self.local_by_packs() => all.min(LOCAL_SHORT_THREADS),
             _ => all,
         }

@@ -166,6 +166,10 @@ impl Plan {
         let parts = each.next_multiple_of(part);
         let share = if self.by_rows || parts <= most && parts.is_multiple_of(8) { parts } else { each };
         let own = if self.protocol == Protocol::Bulk { self.first } else { packs };
-        (share, share_packs(own, self.self_copy))
+        let own = share_packs(own, self.self_copy);
+        // Alone a block takes packs in whole turns, where it has more than one.
+        let turn = u64::from(self.threads * self.unroll);
+        let turns = self.protocol == Protocol::Local && self.rows == 0 && own > turn;
+        (share, if turns { own.next_multiple_of(turn) } else { own })
     }
 }

@@ -19,6 +19,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         alone_packs: ALONE_PACKS,
         ll_packs: LL_PACKS,
         rows: false,
+        keeps: true,
         relays: 0,
         limit: u32::MAX,
         on_host: false,
@@ -332,6 +333,21 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     let sizes = [0, 16, 512 << 10, 2 << 20, 16 << 20];
     assert_eq!(sizes.map(|sent| blocks_of(alone(sent))), [1, 1, 128, 128, ALONE_BLOCKS]);
     assert_eq!(blocks_of(Work { rows: true, alone_packs: 12, ..alone(16 * 12 + 48) }), 2);
+    // Whole turns, here of 1024 packs, and of copies in a quarter of what a device holds. A block's last turn may be short, the others' are not.
+    let turns = |hooks, mib: usize, blocks| Work { hooks, ..alone(mib << 20) }.in_turns(blocks, 1056, 1024);
+    assert_eq!(
+        [(1, 128), (4, 256), (16, 528)].map(|(mib, most)| turns(Hooks::Work, mib, most)),
+        [128, 256, 512]
+    );
+    assert_eq!([(4, 256), (16, 1024)].map(|(mib, most)| turns(Hooks::Copy, mib, most)), [256, 256]);
+    assert_eq!(Work { rows: true, ..alone(16 << 20) }.in_turns(528, 528, 1024), 528);
+    // A block for each part of what is long, and that is sooner by packs.
+    let long = |rows, hooks, mib: usize| Work { rows, hooks, ..alone(mib << 20) }.long_alone();
+    assert_eq!([11, 12, 24, 64].map(|mib| long(false, Hooks::Work, mib)), [None, Some(4), Some(8), Some(8)]);
+    assert_eq!([12, 24].map(|mib| long(false, Hooks::Copy, mib)), [None, Some(8)]);
+    assert_eq!(Work { keeps: false, ..alone(12 << 20) }.long_alone(), None);
+    assert_eq!([24, 64].map(|mib| long(true, Hooks::Work, mib)), [None, Some(8)]);
+    assert_eq!(long(false, Hooks::Transpose, 64), None);
     // What folds does so within its channels, and needs no staging for them.
     let me = Member { rank: 0, world: 1 };
     let folds = Work { pattern: Pattern::of(&AllReduce, me), ..alone(4 << 20) };

@@ -1,6 +1,7 @@
 //! Hooks fused into an all-to-all of bfloat16, against their size, beside the plain copy: graph replay and eager launches, checked, one
 //! JSON line each. `fused.py` of `run.sh bench` measures what one would write around NCCL instead, and prints the ratios.
 
+mod driver;
 mod twins;
 
 use clap::Parser;
@@ -50,6 +51,9 @@ struct Options {
     /// PTX of hand-written kernels that are timed in turn with ours: `--twin copy.ptx,transpose.ptx`, made from `examples/twins` by nvcc.
     #[arg(long, value_delimiter = ',')]
     twin: Vec<PathBuf>,
+    /// One rank's hooks beside the driver's copy of as many bytes, in turn, on the same buffers.
+    #[arg(long)]
+    beside_memcpy: bool,
     /// Replayed graphs alone.
     #[arg(long)]
     no_eager: bool,
@@ -106,14 +110,14 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
     if !options.twin.is_empty() {
         return twins::compare(world, transport, options, &sizes);
     }
+    if options.beside_memcpy {
+        return driver::compare(world, transport, options, (&sizes, &names));
+    }
     if world.rank() == 0 && !options.json {
         println!(
             "{:>16} {:>10} {:>9} {:>8} {:>6} {:>7} {:>12} {:>12} {:>10}",
             "hook", "size", "output", "protocol", "blocks", "threads", "replayed", "eager", "GB/s wire"
         );
-    }
-    fn one<T: Copy>(given: &[T]) -> Vec<Option<T>> {
-        if given.is_empty() { vec![None] } else { given.iter().map(|n| Some(*n)).collect() }
     }
     let bench = cases::Bench::new(world, transport, if options.no_eager { replays } else { counts })?;
     for &bytes in &sizes {
@@ -148,6 +152,11 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
     }
     world.barrier()?;
     Ok(())
+}
+
+/// What was given, or once nothing.
+fn one<T: Copy>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().map(|n| Some(*n)).collect() }
 }
 
 /// Launches of a case.

@@ -6,10 +6,6 @@ use fusewire::prelude::*;
 use fusewire_examples::cases::{Bench, Launch, On};
 use fusewire_examples::ranks::bytes_text;
 use serde::Serialize;
-use std::time::Duration;
-
-/// How often each is timed: a median of medians.
-const TURNS: usize = 9;
 
 #[derive(Serialize)]
 struct Pair {
@@ -72,15 +68,7 @@ pub fn compare<X: On>(
             };
             let ours = bench.checked(&bench.all, &mut ready)?;
             let theirs = bench.checked(&twins, &mut ready)?;
-            let mut times = [Vec::new(), Vec::new()];
-            for turn in 0..2 * TURNS {
-                let graph = if turn % 2 == 0 { &ours } else { &theirs };
-                times[turn % 2].push(bench.replayed(&ready, graph)?);
-            }
-            let [ours, twin] = times.map(|mut times: Vec<Duration>| {
-                times.sort_unstable();
-                times[TURNS / 2].as_secs_f64() * 1e6
-            });
+            let [ours, twin] = bench.by_turns(&ready, [&ours, &theirs])?;
             if world.rank() > 0 {
                 continue;
             }
