@@ -9,21 +9,13 @@
 //! | `mailbox` | a schedule of one's own from raw `put`, `signal`, `wait` |
 //! | `rows` | hooks of whole rows: block-scaled 8-bit floats, a norm behind an all-reduce |
 //! | `patterns` | what libraries for inference have a kernel of its own for, each as a hook |
-//! | `bench` | the all-to-all against its size, beside NCCL's figures; `--plot` draws them |
-//! | `bench_collectives` | every schedule against its size, in the columns and the JSON of nccl-tests |
-//! | `bench_fused` | hooks fused into an all-to-all of bfloat16, against their size, beside the copy |
-//! | `bench_shared` | all hooks by all protocols with ranks that share a GPU; compares two versions of this |
-//! | `host` | the shared-memory transport in figures |
 //! | `tune` | what `cargo fusewire tune` runs |
 //! | `window_ring` | windows: a ring exchange by `put_signal` |
 //! | `window_halo` | windows: a halo exchange with barriers |
-//! | `bench_windows` | what signals, barriers and puts cost |
 
-pub mod cases;
 pub mod fused;
 pub mod hooks;
-pub mod nccl_tests;
-pub mod plot;
+pub mod programs;
 pub mod ranks;
 pub mod reference;
 pub mod rows;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const SOURCE: &str = include_str!("../assets/mpi_host.c");
+const SOURCE: &str = include_str!("../../bench/peers/mpi_host.c");
 
 /// Bytes of each rank's input.
 const SIZES: [usize; 6] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
@@ -33,7 +33,7 @@ pub fn run(rounds: usize) -> Outcome {
     compile(&folder, &theirs)?;
     steps::run(
         "building the benchmark",
-        cargo().args(["build", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "host"]),
+        cargo().args(["build", "--release", "--quiet", "-p", "fusewire-bench", "--bin", "host"]),
     )?;
     let ours = target().join("release/host");
     let sizes: Vec<String> = SIZES.iter().map(usize::to_string).collect();

@@ -14,22 +14,26 @@ pub fn run(arguments: &[String]) -> Outcome {
         schedules.iter().map(String::as_str).filter(|s| *s != "all_to_all").collect();
     let mut programs = Vec::new();
     if collectives.len() < schedules.len() {
-        programs.push(("all_to_all", Vec::new()));
+        programs.push(("fusewire-examples", "all_to_all", Vec::new()));
     }
     if !collectives.is_empty() {
-        programs.push(("bench_collectives", vec!["--op".to_owned(), collectives.join(",")]));
+        programs.push((
+            "fusewire-bench",
+            "bench_collectives",
+            vec!["--op".to_owned(), collectives.join(",")],
+        ));
     }
     device_compiler()?;
     println!("building the example (its hooks become PTX and host code)");
-    for (program, _) in &programs {
+    for (package, program, _) in &programs {
         steps::run(
             "building the example",
-            cargo().args(["build", "--release", "--quiet", "-p", "fusewire-examples", "--bin", program]),
+            cargo().args(["build", "--release", "--quiet", "-p", package, "--bin", program]),
         )?;
     }
     let run = |given: &[&str]| {
-        programs.iter().try_for_each(|(program, own)| {
-            let start = ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", program, "--"];
+        programs.iter().try_for_each(|(package, program, own)| {
+            let start = ["run", "--release", "--quiet", "-p", package, "--bin", program, "--"];
             steps::run("the example", cargo().args(start).args(own).args(given).args(&arguments))
         })
     };

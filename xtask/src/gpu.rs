@@ -9,13 +9,13 @@ use std::process::Command;
 const PROGRAMS: &[(&str, &[&str], &str)] = &[
     ("gpu-suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"], "gpu-suite"),
     ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
-    ("bench", &["-p", "fusewire-examples", "--bin", "bench"], "bench"),
-    ("bench_collectives", &["-p", "fusewire-examples", "--bin", "bench_collectives"], "bench_collectives"),
+    ("bench", &["-p", "fusewire-bench", "--bin", "bench"], "bench"),
+    ("bench_collectives", &["-p", "fusewire-bench", "--bin", "bench_collectives"], "bench_collectives"),
     ("beside_cudarc", &["-p", "fusewire-examples", "--bin", "beside_cudarc"], "beside_cudarc"),
-    ("bench_fused", &["-p", "fusewire-examples", "--bin", "bench_fused"], "bench_fused"),
-    ("bench_hooks", &["-p", "fusewire-examples", "--bin", "bench_hooks"], "bench_hooks"),
-    ("bench_shared", &["-p", "fusewire-examples", "--bin", "bench_shared"], "bench_shared"),
-    ("bench_windows", &["-p", "fusewire-examples", "--bin", "bench_windows"], "bench_windows"),
+    ("bench_fused", &["-p", "fusewire-bench", "--bin", "bench_fused"], "bench_fused"),
+    ("bench_hooks", &["-p", "fusewire-bench", "--bin", "bench_hooks"], "bench_hooks"),
+    ("bench_shared", &["-p", "fusewire-bench", "--bin", "bench_shared"], "bench_shared"),
+    ("bench_windows", &["-p", "fusewire-bench", "--bin", "bench_windows"], "bench_windows"),
     ("rows", &["-p", "fusewire-examples", "--bin", "rows"], "rows"),
     ("patterns", &["-p", "fusewire-examples", "--bin", "patterns"], "patterns"),
     ("prints", &["-p", "fusewire-examples", "--bin", "prints"], "prints"),
@@ -28,18 +28,18 @@ const PROGRAMS: &[(&str, &[&str], &str)] = &[
 ];
 
 const RUN: &str = include_str!("../assets/run.sh");
-const NCCL: &str = include_str!("../assets/nccl.py");
-const COLLECTIVES: &str = include_str!("../assets/collectives.py");
-const FUSED: &str = include_str!("../assets/fused.py");
-const ROWS: &str = include_str!("../assets/rows.py");
-const PATTERNS: &str = include_str!("../assets/patterns.py");
-const TIMING: &str = include_str!("../assets/timing.py");
+const NCCL: &str = include_str!("../../bench/peers/nccl.py");
+const COLLECTIVES: &str = include_str!("../../bench/peers/collectives.py");
+const FUSED: &str = include_str!("../../bench/peers/fused.py");
+const ROWS: &str = include_str!("../../bench/peers/rows.py");
+const PATTERNS: &str = include_str!("../../bench/peers/patterns.py");
+const TIMING: &str = include_str!("../../bench/peers/timing.py");
 const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
 const TWINS: [(&str, &str); 4] = [
-    ("protocol.cuh", include_str!("../../examples/twins/protocol.cuh")),
-    ("copy.cu", include_str!("../../examples/twins/copy.cu")),
-    ("hooks.cu", include_str!("../../examples/twins/hooks.cu")),
-    ("transpose.cu", include_str!("../../examples/twins/transpose.cu")),
+    ("protocol.cuh", include_str!("../../bench/twins/protocol.cuh")),
+    ("copy.cu", include_str!("../../bench/twins/copy.cu")),
+    ("hooks.cu", include_str!("../../bench/twins/hooks.cu")),
+    ("transpose.cu", include_str!("../../bench/twins/transpose.cu")),
 ];
 
 /// Builds everything and writes a folder with `run.sh`.

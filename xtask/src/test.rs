@@ -103,7 +103,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         crate::demo::run(&arguments.map(String::from))
     });
     account.step("benchmark programs on CPU threads", || {
-        let program = |name| ["run", "--release", "--quiet", "-p", "fusewire-examples", "--bin", name, "--"];
+        let program = |name| ["run", "--release", "--quiet", "-p", "fusewire-bench", "--bin", name, "--"];
         let bench = ["--device", "host", "--size", "1K,1M", "--json"];
         steps::run("bench", cargo().args(program("bench")).args(bench))?;
         let windows = ["--device", "host", "--json"];

@@ -1,7 +1,7 @@
 //! A picture of one or more panels side by side, drawn the same into SVG and PNG.
 
 use super::letters::Lettered;
-use crate::ranks::bytes_text;
+use fusewire_examples::ranks::bytes_text;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::prelude::*;

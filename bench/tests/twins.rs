@@ -41,7 +41,7 @@ fn the_header_agrees() {
         format!("ROW_PACKS = {};", line::ROW_PACKS),
     ];
     for text in said {
-        assert!(header.contains(&text), "examples/twins/protocol.cuh does not say `{text}`");
+        assert!(header.contains(&text), "bench/twins/protocol.cuh does not say `{text}`");
     }
     assert_eq!(
         line::BUFFER,

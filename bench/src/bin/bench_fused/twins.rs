@@ -3,7 +3,7 @@
 use crate::{Options, replays};
 use fusewire::Protocol;
 use fusewire::prelude::*;
-use fusewire_examples::cases::{Bench, Launch, On};
+use fusewire_bench::cases::{Bench, Launch, On};
 use fusewire_examples::ranks::bytes_text;
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ pub fn compare<X: On>(
     let mut twins = X::All::new(transport)?;
     for file in files {
         let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        // SAFETY: `examples/twins` were written for these very kernels.
+        // SAFETY: `bench/twins` were written for these very kernels.
         twins = unsafe { twins.with_ptx(&text)? };
     }
     if world.rank() == 0 && !*json {

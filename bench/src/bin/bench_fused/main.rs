@@ -7,7 +7,7 @@ mod twins;
 use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
-use fusewire_examples::cases::{self, Counts};
+use fusewire_bench::cases::{self, Counts};
 use fusewire_examples::ranks::{Ranks, WARM_UP, bytes_text, parse_bytes};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ struct Options {
     /// Bytes that travel together on a channel; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     chunk: Vec<usize>,
-    /// PTX of hand-written kernels that are timed in turn with ours: `--twin copy.ptx,transpose.ptx`, made from `examples/twins` by nvcc.
+    /// PTX of hand-written kernels that are timed in turn with ours: `--twin copy.ptx,transpose.ptx`, made from `bench/twins` by nvcc.
     #[arg(long, value_delimiter = ',')]
     twin: Vec<PathBuf>,
     /// One rank's hooks beside the driver's copy of as many bytes, in turn, on the same buffers.

@@ -6,7 +6,7 @@ mod compare;
 use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
-use fusewire_examples::cases::{Bench, Counts, Measured, NAMES, On, SENDRECV};
+use fusewire_bench::cases::{Bench, Counts, Measured, NAMES, On, SENDRECV};
 use fusewire_examples::ranks::{Ranks, bytes_text, gpu_name, launched, parse_bytes};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

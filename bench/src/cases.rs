@@ -1,12 +1,12 @@
-//! Cases of the benchmarks of [`fused`](crate::fused) hooks: what each must give, and how one is timed.
+//! Cases of the benchmarks of [`fused`](fusewire_examples::fused) hooks: what each must give, and how one is timed.
 
-use crate::fused::{add, copy, fp8, permute, scale, transpose, transpose_gather};
-use crate::ranks::timed_after;
-use crate::reference::{self, parallel};
 use fusewire::Protocol;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
+use fusewire_examples::fused::{add, copy, fp8, permute, scale, transpose, transpose_gather};
+use fusewire_examples::ranks::timed_after;
+use fusewire_examples::reference::{self, parallel};
 use std::collections::HashMap;
 use std::time::Duration;
 

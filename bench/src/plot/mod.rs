@@ -173,7 +173,7 @@ fn against_sms(title: String, rows: &[&Row]) -> Chart {
         groups.entry((row.bytes, row.who())).or_default().push(row);
     }
     let curves = groups.iter().enumerate().map(|(color, ((bytes, name), rows))| {
-        let label = format!("{name}, {}", crate::ranks::bytes_text(*bytes));
+        let label = format!("{name}, {}", fusewire_examples::ranks::bytes_text(*bytes));
         curve(label, color, Stroke::Solid, rows.iter().map(|r| (r.sms as f64, r.wire_gb_s)))
     });
     Chart {

@@ -11,7 +11,7 @@ use fusewire::prelude::*;
 use fusewire::schedule::{
     AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter, SendRecv,
 };
-use fusewire_examples::nccl_tests::{self, Document, Line, Timing};
+use fusewire_bench::nccl_tests::{self, Document, Line, Timing};
 use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes};
 use measure::Bench;
 use operation::{OPERATIONS, Operation};

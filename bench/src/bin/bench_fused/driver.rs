@@ -3,7 +3,7 @@
 
 use crate::{Options, one, replays};
 use fusewire::prelude::*;
-use fusewire_examples::cases::{Bench, On};
+use fusewire_bench::cases::{Bench, On};
 use fusewire_examples::ranks::bytes_text;
 
 /// Checks and times the hooks `names`. Collective, of one rank.
