@@ -62,6 +62,7 @@ fn every_message() {
         "reduce(sum, f32, ranks)",
         "reduce(sum, f32, way = tree)",
         "reduce(sum, f32, order = any)",
+        "reduce(sum, f32, order = ring)",
         "reduce(my::Fold, f32)",
         "schedules(all_reduce)",
         "schedules(all_to_all), reduce(sum, f32)",

@@ -1,4 +1,4 @@
-//! Every place of protocol code that the patterns find: each has a mutation, or a reason why it needs none.
+//! Every place of protocol code that the patterns find: each has a mutation, or a reason why it needs none. And every mutation and reason has its place.
 
 use super::list::{List, Pattern};
 use crate::steps::{Outcome, root};
@@ -12,7 +12,7 @@ struct Found {
     kind: String,
 }
 
-/// Lists the sites; fails if one has neither, or a reason has no site.
+/// Lists the sites; fails if one has neither, or a reason has no site, or a mutation no place.
 pub fn check(list: &List, show: bool) -> Outcome {
     // Each part of a line that a reason names.
     let all = list.sites.iter().enumerate();
@@ -47,8 +47,10 @@ pub fn check(list: &List, show: bool) -> Outcome {
         }
     }
     let stale = texts.iter().zip(used).filter(|(_, used)| !used);
-    let stale: Vec<String> =
+    let mut stale: Vec<String> =
         stale.map(|((k, text), _)| format!("{}: no site has `{text}`", list.sites[*k].file)).collect();
+    // What a mutation takes out has to be there, once.
+    stale.extend(list.mutants.iter().filter_map(|mutant| mutant.mutated(&root()).err()));
     println!(
         "{} mutations; {} sites: {mutated} mutated, {excused} with a reason, {} with neither",
         list.mutants.len(),

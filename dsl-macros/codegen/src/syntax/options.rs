@@ -295,6 +295,10 @@ fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Resu
             _ if word != "order" => errors.at(&word, form),
             "tree" => {}
             "ranks" => ranks = true,
+            "any" => errors.at(
+                &order,
+                "a fold has one order: no algorithm here would be faster with `any`. `tree`, the default, has the same bits everywhere",
+            ),
             other => errors.at(
                 &order,
                 format!("there is no order `{other}` of a fold. There are {}", list(ORDERS.iter().copied())),
