@@ -10,6 +10,7 @@ use fusewire_device::{
     wait::{self, Control, FILLED, Flow, Stopped, Watch, abort_code, kind, operation},
 };
 use proptest::prelude::*;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use world::{Noise, Peers, World};
 
@@ -192,11 +193,15 @@ fn a_sender_without_credit_gives_up() {
 /// What a waiting rank does when its abort word is raised by `raise`: stops within the look interval, files nothing.
 fn stops_when(raise: impl FnOnce(&World) + Send) -> World {
     let world = World::new(2, 1, 1024);
+    let begun = Barrier::new(2);
     std::thread::scope(|threads| {
         let waiting = threads.spawn(|| {
             let watch = begin(world.control(1, 10_000), 1).unwrap();
+            begun.wait();
             receive(&world.ops(1), &watch, 0, 512, 64, || ())
         });
+        // Not before: a block that begins later does not wait at all.
+        begun.wait();
         std::thread::sleep(Duration::from_millis(5));
         raise(&world);
         let raised = Instant::now();
