@@ -23,7 +23,7 @@ static void row(const char *op, long bytes, double *times, int windows, int rank
 static unsigned char byte_of(int rank, long k) { return (unsigned char)(k * 31 + k / 4096 + rank * 7); }
 static float float_of(int rank, long k) { return (float)((k * 31 + rank * 7) % 4096); }
 
-enum { ALL_TO_ALL, ALL_GATHER, ALL_REDUCE };
+enum { ALL_TO_ALL, ALL_GATHER, ALL_REDUCE, IN_PLACE };
 
 // `bytes` are those of each rank's input.
 static void collective(int which, const char *op, long bytes, int rank, int size) {
@@ -32,23 +32,29 @@ static void collective(int which, const char *op, long bytes, int rank, int size
     int windows = 15, count = bytes >= 16 << 20 ? 2 : bytes >= 1 << 20 ? 10 : 100;
     unsigned char *in = malloc(bytes), *out = malloc(kept);
     float *fin = (float *)in, *fout = (float *)out;
-    if (which == ALL_REDUCE)
+    if (which >= ALL_REDUCE)
         for (long k = 0; k < bytes / 4; k++) fin[k] = float_of(rank, k);
     else
         for (long k = 0; k < bytes; k++) in[k] = byte_of(rank, k);
     memset(out, 0xff, kept);
+    // In place sums grow: the first is compared.
+    if (which == IN_PLACE) {
+        MPI_Allreduce(MPI_IN_PLACE, fin, bytes / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        memcpy(out, in, bytes);
+    }
     for (int w = -2; w < windows; w++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double start = MPI_Wtime();
         for (int n = 0; n < count; n++) {
             if (which == ALL_TO_ALL) MPI_Alltoall(in, chunk, MPI_BYTE, out, chunk, MPI_BYTE, MPI_COMM_WORLD);
             if (which == ALL_GATHER) MPI_Allgather(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, MPI_COMM_WORLD);
+            if (which == IN_PLACE) MPI_Allreduce(MPI_IN_PLACE, fin, bytes / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
             if (which == ALL_REDUCE) MPI_Allreduce(in, out, bytes / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         }
         if (w >= 0) times[w] = (MPI_Wtime() - start) / count * 1e6;
     }
     int wrong = 0;
-    if (which == ALL_REDUCE) {
+    if (which >= ALL_REDUCE) {
         for (long k = 0; k < bytes / 4; k++) {
             float want = 0;
             for (int peer = 0; peer < size; peer++) want += float_of(peer, k);
@@ -80,6 +86,7 @@ int main(int argc, char **argv) {
         collective(ALL_TO_ALL, "all_to_all", bytes, rank, size);
         collective(ALL_GATHER, "all_gather", bytes, rank, size);
         collective(ALL_REDUCE, "all_reduce", bytes, rank, size);
+        collective(IN_PLACE, "all_reduce_in_place", bytes, rank, size);
     }
     int windows = 25, count = 1000;
     long word = rank;

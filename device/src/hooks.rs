@@ -118,6 +118,12 @@ pub trait Hooks: 'static {
         None
     }
 
+    /// The same of a fold in place: where what is sent lies is the output as well.
+    #[inline(always)]
+    fn sends_in_place<'a>(_args: &Self::Args<'a>) -> Option<Out<'a, Self::Wire>> {
+        None
+    }
+
     /// Folds what each rank contributes to the elements of `to`, those of rank `r` in `from[r]`, as [`Hooks::relay`] does.
     #[cfg(not(target_arch = "nvptx64"))]
     fn fold_run(from: &[&[Self::Wire]], to: &mut [Self::Folded]) {

@@ -74,6 +74,14 @@ mod summed {
     }
 }
 
+/// The same in place.
+#[comm_kernel(transports(Shm), schedules(all_reduce), reduce(sum, f32))]
+mod summed_in_place {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+    }
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     options.ranks.run(false, 2, |world| rank(world, &options))
@@ -104,6 +112,7 @@ fn rank(world: &World, options: &Options) -> fusewire::Result<()> {
         measured(world, "all_reduce", bytes, [n, n], small, want, |stream, input, output| {
             sum.launch(stream, summed::Launch { input, output })
         })?;
+        in_place(world, &shm, bytes)?;
     }
     if ranks == 2 {
         round_trips(world, &shm)?;
@@ -132,17 +141,37 @@ fn measured(
     let mut output = device.buffer::<f32>(kept)?;
     output.fill_bytes(&stream, 0xff)?;
     let mut launch = || launch(&stream, input.view(), output.view_mut());
-    let count = match bytes {
-        0x100_0000.. => 2,
-        0x10_0000.. => 10,
-        _ => 100,
-    };
+    let count = count(bytes);
     let graph = stream.capture(&mut launch)?;
     timed(world, &stream, (op, bytes), (15, count, 1), &mut launch)?;
     timed(world, &stream, (&format!("{op} replayed"), bytes), (15, count, 1), || graph.launch(&stream))?;
     let got = output.read(&stream)?;
     assert!(same_bits(&got, &parallel(kept, want)), "{op} of {bytes} bytes is wrong on rank {rank}");
     Ok(())
+}
+
+/// Checks one all-reduce in place and times more, whose sums grow.
+fn in_place(world: &World, shm: &Shm, bytes: usize) -> fusewire::Result<()> {
+    let (device, stream) = (Device::host(), Device::host().stream()?);
+    let (me, n) = (world.rank(), bytes / size_of::<f32>());
+    let mut values = device.buffer_from(&parallel(n, |i| small(me, i)))?;
+    let sum = summed_in_place::all_reduce(shm)?;
+    sum.launch(&stream, summed_in_place::Launch { values: values.view_mut() })?;
+    let want = |i: usize| (0..world.size()).map(|rank| small(rank, i)).sum();
+    let right = same_bits(&values.read(&stream)?, &parallel(n, want));
+    assert!(right, "all_reduce in place of {bytes} bytes is wrong on rank {me}");
+    timed(world, &stream, ("all_reduce_in_place", bytes), (15, count(bytes), 1), || {
+        sum.launch(&stream, summed_in_place::Launch { values: values.view_mut() })
+    })
+}
+
+/// Operations of a window.
+fn count(bytes: usize) -> usize {
+    match bytes {
+        0x100_0000.. => 2,
+        0x10_0000.. => 10,
+        _ => 100,
+    }
 }
 
 fn round_trips(world: &World, shm: &Shm) -> fusewire::Result<()> {

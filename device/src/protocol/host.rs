@@ -6,6 +6,7 @@ mod relay;
 mod runs;
 
 use relay::Passed;
+use runs::Sent;
 
 pub use relay::HostTwoShot;
 
@@ -226,7 +227,7 @@ impl Part {
 
     #[inline(always)]
     fn send<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, out: &Sending<'_, O>) {
-        let Some(input) = H::sends_as_is(args) else {
+        let Some(input) = Sent::of::<H>(args) else {
             let (first, count) = (self.first + self.packs.start, self.packs.len() as u32);
             let hooks = tile::Module::<H>(args);
             let team = Team::all(&Block);
@@ -236,9 +237,9 @@ impl Part {
             });
         };
         let (start, len) = self.elements::<H::Wire>(place);
-        let from = input[start..start + len].as_ptr().cast::<u8>();
+        let from = input.run(start, len).cast::<u8>();
         for (done, to, bytes) in out.ring(self.offset()).pieces(len * H::Wire::SIZE) {
-            // SAFETY: within the slice; the ring's bytes are reserved for this block, and lie in one piece.
+            // SAFETY: within what is sent; the ring's bytes are reserved for this block, and lie in one piece.
             unsafe { to.copy_from_nonoverlapping(from.add(done), bytes) };
         }
     }

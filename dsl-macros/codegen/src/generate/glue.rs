@@ -199,6 +199,16 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
                 }
             }
         }),
+        (module.produce.is_none() && module.in_place().is_some() && fold.is_some()).then(|| {
+            quote! {
+                #[inline(always)]
+                fn sends_in_place<'x>(
+                    args: &<Self as #d::hooks::Hooks>::Args<'x>,
+                ) -> ::core::option::Option<#d::args::Out<'x, #wire>> {
+                    ::core::option::Option::Some(#whole)
+                }
+            }
+        }),
         (module.consume.is_none() && fold.is_none()).then(|| {
             quote! {
                 #[inline(always)]
