@@ -6,13 +6,21 @@ use fusewire::prelude::*;
 use fusewire_bench::cases::{Bench, On};
 use fusewire_examples::ranks::bytes_text;
 
-/// Checks and times the hooks `names`. Collective, of one rank.
+/// Checks and times the hooks `names`.
+///
+/// # Errors
+/// `Misuse` of several ranks, whose bytes travel.
 pub fn compare<X: On>(
     world: &World,
     transport: &X,
     options: &Options,
     (sizes, names): (&[usize], &[&str]),
 ) -> fusewire::Result<()> {
+    if world.size() > 1 {
+        let what =
+            format!("`--beside-memcpy` is for one rank, and there are {}: add `--ranks 1`", world.size());
+        return Err(fusewire::Error::Misuse { what });
+    }
     println!(
         "{:>16} {:>10} {:>6} {:>7} {:>12} {:>12} {:>7}",
         "hook", "size", "blocks", "threads", "ours", "memcpy", "ratio"
