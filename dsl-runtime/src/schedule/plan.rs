@@ -167,9 +167,29 @@ impl Plan {
         let share = if self.by_rows || parts <= most && parts.is_multiple_of(8) { parts } else { each };
         let own = if self.protocol == Protocol::Bulk { self.first } else { packs };
         let own = share_packs(own, self.self_copy);
-        // Alone a block takes packs in whole turns, where it has more than one.
-        let turn = u64::from(self.threads * self.unroll);
-        let turns = self.protocol == Protocol::Local && self.rows == 0 && own > turn;
-        (share, if turns { own.next_multiple_of(turn) } else { own })
+        match self.protocol {
+            Protocol::Local if self.rows == 0 => {
+                (share, whole_turns(own, u64::from(self.threads * self.unroll)))
+            }
+            _ => (share, own),
+        }
+    }
+}
+
+/// A share in whole turns of so many packs, where it has more than one and a block may have as many.
+fn whole_turns(share: u64, turn: u64) -> u64 {
+    let whole = share.next_multiple_of(turn);
+    if share > turn && whole <= MOST_PACKS { whole } else { share }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_share_in_turns_is_more_than_a_block_takes() {
+        assert_eq!([8, 1024, 1032, 2048].map(|share| whole_turns(share, 1024)), [8, 1024, 2048, 2048]);
+        // 32 bits count a block's packs.
+        assert_eq!(whole_turns(MOST_PACKS, 1024), MOST_PACKS);
     }
 }
