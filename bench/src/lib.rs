@@ -16,3 +16,8 @@
 pub mod cases;
 pub mod nccl_tests;
 pub mod plot;
+
+/// What a sweep goes through: what was given, or once nothing, for which the library decides.
+pub fn choices<T: Copy>(given: &[T]) -> Vec<Option<T>> {
+    if given.is_empty() { vec![None] } else { given.iter().map(|one| Some(*one)).collect() }
+}

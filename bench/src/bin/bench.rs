@@ -6,6 +6,7 @@ use fusewire::Protocol;
 use fusewire::kernel::Supports;
 use fusewire::prelude::*;
 use fusewire::schedule::{AllToAll, AllToAllLauncher, Plan, SendRecv, SendRecvLauncher};
+use fusewire_bench::choices;
 use fusewire_bench::plot::plot;
 use fusewire_examples::hooks::copy;
 use fusewire_examples::ranks::{Geometry, Ranks, bytes_text, parse_bytes, timed};
@@ -133,20 +134,13 @@ where
         head();
     }
     let defaults = LaunchOptions::default();
-    let one =
-        |given: &[u32]| if given.is_empty() { vec![None] } else { given.iter().map(|n| Some(*n)).collect() };
-    let protocols: Vec<Option<Protocol>> = if options.protocol.is_empty() {
-        vec![None]
-    } else {
-        options.protocol.iter().map(|p| Some(*p)).collect()
-    };
     bench.warm_up()?;
     for op in &options.op {
         for output in &options.output {
             for &bytes in &sizes {
-                for &protocol in &protocols {
-                    for channels in one(&options.channels) {
-                        for threads in one(&options.block_threads) {
+                for protocol in choices(&options.protocol) {
+                    for channels in choices(&options.channels) {
+                        for threads in choices(&options.block_threads) {
                             let (self_copy, chunk) = (options.self_copy, options.chunk);
                             let launch = LaunchOptions {
                                 protocol,

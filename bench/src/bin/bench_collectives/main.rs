@@ -11,6 +11,7 @@ use fusewire::prelude::*;
 use fusewire::schedule::{
     AllGather, AllReduce, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter, SendRecv,
 };
+use fusewire_bench::choices;
 use fusewire_bench::nccl_tests::{self, Document, Line, Timing};
 use fusewire_examples::ranks::{Geometry, Ranks, parse_bytes};
 use measure::Bench;
@@ -301,14 +302,11 @@ where
 
 /// Every way that was named.
 fn launches(options: &Options) -> Vec<LaunchOptions> {
-    fn each<T: Copy>(given: &[T]) -> Vec<Option<T>> {
-        if given.is_empty() { vec![None] } else { given.iter().map(|one| Some(*one)).collect() }
-    }
     let mut all = Vec::new();
-    for protocol in each(&options.protocol) {
-        for channels in each(&options.channels) {
-            for threads in each(&options.block_threads) {
-                for chunk in each(&options.chunk) {
+    for protocol in choices(&options.protocol) {
+        for channels in choices(&options.channels) {
+            for threads in choices(&options.block_threads) {
+                for chunk in choices(&options.chunk) {
                     let defaults = LaunchOptions::default();
                     all.push(LaunchOptions { protocol, channels, threads, chunk, ..defaults });
                 }

@@ -1,9 +1,10 @@
 //! One rank's hooks and the driver's copy of as many bytes in turn, on the same buffers: what a hook costs beside a copy. How long bytes take that the cache
 //! holds depends on where they lie, so times of other buffers do not compare.
 
-use crate::{Options, one, replays};
+use crate::{Options, replays};
 use fusewire::prelude::*;
 use fusewire_bench::cases::{Bench, On};
+use fusewire_bench::choices;
 use fusewire_examples::ranks::bytes_text;
 
 /// Checks and times the hooks `names`.
@@ -28,7 +29,7 @@ pub fn compare<X: On>(
     let bench = Bench::new(world, transport, replays)?;
     for name in names {
         for &bytes in sizes {
-            for self_copy in one(&options.self_copy) {
+            for self_copy in choices(&options.self_copy) {
                 let launch =
                     LaunchOptions { self_copy, threads: options.block_threads, ..Default::default() };
                 let mut ready = bench.ready(name, false, bytes, launch)?;

@@ -8,6 +8,7 @@ use clap::Parser;
 use fusewire::Protocol;
 use fusewire::prelude::*;
 use fusewire_bench::cases::{self, Counts};
+use fusewire_bench::choices;
 use fusewire_examples::ranks::{Ranks, WARM_UP, bytes_text, parse_bytes};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -123,10 +124,10 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
     for &bytes in &sizes {
         for output in &options.output {
             for name in &names {
-                for protocol in one(&options.protocol) {
-                    for channels in one(&options.channels) {
-                        for self_copy in one(&options.self_copy) {
-                            for chunk in one(&options.chunk) {
+                for protocol in choices(&options.protocol) {
+                    for channels in choices(&options.channels) {
+                        for self_copy in choices(&options.self_copy) {
+                            for chunk in choices(&options.chunk) {
                                 let launch = LaunchOptions {
                                     protocol,
                                     channels,
@@ -152,11 +153,6 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
     }
     world.barrier()?;
     Ok(())
-}
-
-/// What was given, or once nothing.
-fn one<T: Copy>(given: &[T]) -> Vec<Option<T>> {
-    if given.is_empty() { vec![None] } else { given.iter().map(|n| Some(*n)).collect() }
 }
 
 /// Launches of a case.
