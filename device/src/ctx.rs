@@ -43,6 +43,8 @@ pub struct Ctx {
     pub(crate) whole: bool,
     /// Every slice of the launch begins at a multiple of 16 bytes.
     pub(crate) aligned: bool,
+    /// The grid's blocks take rows one after another, in their order: what comes soon can be asked for ahead.
+    pub(crate) in_order: bool,
     /// Keeps a context, and so its witness of exclusive access, on the thread it was made for.
     pub(crate) thread: PhantomData<*mut ()>,
 }
@@ -141,6 +143,7 @@ impl Ctx {
             most: chunk_start,
             whole: false,
             aligned: true,
+            in_order: false,
             thread: PhantomData,
         }
     }

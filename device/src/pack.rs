@@ -202,9 +202,8 @@ impl<T: Float> Pack<T> {
             unroll!(4, |K| pack.words[K] = arch::bf16x2_from_f32(f(2 * K), f(2 * K + 1)));
         } else if T::CODE == F8E4M3::CODE {
             unroll!(4, |K| {
-                let low = arch::e4m3x2_from_f32(f(4 * K), f(4 * K + 1));
-                let high = arch::e4m3x2_from_f32(f(4 * K + 2), f(4 * K + 3));
-                pack.words[K] = u32::from(low) | u32::from(high) << 16;
+                let four = [f(4 * K), f(4 * K + 1), f(4 * K + 2), f(4 * K + 3)];
+                pack.words[K] = arch::e4m3x4_from_f32(four);
             });
         } else {
             unroll!(Self::LANES, |K| pack.put::<K>(T::from_f32(f(K))));
@@ -217,10 +216,7 @@ impl<T: Float> Pack<T> {
     pub fn to_f32s(self) -> [f32; 16] {
         let mut values = [0.0; 16];
         if T::CODE == F8E4M3::CODE {
-            let fours = self.words.map(|word| {
-                let [[p, q], [r, s]] = [word as u16, (word >> 16) as u16].map(arch::e4m3x2_to_f32);
-                [p, q, r, s]
-            });
+            let fours = self.words.map(arch::e4m3x4_to_f32);
             unroll!(16, |K| values[K] = fours[K / 4][K % 4]);
         } else {
             unroll!(Self::LANES, |K| values[K] = self.get(K).to_f32());

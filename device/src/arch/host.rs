@@ -7,7 +7,7 @@ pub mod teams;
 
 use crate::atomic::{AcqRel, Acquire, Block, Device, Load, Modify, Relaxed, Release, Store, System};
 pub use crate::element::soft::{
-    bf16_from_f32, bf16x2_from_f32, e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32,
+    bf16_from_f32, bf16x2_from_f32, e4m3_from_f32, e4m3_to_f32, e4m3x4_from_f32, e4m3x4_to_f32,
     e5m2_from_f32, e5m2_to_f32, f16_from_f32, f16_to_f32,
 };
 use crate::tile::transpose;
@@ -69,6 +69,10 @@ pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
     unsafe { load_16(at) }
 }
 
+/// Nothing: no block of this target's takes rows in order with others.
+#[inline(always)]
+pub fn prefetch(_at: *const u8) {}
+
 /// Stores 16 bytes.
 ///
 /// # Safety
@@ -78,6 +82,17 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     debug_assert!(at.addr().is_multiple_of(16), "a 16-byte store that is not aligned");
     // SAFETY: the caller's contract.
     unsafe { at.cast::<[u32; 4]>().write(v) }
+}
+
+/// Stores 8 bytes.
+///
+/// # Safety
+/// `at` is 8-byte aligned, valid for writes, not accessed concurrently.
+#[inline(always)]
+pub unsafe fn store_8(at: *mut u8, value: u64) {
+    debug_assert!(at.addr().is_multiple_of(8), "an 8-byte store that is not aligned");
+    // SAFETY: the caller's contract.
+    unsafe { at.cast::<u64>().write(value) }
 }
 
 /// Nothing; see the other target.

@@ -103,16 +103,16 @@ pub fn bf16x2_from_f32(low: f32, high: f32) -> u32 {
     u32::from(bf16_from_f32(low)) | u32::from(bf16_from_f32(high)) << 16
 }
 
-/// `cvt.rn.satfinite.e4m3x2.f32`: two at once, the first in the low half.
+/// `cvt.rn.satfinite.e4m3x2.f32` twice: four at once, the first in the lowest byte.
 #[inline(always)]
-pub fn e4m3x2_from_f32(low: f32, high: f32) -> u16 {
-    u16::from(e4m3_from_f32(low)) | u16::from(e4m3_from_f32(high)) << 8
+pub fn e4m3x4_from_f32(values: [f32; 4]) -> u32 {
+    u32::from_le_bytes(values.map(e4m3_from_f32))
 }
 
-/// `cvt.rn.f16x2.e4m3x2`, then `cvt.f32.f16` of both halves, the low one first.
+/// `cvt.rn.f16x2.e4m3x2` twice, then `cvt.f32.f16` of all halves, the lowest byte first.
 #[inline(always)]
-pub fn e4m3x2_to_f32(bits: u16) -> [f32; 2] {
-    [e4m3_to_f32(bits as u8), e4m3_to_f32((bits >> 8) as u8)]
+pub fn e4m3x4_to_f32(bits: u32) -> [f32; 4] {
+    bits.to_le_bytes().map(e4m3_to_f32)
 }
 
 /// `cvt.rn.satfinite.e5m2x2.f32`, one half of it.

@@ -3,6 +3,7 @@
 
 use super::simple::{Packs, Take, fold_packs};
 use super::{Protocol, Site, armed, work};
+use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
@@ -44,12 +45,12 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
     }
     let shape = site.shape;
     let (team, share) = work::<H>(shape.elements, shape.own_share, site.grid.block, shape.self_copy);
-    let (place, kept) = (site.own(schedule, 0), site.kept(schedule));
+    let (place, kept) = (Ctx { in_order: true, ..site.own(schedule, 0) }, site.kept(schedule));
     let (first, count) = (share.first, share.packs);
     if const { !S::FOLDS } {
         tile::self_copy::<H>(team, (&place, kept), first, count, args);
     } else if const { H::COLS > 0 } {
-        let alone = (Some(site.me.rank), 1);
+        let alone = (Some(0), 1);
         walk::fold::<H, 1>(team, (&place, kept), first, count, args, alone, |_, _| Pack::ZERO);
     } else {
         let whole = tile::whole_until(&place, Pack::<H::Wire>::LANES, first, count);

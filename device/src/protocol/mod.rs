@@ -308,6 +308,7 @@ pub(crate) fn place<O: Ops>(
         most: chunk_start as usize,
         whole: false,
         aligned: shape.flags & UNALIGNED == 0,
+        in_order: false,
         thread: core::marker::PhantomData,
     }
 }

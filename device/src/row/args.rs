@@ -4,9 +4,7 @@ use super::{AtRow, ConsumeRow, Groups, OCTET, Row, each_slot, groups, octet, oct
 use crate::arch;
 use crate::args::{Lent, Out, RawSlice};
 use crate::element::Element;
-use crate::pack::Pack;
-#[cfg(target_arch = "nvptx64")]
-use crate::pack::unroll;
+use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
 
 /// Rows of a slice.
@@ -47,6 +45,9 @@ impl<T: Element> Rows<T> for [T] {
     #[inline(always)]
     #[track_caller]
     fn row<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>) -> Row<T, N, S> {
+        if ctx.in_order {
+            ask_ahead::<T, N, S>(self, ctx.index);
+        }
         self.row_at(ctx, ctx.index)
     }
 
@@ -79,6 +80,25 @@ impl<T: Element> Rows<T> for [T] {
         let first = ctx.index * (N / G);
         // SAFETY: in bounds by the assertion.
         Groups::of(|group| unsafe { *self.get_unchecked(first + group) })
+    }
+}
+
+/// Bytes between a row and the one to ask for while it is loaded: what a large GPU's memory gives in a microsecond, which a load from it takes.
+const AHEAD: usize = 4 << 20;
+
+/// Has the L2 cache fetch this thread's part of a row that other blocks will load soon, 64 bytes of each octet at most. They do not wait for memory
+/// then, and memory is not idle while all of them compute.
+#[inline(always)]
+fn ask_ahead<T: Element, const N: usize, const S: usize>(slice: &[T], index: usize) {
+    let index = index + const { AHEAD / (N * T::SIZE) };
+    if index < slice.len() / N {
+        let start = slice.as_ptr().wrapping_add(index * N);
+        each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
+            let at = start.wrapping_add(octet * OCTET).cast::<u8>();
+            unroll!(2, |SECTOR| if SECTOR * 32 < OCTET * T::SIZE {
+                arch::prefetch(at.wrapping_add(SECTOR * 32));
+            });
+        });
     }
 }
 
@@ -116,7 +136,7 @@ unsafe fn load<T: Element>(at: *const T, load: unsafe fn(*const u8) -> [u32; 4])
 unsafe fn store<T: Element>(at: *mut T, octet: &[T; OCTET]) {
     if T::SIZE == 1 {
         // SAFETY: the caller's contract.
-        unsafe { at.cast::<u64>().write(octet::bytes(octet)) };
+        unsafe { arch::store_8(at.cast(), octet::bytes(octet)) };
         return;
     }
     octet::each_pack(octet, |pack, value| {

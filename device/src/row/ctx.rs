@@ -23,6 +23,8 @@ pub struct RowAt {
     pub rows: usize,
     /// Index of the row in the flat buffer, in rows: of what holds one element for each row.
     pub index: usize,
+    /// As in [`Ctx`].
+    pub(crate) in_order: bool,
     /// Keeps a context on the thread it was made for, and out of closures that are called for each element.
     thread: PhantomData<*mut SumsAndMaximaStandOutsideClosures>,
 }
@@ -35,9 +37,9 @@ impl RowAt {
     /// Row `row` of the chunk at `place`, with `cols` elements in each.
     #[inline(always)]
     pub(crate) fn of(place: &Ctx, row: usize, cols: usize) -> Self {
-        let Ctx { rank, peer, world, channel, .. } = *place;
+        let Ctx { rank, peer, world, channel, in_order, .. } = *place;
         let (rows, index) = (place.chunk_len / cols, place.chunk_start / cols + row);
-        RowAt { rank, peer, world, channel, row, rows, index, thread: PhantomData }
+        RowAt { rank, peer, world, channel, row, rows, index, in_order, thread: PhantomData }
     }
 }
 

@@ -83,6 +83,11 @@ fn sound(name: &str, arch: &str) {
                 let counted = behind.is_some_and(|code| code.lines().any(|line| meets(line.trim())));
                 assert!(counted, "{about}: {symbol} counts from what was there");
             }
+            // Only blocks that take rows in order know what comes soon.
+            assert!(
+                !body.contains("prefetch") || rows && entry.protocol == Protocol::Local,
+                "{about}: {symbol}"
+            );
             let stores = body.contains("st.shared.b");
             assert!(
                 stores == (tiles || rows) || entry.protocol == Protocol::Local && !stores,
@@ -301,13 +306,13 @@ fn warps_that_share_a_row_meet() {
         };
         let last =
             |to: usize, what: &str| lines[..to].iter().rposition(|line| line.starts_with(what)).unwrap_or(0);
-        let comes: Vec<usize> =
-            (0..lines.len()).filter(|&k| lines[k].starts_with("st.release.cta.shared.u32")).collect();
-        // A sum and a maximum, among one, two, four and any number of ranks.
-        assert_eq!(comes.len(), 8, "{schedule}: meetings");
-        for &come in &comes {
-            let count = last(come, "ld.acquire.cta.shared.u32");
-            let (stored, synced) = (last(come, "st.shared.b64"), last(come, "bar.warp.sync"));
+        let all = |what: &str| (0..lines.len()).filter(|&k| lines[k].starts_with(what)).collect::<Vec<_>>();
+        // A sum and a maximum, among one, two, four and any number of ranks: by all warps of the block, or by some.
+        let (counts, comes) = (all("st.shared.u32"), all("st.release.cta.shared.u32"));
+        assert_eq!([counts.len(), comes.len()], [8, 8], "{schedule}: meetings");
+        for &counts in &counts {
+            let count = last(counts, "ld.acquire.cta.shared.u32");
+            let (stored, synced) = (last(counts, "st.shared.b64"), last(counts, "bar.warp.sync"));
             assert!(
                 count < stored && stored < synced,
                 "{schedule}: a warp comes before all its threads have stored"
@@ -317,16 +322,23 @@ fn warps_that_share_a_row_meet() {
                 lines[count..stored].iter().any(|line| halves(line)),
                 "{schedule}: not in halves in turn"
             );
-            let (seen, loaded) = (next(come, "ld.acquire.cta.shared.u32"), next(come, "ld.shared.b64"));
             assert!(
-                next(come, "vote.sync.any") < loaded && seen < loaded,
-                "{schedule}: the others are not waited for"
+                next(counts, "bar.sync") < next(counts, "ld.shared.b64"),
+                "{schedule}: the block is not waited for"
             );
+        }
+        for &come in &comes {
+            let end = next(come + 1, "st.release.cta.shared.u32");
+            let (voted, seen) = (next(come, "vote.sync.any"), next(come, "ld.acquire.cta.shared.u32"));
+            assert!(voted < end && seen < end, "{schedule}: the others are not waited for");
         }
         let barrier = |line: &&str| line.starts_with("bar") && !line.starts_with("bar.warp");
         let barrier = lines.iter().position(barrier).unwrap();
         assert!(next(0, "st.shared.b32") < barrier, "{schedule}: counts begin anywhere");
     }
+    // Of two inputs, four octets of a thread's each; the third is the same for all rows.
+    let alone = body(&text, "normed__all_reduce_local__nvl");
+    assert_eq!(alone.matches("prefetch.global.L2").count(), 8);
 }
 
 /// Teams wait where they share memory: each word is stored before a barrier and loaded behind it, counts of meetings and what is lent begin as

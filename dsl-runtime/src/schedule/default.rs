@@ -226,9 +226,11 @@ impl Work {
     pub(super) fn long_alone(&self) -> Option<usize> {
         match (self.wire_bytes, self.hooks) {
             (_, Hooks::Transpose) => None,
+            // A row, or some short ones: the next block's loads are under way while this one's are worked on.
+            _ if self.rows => Some(2),
             (LOCAL_LONG.., _) => Some(8),
-            (LOCAL_LONG_PACKS.., Hooks::Copy | Hooks::Work) if !self.rows => Some(8),
-            (LOCAL_LONG_WORK.., Hooks::Work) if !self.rows && self.keeps => Some(4),
+            (LOCAL_LONG_PACKS.., Hooks::Copy | Hooks::Work) => Some(8),
+            (LOCAL_LONG_WORK.., Hooks::Work) if self.keeps => Some(4),
             _ => None,
         }
     }

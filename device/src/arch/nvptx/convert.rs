@@ -27,7 +27,7 @@ pub fn f16_to_f32(bits: u16) -> f32 {
 #[cfg(not(any(target_feature = "sm_80", fusewire_sm = "80")))]
 pub use crate::element::soft::{bf16_from_f32, bf16x2_from_f32};
 #[cfg(not(any(target_feature = "sm_89", fusewire_sm = "89")))]
-pub use crate::element::soft::{e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32, e5m2_from_f32};
+pub use crate::element::soft::{e4m3_from_f32, e4m3_to_f32, e4m3x4_from_f32, e4m3x4_to_f32, e5m2_from_f32};
 
 /// Rounds to bfloat16.
 #[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
@@ -76,28 +76,36 @@ mod fp8 {
         bits as u8
     }
 
-    /// Rounds two to 8-bit floats with 4 exponent bits, the first into the low half.
+    /// Rounds four to 8-bit floats with 4 exponent bits, the first into the lowest byte.
     #[inline(always)]
-    pub fn e4m3x2_from_f32(low: f32, high: f32) -> u16 {
-        let bits: u16;
+    pub fn e4m3x4_from_f32([a, b, c, d]: [f32; 4]) -> u32 {
+        let bits: u32;
         // SAFETY: arithmetic.
         unsafe {
-            asm!("cvt.rn.satfinite.e4m3x2.f32 {0}, {1}, {2};",
-                out(reg16) bits, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
+            asm!("{{ .reg .b16 low, high;",
+                "cvt.rn.satfinite.e4m3x2.f32 low, {2}, {1};",
+                "cvt.rn.satfinite.e4m3x2.f32 high, {4}, {3};",
+                "mov.b32 {0}, {{low, high}}; }}",
+                out(reg32) bits, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(pure, nomem, nostack))
         };
         bits
     }
 
-    /// Widens two 8-bit floats with 4 exponent bits, the low one first.
+    /// Widens four 8-bit floats with 4 exponent bits, the lowest byte first.
     #[inline(always)]
-    pub fn e4m3x2_to_f32(bits: u16) -> [f32; 2] {
-        let halves: u32;
+    pub fn e4m3x4_to_f32(bits: u32) -> [f32; 4] {
+        let (low, high): (u32, u32);
         // SAFETY: arithmetic.
         unsafe {
-            asm!("cvt.rn.f16x2.e4m3x2 {0}, {1};",
-                out(reg32) halves, in(reg16) bits, options(pure, nomem, nostack))
+            asm!("{{ .reg .b16 low, high;",
+                "mov.b32 {{low, high}}, {2};",
+                "cvt.rn.f16x2.e4m3x2 {0}, low;",
+                "cvt.rn.f16x2.e4m3x2 {1}, high; }}",
+                out(reg32) low, out(reg32) high, in(reg32) bits, options(pure, nomem, nostack))
         };
-        [super::f16_to_f32(halves as u16), super::f16_to_f32((halves >> 16) as u16)]
+        let of = |halves: u32| [halves as u16, (halves >> 16) as u16].map(super::f16_to_f32);
+        let ([a, b], [c, d]) = (of(low), of(high));
+        [a, b, c, d]
     }
 
     /// Rounds to an 8-bit float with 5 exponent bits.
@@ -125,4 +133,4 @@ mod fp8 {
     }
 }
 #[cfg(any(target_feature = "sm_89", fusewire_sm = "89"))]
-pub use fp8::{e4m3_from_f32, e4m3_to_f32, e4m3x2_from_f32, e4m3x2_to_f32, e5m2_from_f32};
+pub use fp8::{e4m3_from_f32, e4m3_to_f32, e4m3x4_from_f32, e4m3x4_to_f32, e5m2_from_f32};

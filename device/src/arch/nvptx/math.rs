@@ -55,10 +55,31 @@ instructions! {
 }
 
 #[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
-instructions! {
-    min_nan_f32(x, y) -> f32, reg32 = "min.NaN.f32";
-    max_nan_f32(x, y) -> f32, reg32 = "max.NaN.f32";
+mod of_sm_80 {
+    // LLVM's intrinsics: inline PTX takes words, and the sign that `abs` clears in a word costs an instruction, in a float none.
+    unsafe extern "C" {
+        #[link_name = "llvm.nvvm.fmin.nan.f"]
+        fn fmin_nan(x: f32, y: f32) -> f32;
+        #[link_name = "llvm.nvvm.fmax.nan.f"]
+        fn fmax_nan(x: f32, y: f32) -> f32;
+    }
+
+    /// `min.NaN.f32`.
+    #[inline(always)]
+    pub fn min_nan_f32(x: f32, y: f32) -> f32 {
+        // SAFETY: arithmetic.
+        unsafe { fmin_nan(x, y) }
+    }
+
+    /// `max.NaN.f32`.
+    #[inline(always)]
+    pub fn max_nan_f32(x: f32, y: f32) -> f32 {
+        // SAFETY: arithmetic.
+        unsafe { fmax_nan(x, y) }
+    }
 }
+#[cfg(any(target_feature = "sm_80", fusewire_sm = "80"))]
+pub use of_sm_80::*;
 
 #[cfg(any(target_feature = "sm_90", fusewire_sm = "90"))]
 instructions! {

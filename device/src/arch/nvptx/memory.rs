@@ -39,6 +39,15 @@ pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// Has the L2 cache fetch the 32 bytes at `at`, which is in global memory.
+#[inline(always)]
+pub fn prefetch(at: *const u8) {
+    // SAFETY: changes no value; of memory that is not there nothing is fetched.
+    unsafe {
+        asm!("{{ .reg .b64 g; cvta.to.global.u64 g, {0}; prefetch.global.L2 [g]; }}", in(reg64) at, options(nostack))
+    };
+}
+
 /// Stores 16 bytes.
 ///
 /// # Safety
@@ -51,6 +60,21 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
             "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; }}",
             in(reg64) at, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3],
             options(nostack)
+        )
+    };
+}
+
+/// Stores 8 bytes.
+///
+/// # Safety
+/// `at` is 8-byte aligned global memory, valid for writes, not accessed concurrently.
+#[inline(always)]
+pub unsafe fn store_8(at: *mut u8, value: u64) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {0}; st.global.b64 [g], {1}; }}",
+            in(reg64) at, in(reg64) value, options(nostack)
         )
     };
 }
