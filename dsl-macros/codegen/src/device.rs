@@ -1,5 +1,6 @@
 //! Device text to PTX, through the toolchain's cache.
 
+use crate::Protocol;
 use crate::crates::DeviceCrate;
 use crate::diagnose;
 use crate::errors::Errors;
@@ -179,7 +180,7 @@ fn finish(
         Ok(ptx) => match take_codes(&ptx.text) {
             Some((text, codes)) => Ok(Compiled {
                 symbols: entries.iter().map(|e| e.symbol(model.ident())).collect(),
-                text: bound_threads(model, &text),
+                text: bound_threads(model, entries, &text),
                 codes,
                 seconds: ptx.seconds,
                 from_cache: ptx.from_cache,
@@ -234,21 +235,31 @@ fn table(line: &str) -> Option<Vec<u64>> {
     })
 }
 
-/// Writes the largest block size into each entry, and how many such blocks a multiprocessor has registers for: two of rows, but of
-/// the longest, of which threads have more to hold.
-fn bound_threads(model: &Model, ptx: &str) -> String {
+/// Writes the largest block size into each entry, and how many such blocks a multiprocessor has registers for: two of rows, but of the longest, of which
+/// threads have more to hold; and two where a rank is alone, whose blocks are all there at once then.
+fn bound_threads(model: &Model, entries: &[Entry], ptx: &str) -> String {
     let options = &model.options;
     let few = options.transposed.is_some() || options.reduce.is_some() || options.row.is_some();
     let most = if few { MAX_TILE_THREADS } else { MAX_THREADS };
-    let two = options.row.is_some_and(|(cols, _)| cols <= MOST_OF_TWO);
-    let least = if two { 2 } else { 1 };
+    let rows = options.row.is_some_and(|(cols, _)| cols <= MOST_OF_TWO);
+    let alone: Vec<String> = entries
+        .iter()
+        .filter(|e| e.protocol == Protocol::Local && !few)
+        .map(|e| e.symbol(model.ident()))
+        .collect();
     let mut out = String::with_capacity(ptx.len() + 64);
-    let mut in_entry = false;
+    let mut entry = None;
     for line in ptx.lines() {
-        in_entry |= line.starts_with(".visible .entry") || line.starts_with(".entry");
-        if in_entry && line.trim() == "{" {
-            out.push_str(&format!(".maxntid {most}, 1, 1\n.minnctapersm {least}\n"));
-            in_entry = false;
+        if let Some((before, name)) = line.split_once(".entry ")
+            && matches!(before.trim(), "" | ".visible")
+        {
+            entry = Some(name.trim_end_matches('('));
+        }
+        if line.trim() == "{"
+            && let Some(name) = entry.take()
+        {
+            let two = rows || alone.iter().any(|symbol| symbol == name);
+            out.push_str(&format!(".maxntid {most}, 1, 1\n.minnctapersm {}\n", if two { 2 } else { 1 }));
         }
         out.push_str(line);
         out.push('\n');
@@ -397,7 +408,7 @@ pub fn cached(model: &Model) -> Vec<Image> {
         unit.file = text.file.as_deref();
         if let Some((text, codes)) = toolchain.cached_kernel(&unit).and_then(|ptx| take_codes(&ptx.text)) {
             let symbols = entries.iter().map(|e| e.symbol(model.ident())).collect();
-            let text = bound_threads(model, &text);
+            let text = bound_threads(model, &entries, &text);
             images.push(Image { arch, part: number, symbols, element, text, codes });
         }
     }
