@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `bench` | the all-to-all and `sendrecv` against their size; `--plot` draws them | NCCL (`peers/nccl.py`) |
 //! | `bench_collectives` | every schedule against its size, in the columns and the JSON of nccl-tests | NCCL and torch (`peers/collectives.py`) |
-//! | `bench_fused` | hooks fused into an all-to-all of bfloat16 | torch around NCCL (`peers/fused.py`), CUDA C++ (`twins/copy.cu`, `twins/transpose.cu`), memcpy |
-//! | `bench_hooks` | GELU, SiLU, softmax and RMSNorm of a rank alone | CUDA C++ (`twins/hooks.cu`) |
+//! | `bench_fused` | hooks fused into an all-to-all of bfloat16 | torch around NCCL (`peers/fused.py`), CUDA C++ (`baselines/copy.cu`, `baselines/transpose.cu`), memcpy |
+//! | `bench_hooks` | GELU, SiLU, softmax and RMSNorm of a rank alone | CUDA C++ (`baselines/hooks.cu`) |
 //! | `bench_shared` | all hooks by all protocols with ranks that share a GPU | another version of this |
 //! | `bench_windows` | signals, barriers and puts | |
 //! | `host` | the transport of CPU threads | Open MPI (`peers/mpi_host.c`) |

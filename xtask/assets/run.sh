@@ -12,8 +12,8 @@
 # run.sh patterns [ROWS..]  what follows a layer whose ranks each have a part of the sum, as hooks, and in torch around NCCL
 # run.sh torch  the Python package with PyTorch, under torchrun: collectives, gradients, compiled and captured graphs, DDP and FSDP2 steps
 # run.sh hooks [ROWS..]  what hooks cost on one GPU, one rank alone, and the same in CUDA C++; both are checked
-# run.sh twins  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
-#               without and with the checks that ours make; written to twins.jsonl and twins-checks.jsonl
+# run.sh baselines  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
+#               without and with the checks that ours make; written to baselines.jsonl and baselines-checks.jsonl
 # run.sh tune   a tuning table for these GPUs, written to tuning.jsonl: `FUSEWIRE_TUNING` of any program may name it
 # run.sh sanitize  parts of the suite under compute-sanitizer's memcheck, if that is installed
 # All use all GPUs; GPUS=n uses fewer.
@@ -253,24 +253,24 @@ case $command in
   hooks)
     command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
     arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
-    nvcc -O3 -std=c++17 -arch="$arch" "$here/twins/hooks.cu" -o "$out/hooks" || { echo "FAILED: nvcc of hooks.cu"; exit 1; }
+    nvcc -O3 -std=c++17 -arch="$arch" "$here/baselines/hooks.cu" -o "$out/hooks" || { echo "FAILED: nvcc of hooks.cu"; exit 1; }
     # In turn: clocks and neighbours change.
     for round in 1 2; do
       step "hooks in CUDA C++, round $round" 60 "$out/hooks" ${@:-64 2048 32768}
       step "hooks, round $round" 100 "$here/bench_hooks" --device cuda --time --rows "$(IFS=,; echo "${*:-64,2048,32768}")"
     done
     ;;
-  twins)
+  baselines)
     command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
     arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
     for checks in "" -checks; do
-      for twin in copy transpose; do
-        nvcc ${checks:+-DCHECKS} -O3 -std=c++17 -arch="$arch" -ptx "$here/twins/$twin.cu" -o "$out/$twin.ptx" || { echo "FAILED: nvcc of $twin.cu"; exit 1; }
+      for baseline in copy transpose; do
+        nvcc ${checks:+-DCHECKS} -O3 -std=c++17 -arch="$arch" -ptx "$here/baselines/$baseline.cu" -o "$out/$baseline.ptx" || { echo "FAILED: nvcc of $baseline.cu"; exit 1; }
       done
-      timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --twin "$out/copy.ptx,$out/transpose.ptx" --json "$@" \
-        > "$out/twins$checks.jsonl" || { echo "FAILED: bench_fused --twin"; failed=1; }
-      echo "twins$checks.jsonl"
-      cat "$out/twins$checks.jsonl"
+      timeout -k 10 200 "$here/bench_fused" --device cuda --ranks "$gpus" --baseline "$out/copy.ptx,$out/transpose.ptx" --json "$@" \
+        > "$out/baselines$checks.jsonl" || { echo "FAILED: bench_fused --baseline"; failed=1; }
+      echo "baselines$checks.jsonl"
+      cat "$out/baselines$checks.jsonl"
     done
     ;;
   tune)
@@ -285,7 +285,7 @@ case $command in
         "$here/gpu-suite" --ranks "$gpus" --mode threads --filter "$part"
     done
     ;;
-  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh collectives | run.sh fused | run.sh hooks | run.sh torch | run.sh twins | run.sh tune | run.sh sanitize"; exit 2 ;;
+  *) echo "usage: run.sh test | run.sh bench [--json] | run.sh compare OLD_PACKAGE | run.sh collectives | run.sh fused | run.sh hooks | run.sh torch | run.sh baselines | run.sh tune | run.sh sanitize"; exit 2 ;;
 esac
 without=; [ ${#left_out[@]} -gt 0 ] && without=", ${#left_out[@]} left out"
 if [ $failed = 0 ]; then echo "run.sh $command: all passed on $gpus GPUs$without"; else echo "run.sh $command: FAILED on $gpus GPUs"; fi

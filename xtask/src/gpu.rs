@@ -35,11 +35,11 @@ const ROWS: &str = include_str!("../../bench/peers/rows.py");
 const PATTERNS: &str = include_str!("../../bench/peers/patterns.py");
 const TIMING: &str = include_str!("../../bench/peers/timing.py");
 const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
-const TWINS: [(&str, &str); 4] = [
-    ("protocol.cuh", include_str!("../../bench/twins/protocol.cuh")),
-    ("copy.cu", include_str!("../../bench/twins/copy.cu")),
-    ("hooks.cu", include_str!("../../bench/twins/hooks.cu")),
-    ("transpose.cu", include_str!("../../bench/twins/transpose.cu")),
+const BASELINES: [(&str, &str); 4] = [
+    ("protocol.cuh", include_str!("../../bench/baselines/protocol.cuh")),
+    ("copy.cu", include_str!("../../bench/baselines/copy.cu")),
+    ("hooks.cu", include_str!("../../bench/baselines/hooks.cu")),
+    ("transpose.cu", include_str!("../../bench/baselines/transpose.cu")),
 ];
 
 /// Builds everything and writes a folder with `run.sh`.
@@ -79,9 +79,10 @@ pub fn package(folder: &Path) -> Outcome {
         }
         Err(why) => println!("left out: the Python package, since {why}"),
     }
-    fs::create_dir_all(folder.join("twins")).map_err(text)?;
-    for (name, content) in TWINS {
-        fs::write(folder.join("twins").join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
+    fs::create_dir_all(folder.join("baselines")).map_err(text)?;
+    for (name, content) in BASELINES {
+        fs::write(folder.join("baselines").join(name), content)
+            .map_err(|e| format!("writing {name}: {e}"))?;
     }
     #[cfg(unix)]
     {

@@ -1,5 +1,5 @@
 //! What hooks cost: GELU, SiLU, softmax and RMSNorm by the fast tier, one rank alone, from `produce` to `consume`. Every element is compared with what `f64`
-//! gives. `bench/twins/hooks.cu` is the same by hand.
+//! gives. `bench/baselines/hooks.cu` is the same by hand.
 
 use clap::Parser;
 use fusewire::kernel::Supports;

@@ -1,8 +1,8 @@
 //! Hooks fused into an all-to-all of bfloat16, against their size, beside the plain copy: graph replay and eager launches, checked, one
 //! JSON line each. `fused.py` of `run.sh bench` measures what one would write around NCCL instead, and prints the ratios.
 
+mod baselines;
 mod driver;
-mod twins;
 
 use clap::Parser;
 use fusewire::Protocol;
@@ -49,9 +49,9 @@ struct Options {
     /// Bytes that travel together on a channel; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     chunk: Vec<usize>,
-    /// PTX of hand-written kernels that are timed in turn with ours: `--twin copy.ptx,transpose.ptx`, made from `bench/twins` by nvcc.
+    /// PTX of hand-written kernels that are timed in turn with ours: `--baseline copy.ptx,transpose.ptx`, made from `bench/baselines` by nvcc.
     #[arg(long, value_delimiter = ',')]
-    twin: Vec<PathBuf>,
+    baseline: Vec<PathBuf>,
     /// One rank's hooks beside the driver's copy of as many bytes, in turn, on the same buffers.
     #[arg(long)]
     beside_memcpy: bool,
@@ -108,8 +108,8 @@ fn rank<X: cases::On>(world: &World, transport: &X, options: &Options) -> fusewi
         [] => cases::NAMES.into_iter().filter(|n| *n != "transpose_gather").collect(),
         some => some.iter().map(String::as_str).collect(),
     };
-    if !options.twin.is_empty() {
-        return twins::compare(world, transport, options, &sizes);
+    if !options.baseline.is_empty() {
+        return baselines::compare(world, transport, options, &sizes);
     }
     if options.beside_memcpy {
         return driver::compare(world, transport, options, (&sizes, &names));

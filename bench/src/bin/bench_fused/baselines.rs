@@ -17,13 +17,13 @@ struct Pair {
     blocks: u32,
     /// Replayed, microseconds.
     graph_us: f64,
-    twin_us: f64,
-    /// Ours over the twin's.
+    baseline_us: f64,
+    /// Ours over the baseline's.
     ratio: f64,
     checked: bool,
 }
 
-/// What has a twin: hook, protocol, and whether it stores into symmetric outputs.
+/// What has a baseline: hook, protocol, and whether it stores into symmetric outputs.
 const WITH: [(&str, Protocol, bool); 5] = [
     ("copy", Protocol::Simple, false),
     ("copy", Protocol::Ll128, false),
@@ -32,20 +32,20 @@ const WITH: [(&str, Protocol, bool); 5] = [
     ("transpose", Protocol::Direct, true),
 ];
 
-/// Checks and times all that has a twin, of the hooks and ways that `options` name. Collective.
+/// Checks and times all that has a baseline, of the hooks and ways that `options` name. Collective.
 pub fn compare<X: On>(
     world: &World,
     transport: &X,
     options: &Options,
     sizes: &[usize],
 ) -> fusewire::Result<()> {
-    let Options { twin: files, op: ops, protocol: protocols, json, .. } = options;
+    let Options { baseline: files, op: ops, protocol: protocols, json, .. } = options;
     let bench = Bench::new(world, transport, replays)?;
-    let mut twins = X::All::new(transport)?;
+    let mut baselines = X::All::new(transport)?;
     for file in files {
         let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        // SAFETY: `bench/twins` were written for these very kernels.
-        twins = unsafe { twins.with_ptx(&text)? };
+        // SAFETY: `bench/baselines` were written for these very kernels.
+        baselines = unsafe { baselines.with_ptx(&text)? };
     }
     if world.rank() == 0 && !*json {
         println!(
@@ -67,24 +67,24 @@ pub fn compare<X: On>(
                 other => other?,
             };
             let ours = bench.checked(&bench.all, &mut ready)?;
-            let theirs = bench.checked(&twins, &mut ready)?;
-            let [ours, twin] = bench.by_turns(&ready, [&ours, &theirs])?;
+            let theirs = bench.checked(&baselines, &mut ready)?;
+            let [ours, baseline] = bench.by_turns(&ready, [&ours, &theirs])?;
             if world.rank() > 0 {
                 continue;
             }
             let protocol = protocol.name().to_owned();
-            let (blocks, ratio) = (plan.blocks, ours / twin);
+            let (blocks, ratio) = (plan.blocks, ours / baseline);
             if *json {
                 let world = world.size();
                 let pair = Pair {
-                    name: "twin",
+                    name: "baseline",
                     op,
                     protocol,
                     world,
                     bytes,
                     blocks,
                     graph_us: ours,
-                    twin_us: twin,
+                    baseline_us: baseline,
                     ratio,
                     checked: true,
                 };
@@ -92,7 +92,7 @@ pub fn compare<X: On>(
             } else {
                 let size = bytes_text(bytes);
                 println!(
-                    "{op:>10} {protocol:>8} {size:>10} {blocks:>6} {ours:>9.2} us {twin:>9.2} us {ratio:>7.3}"
+                    "{op:>10} {protocol:>8} {size:>10} {blocks:>6} {ours:>9.2} us {baseline:>9.2} us {ratio:>7.3}"
                 );
             }
         }

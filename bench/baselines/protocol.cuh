@@ -1,5 +1,5 @@
 // The protocol's memory as CUDA C++ sees it: parameters, places in the symmetric region, flags. Written by hand from `device/src`;
-// `tests/twins.rs` compares the sizes and offsets below with the Rust side's.
+// `tests/baselines.rs` compares the sizes and offsets below with the Rust side's.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -129,7 +129,7 @@ struct Patience {
     }
 };
 
-// With -DCHECKS the twins do what ours do beside the work: they look at the abort word when they begin, know of threads that are gone at
+// With -DCHECKS the baselines do what ours do beside the work: they look at the abort word when they begin, know of threads that are gone at
 // the end, and tell the block of it. What that costs is the difference of the two.
 struct Checks {
 #ifdef CHECKS

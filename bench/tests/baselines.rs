@@ -1,4 +1,4 @@
-//! The twins' header names the sizes and offsets that this side has.
+//! The baselines' header names the sizes and offsets that this side has.
 
 use fusewire::device::args::RawSlice;
 use fusewire::device::launch::{Params, Shape};
@@ -21,7 +21,7 @@ type Launch = Params<NvlOps, AllToAll, Raw>;
 
 #[test]
 fn the_header_agrees() {
-    let header = include_str!("../twins/protocol.cuh");
+    let header = include_str!("../baselines/protocol.cuh");
     let raw = offset_of!(Launch, raw);
     let said = [
         format!("sizeof(Layout) == {}", size_of::<Layout>()),
@@ -41,11 +41,11 @@ fn the_header_agrees() {
         format!("ROW_PACKS = {};", line::ROW_PACKS),
     ];
     for text in said {
-        assert!(header.contains(&text), "bench/twins/protocol.cuh does not say `{text}`");
+        assert!(header.contains(&text), "bench/baselines/protocol.cuh does not say `{text}`");
     }
     assert_eq!(
         line::BUFFER,
         line::PACKS / u64::from(line::ROW_PACKS) * 512 + 128,
-        "`BUFFER` of the twins is another"
+        "`BUFFER` of the baselines is another"
     );
 }
