@@ -18,10 +18,17 @@ pub fn run(seconds: u64, only: Option<&str>, keep: bool) -> Outcome {
     let program = build()?;
     let mut failed = Vec::new();
     let mut rows = Vec::new();
-    for name in targets()? {
-        if only.is_some_and(|only| !name.contains(only)) {
-            continue;
-        }
+    let all = targets()?;
+    let named: Vec<_> =
+        all.iter().filter(|name| only.is_none_or(|only| name.contains(only))).cloned().collect();
+    if named.is_empty() {
+        return Err(format!(
+            "`--only`: no target's name contains {:?}; there are {}",
+            only.unwrap_or(""),
+            all.join(", ")
+        ));
+    }
+    for name in named {
         let (own, kept) = (target().join("fuzz").join(&name), root().join("fuzz/corpus").join(&name));
         let corpus = own.join("corpus");
         for folder in [&corpus, &kept] {

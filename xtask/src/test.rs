@@ -7,14 +7,20 @@ use std::time::Instant;
 
 struct Account {
     only: Option<String>,
+    /// Names of the steps that `only` does not want.
+    unwanted: Vec<String>,
     passed: Vec<(String, f64)>,
     failed: Vec<(String, String)>,
     left_out: Vec<(String, String)>,
 }
 
 impl Account {
-    fn wants(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|o| name.contains(o.as_str()))
+    fn wants(&mut self, name: &str) -> bool {
+        let wants = self.only.as_ref().is_none_or(|o| name.contains(o.as_str()));
+        if !wants {
+            self.unwanted.push(name.to_string());
+        }
+        wants
     }
 
     fn step(&mut self, name: &str, body: impl FnOnce() -> Outcome) {
@@ -44,6 +50,7 @@ impl Account {
 pub fn run(only: Option<&str>, install: bool) -> Outcome {
     let mut account = Account {
         only: only.map(str::to_string),
+        unwanted: Vec::new(),
         passed: Vec::new(),
         failed: Vec::new(),
         left_out: Vec::new(),
@@ -221,6 +228,13 @@ fn open_mpi(install: bool) -> Outcome {
 }
 
 fn close(account: Account) -> Outcome {
+    let none = account.passed.is_empty() && account.failed.is_empty() && account.left_out.is_empty();
+    if let Some(only) = account.only.as_ref().filter(|_| none) {
+        return Err(format!(
+            "`--only`: no step's name contains {only:?}; there are:\n  {}",
+            account.unwanted.join("\n  ")
+        ));
+    }
     println!("\n=== what ran");
     for (name, seconds) in &account.passed {
         println!("ok        {seconds:7.1} s  {name}");

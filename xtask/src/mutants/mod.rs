@@ -69,6 +69,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
         (m.quick || !arguments.quick) && arguments.only.as_ref().is_none_or(named)
     };
     let mutants: Vec<&Mutant> = list.mutants.iter().filter(wanted).collect();
+    if let Some(only) = arguments.only.as_ref().filter(|_| mutants.is_empty()) {
+        return Err(format!(
+            "`--only`: no mutation's name or file contains {only:?}; `tests/mutants` has them"
+        ));
+    }
     let tree = Tree::new()?;
     let journal = target().join("mutants/journal.jsonl");
     let done = if arguments.fresh { HashMap::new() } else { read(&journal) };
