@@ -1,5 +1,5 @@
 //! Meetings of some of a block's warps, which count them in shared memory and see what the others have counted. No barrier of the hardware's is for
-//! some warps of a block and is passed when one of them has ended in a panic. That of all warps is passed, and takes a fifth of the instructions.
+//! some warps of a block and is passed when one of them has ended in a panic. Those that are all of a block's meet at its barrier, which is.
 
 use super::{block_panicked, lane_count, lane_index, sync_block, sync_warp, sync_warp_any};
 use crate::row::WARP;
