@@ -222,7 +222,7 @@ impl Work {
         u32::try_from(self.wire_bytes / 16 / NEAR_PACKS).unwrap_or(u32::MAX).min(self.limit)
     }
 
-    /// Packs of each thread of a rank alone that has so much to do that each part of it has a block of its own.
+    /// Packs of each thread, of a rank alone whose hooks work by rows or that has much to do: each part of it has a block of its own.
     pub(super) fn long_alone(&self) -> Option<usize> {
         match (self.wire_bytes, self.hooks) {
             (_, Hooks::Transpose) => None,

@@ -1,7 +1,7 @@
 //! Meetings of some of a block's warps, which count them in shared memory and see what the others have counted. No barrier of the hardware's is for
 //! some warps of a block and is passed when one of them has ended in a panic. Those that are all of a block's meet at its barrier, which is.
 
-use super::{block_panicked, lane_count, lane_index, sync_block, sync_warp, sync_warp_any};
+use super::{Scratch, block_panicked, lane_count, lane_index, sync_block, sync_warp, sync_warp_any};
 use crate::row::WARP;
 use core::arch::asm;
 
@@ -30,14 +30,6 @@ fn come(counts: u32, count: u32) {
     unsafe { asm!("st.release.cta.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) count, options(nostack)) };
 }
 
-/// Counts a meeting of which no other warp asks. One lane.
-#[inline(always)]
-fn count_alone(counts: u32, count: u32) {
-    let at = counts + lane_index() / WARP * 4;
-    // SAFETY: a word of this warp's, which loads it behind a barrier.
-    unsafe { asm!("st.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) count, options(nostack)) };
-}
-
 /// The `warps` warps from `first` on, of which this is one, wait for each other, or for a panic in the block: then what is loaded may be anything.
 #[inline(always)]
 pub fn meet(counts: u32, first: u32, warps: u32, count: u32) {
@@ -45,7 +37,8 @@ pub fn meet(counts: u32, first: u32, warps: u32, count: u32) {
     let lane = lane_index() % WARP;
     if warps * WARP == lane_count() {
         if lane == 0 {
-            count_alone(counts, count);
+            // SAFETY: a word of this warp's, which loads it behind the barrier.
+            unsafe { Scratch { at: counts }.store_4(lane_index() / WARP * 4, count) };
         }
         return sync_block();
     }

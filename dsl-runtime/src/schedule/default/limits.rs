@@ -73,10 +73,9 @@ pub(in crate::schedule) const ALONE_PACKS: u32 = 1024;
 /// Packs of a block of a rank alone where there are more blocks than a GPU holds: so many that the start of one is nothing beside them.
 pub(in crate::schedule) const NEAR_PACKS: usize = 4096;
 
-/// Bytes from which on a rank alone has a block for each part, of so many threads, of which each has so many packs: of 256 MiB on one H100 blocks of two rows
-/// take 187 us, and as many as the GPU holds 195; of 16 MiB it is the other way round. Hooks by pack have such blocks from fewer bytes on, those that compute
-/// what is stored as it arrives from still fewer: of 16 MiB GELU takes 8.6 us with blocks of four packs a thread, 9.9 with 512 of 256 threads. A sum into the output
-/// takes 10.2 and 8.6.
+/// Bytes from which on a rank alone whose hooks work by pack or element has a block for each part, of so many threads, of which each has so many packs: of any
+/// hooks, of those that copy or compute, and of those that compute what is stored as it arrives. Of 16 MiB GELU takes 8.6 us with blocks of four packs a thread,
+/// 9.9 with 512 of 256 threads; a sum into the output takes 10.2 and 8.6.
 pub(in crate::schedule) const LOCAL_LONG: usize = 64 << 20;
 pub(in crate::schedule) const LOCAL_LONG_PACKS: usize = 24 << 20;
 pub(in crate::schedule) const LOCAL_LONG_WORK: usize = 12 << 20;
