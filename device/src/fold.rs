@@ -369,7 +369,7 @@ pub fn each<F: Fold<W>, W: Element>(
     take: impl Fn(&Consume, F::Acc),
 ) -> bool {
     parts::<F, W>(ctx, ranks, of, |part, values| {
-        unroll!(TOGETHER, |K| if K < part.valid {
+        unroll!(TOGETHER = 8, |K| if K < part.valid {
             take(&Consume(part.at(part.pos + K, 1, false)), values[K]);
         });
     })
@@ -403,14 +403,14 @@ pub fn relay<F: Fold<W>, W: Element, L: Element>(
     const MOST: usize = 16;
     let mut values = [L::default(); MOST];
     let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
-    unroll!(TOGETHER, |K| values[K] = as_sent(F::finish(low[K], ranks)));
+    unroll!(TOGETHER = 8, |K| values[K] = as_sent(F::finish(low[K], ranks)));
     if Pack::<W>::LANES > TOGETHER {
         let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
-        unroll!(TOGETHER, |K| values[TOGETHER + K] = as_sent(F::finish(high[K], ranks)));
+        unroll!(TOGETHER = 8, |K| values[TOGETHER + K] = as_sent(F::finish(high[K], ranks)));
     }
-    unroll!(TOGETHER, |P| if P < relays::<W, L>() {
+    unroll!(TOGETHER = 8, |P| if P < relays::<W, L>() {
         let mut some = [L::default(); MOST];
-        unroll!(MOST, |K| if K < Pack::<L>::LANES {
+        unroll!(MOST = 16, |K| if K < Pack::<L>::LANES {
             some[K] = values[P * Pack::<L>::LANES + K];
         });
         put(P, together(some));
@@ -455,7 +455,7 @@ fn some<F: Fold<W>, W: Element, const FROM: usize>(
 #[inline(always)]
 fn lift<F: Fold<W>, W: Element, const FROM: usize>(pack: Pack<W>) -> [F::Acc; TOGETHER] {
     let mut out = [F::Acc::default(); TOGETHER];
-    unroll!(TOGETHER, |K| if FROM + K < Pack::<W>::LANES {
+    unroll!(TOGETHER = 8, |K| if FROM + K < Pack::<W>::LANES {
         out[K] = F::lift(pack.get(FROM + K));
     });
     out

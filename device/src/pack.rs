@@ -13,15 +13,34 @@ pub struct Pack<T> {
     element: PhantomData<T>,
 }
 
-/// Repeats `$body` for `$k` = 0, 1, .. below the constant `$n` (at most 16), written out so that no array is indexed at run time.
-/// What is not repeated is not compiled: of `if const { .. }` rustc leaves the other side out.
+/// Repeats `$body` for `$k` = 0, 1, .. below the constant `$n`, written out so that no array is indexed at run time.
+///
+/// What is not repeated is not compiled: of `if const { .. }` rustc leaves the other side out. Yet it looks for what each copy names, and where copies
+/// are within copies that is most of its time. So as few are written as there can be: `$n` itself of `unroll!(4, ..)` and of `unroll!(AHEAD = 4, ..)`,
+/// whose number is checked; four and eight of `unroll!(U <= 8, ..)`, which is for constants that are parameters; else sixteen.
 macro_rules! unroll {
+    (2, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1) };
+    (3, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2) };
+    (4, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3) };
+    (7, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3 4 5 6) };
+    (8, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3 4 5 6 7) };
+    (16, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
+    ($n:ident = $number:tt, |$k:ident| $body:expr) => {{
+        const _: () = assert!($n == $number);
+        unroll!($number, |$k| $body)
+    }};
+    ($n:ident <= 4, |$k:ident| $body:expr) => { unroll!(@each $n, 4, $k, $body, 0 1 2 3) };
+    ($n:ident <= 8, |$k:ident| $body:expr) => { unroll!(@each $n, 8, $k, $body, 0 1 2 3 4 5 6 7) };
     ($n:expr, |$k:ident| $body:expr) => {
-        unroll!(@each $n, $k, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+        unroll!(@each $n, 16, $k, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
-    (@each $n:expr, $k:ident, $body:expr, $($i:literal)*) => {
+    (@each $n:expr, $most:literal, $k:ident, $body:expr, $($i:literal)*) => {{
+        const { assert!($n <= $most) };
         $( #[allow(clippy::out_of_bounds_indexing, unconditional_panic, arithmetic_overflow)] { if const { $i < $n } { const $k: usize = $i; $body } } )*
-    };
+    }};
+    (@all $k:ident, $body:expr, $($i:literal)*) => {{
+        $( #[allow(clippy::out_of_bounds_indexing, unconditional_panic, arithmetic_overflow)] { const $k: usize = $i; $body } )*
+    }};
 }
 pub(crate) use unroll;
 

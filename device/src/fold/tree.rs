@@ -31,7 +31,7 @@ pub(crate) fn octet<F: Fold<V>, V, L: Fn(usize) -> [F::Acc; TOGETHER], const FAR
         let left = ranks - rank;
         let lifted = of(rank, left.min(AHEAD as u32))?;
         if matches!(F::ORDER, Order::Ranks) {
-            unroll!(AHEAD, |K| if (K as u32) < left {
+            unroll!(AHEAD = 4, |K| if (K as u32) < left {
                 let next = lifted(K);
                 last = if rank + K as u32 == 0 { next } else { both::<F, V>(last, next) };
             });
@@ -129,6 +129,6 @@ fn far(level: usize) -> usize {
 #[inline(always)]
 fn both<F: Fold<W>, W>(left: [F::Acc; TOGETHER], right: [F::Acc; TOGETHER]) -> [F::Acc; TOGETHER] {
     let mut out = left;
-    unroll!(TOGETHER, |K| out[K] = F::fold(left[K], right[K]));
+    unroll!(TOGETHER = 8, |K| out[K] = F::fold(left[K], right[K]));
     out
 }

@@ -97,11 +97,11 @@ pub const fn slots(cols: usize) -> usize {
     if cfg!(target_arch = "nvptx64") { octets.div_ceil(lanes(cols) as usize) } else { octets }
 }
 
-/// Repeats `$body` for each slot: with constants on the device, so that rows stay in registers.
+/// Repeats `$body` for each slot: with constants on the device, so that rows stay in registers. There no thread has more than eight.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! each_slot {
     ($n:expr, |$k:ident| $body:expr) => {
-        unroll!($n, |$k| $body)
+        unroll!(@each $n, 8, $k, $body, 0 1 2 3 4 5 6 7)
     };
 }
 #[cfg(not(target_arch = "nvptx64"))]

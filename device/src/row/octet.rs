@@ -10,7 +10,7 @@ pub const OCTET: usize = 8;
 #[inline(always)]
 pub(super) fn of<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; OCTET] {
     let mut out = [T::default(); OCTET];
-    unroll!(OCTET, |K| out[K] = f(K));
+    unroll!(OCTET = 8, |K| out[K] = f(K));
     out
 }
 
@@ -62,7 +62,7 @@ pub(super) fn of_packs<T: Element>(pack: impl Fn(usize) -> Pack<T>) -> [T; OCTET
     let (mut out, lanes) = ([T::default(); OCTET], Pack::<T>::LANES);
     unroll!(4, |P| if P < packs::<T>() {
         let pack = pack(P);
-        unroll!(OCTET, |K| if K < lanes {
+        unroll!(OCTET = 8, |K| if K < lanes {
             out[(P * lanes + K) % OCTET] = pack.get(K % lanes);
         });
     });
@@ -96,7 +96,7 @@ pub(super) fn of_bytes<T: Element>(bytes: u64) -> [T; OCTET] {
 #[inline(always)]
 pub(super) fn bytes<T: Element>(octet: &[T; OCTET]) -> u64 {
     let mut bytes = 0;
-    unroll!(OCTET, |K| bytes |= octet[K].to_bits64() << (8 * K));
+    unroll!(OCTET = 8, |K| bytes |= octet[K].to_bits64() << (8 * K));
     bytes
 }
 

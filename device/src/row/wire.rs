@@ -161,7 +161,7 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
     fn octet(octet: usize, get: &impl Fn(u32) -> Pack<T>) -> [f32; OCTET] {
         let scale = Self::scale(octet, get).to_f32();
         let mut out = octet::widened(&Row::<T, N, S>::octet(octet, get));
-        unroll!(OCTET, |K| out[K] *= scale);
+        unroll!(OCTET = 8, |K| out[K] *= scale);
         out
     }
 
@@ -169,7 +169,7 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
     fn slot(&self, slot: usize) -> [f32; OCTET] {
         let scale = self.scales.values[slot].to_f32();
         let mut out = octet::widened(&self.values.octets[slot]);
-        unroll!(OCTET, |K| out[K] *= scale);
+        unroll!(OCTET = 8, |K| out[K] *= scale);
         out
     }
 }
@@ -194,7 +194,7 @@ where
         // All is loaded before any is folded, and nothing between branches: which rank is this one selects between registers.
         each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
             let mut others = [[R::Value::default(); OCTET]; AHEAD];
-            unroll!(AHEAD, |P| if P + 1 < RANKS {
+            unroll!(AHEAD = 4, |P| if P + 1 < RANKS {
                 others[P] = R::octet(octet, &|pack| of(P as u32, pack));
             });
             let lifted = |values: [R::Value; OCTET]| values.map(F::lift);
@@ -214,7 +214,7 @@ where
     each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
         let contributed = |first: u32, some: u32| {
             let mut all = [[R::Value::default(); OCTET]; AHEAD];
-            unroll!(AHEAD, |P| if (P as u32) < some {
+            unroll!(AHEAD = 4, |P| if (P as u32) < some {
                 let rank = first + P as u32;
                 all[P] = match &own {
                     Some((me, row)) if *me == rank => row.slot(K),

@@ -97,16 +97,16 @@ fn produce_unrolled<const U: usize, W: Element>(
         let mut packs = [Pack::<W>::ZERO; U];
         if const { U > 8 } || Run::full::<U>(s, end) {
             let last = run.whole::<W>(s, U - 1).index();
-            unroll!(U, |K| packs[U - 1 - K] =
+            unroll!(U <= 8, |K| packs[U - 1 - K] =
                 source.pack(&Produce(run.whole::<W>(s, U - 1 - K).before(last))));
-            unroll!(U, |K| put(nth(s, K), &run.whole::<W>(s, K), packs[K]));
+            unroll!(U <= 8, |K| put(nth(s, K), &run.whole::<W>(s, K), packs[K]));
             s += run.team.stride::<U>();
             continue;
         }
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+        unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             packs[K] = source.pack(&Produce(run.whole::<W>(s, K)));
         });
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+        unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             put(nth(s, K), &run.whole::<W>(s, K), packs[K]);
         });
         s += run.team.stride::<U>();
@@ -146,15 +146,16 @@ fn consume_unrolled<const U: usize, W: Element>(
         let mut packs = [Pack::<W>::ZERO; U];
         if const { U > 8 } || Run::full::<U>(s, end) {
             let last = run.whole::<W>(s, U - 1).index();
-            unroll!(U, |K| packs[K] = get(nth(s, K)));
-            unroll!(U, |K| sink.take(&Consume(run.whole::<W>(s, U - 1 - K).before(last)), packs[U - 1 - K]));
+            unroll!(U <= 8, |K| packs[K] = get(nth(s, K)));
+            unroll!(U <= 8, |K| sink
+                .take(&Consume(run.whole::<W>(s, U - 1 - K).before(last)), packs[U - 1 - K]));
             s += run.team.stride::<U>();
             continue;
         }
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+        unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             packs[K] = get(nth(s, K));
         });
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+        unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             sink.take(&Consume(run.whole::<W>(s, K)), packs[K]);
         });
         s += run.team.stride::<U>();
@@ -190,21 +191,21 @@ fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, kept: Kept, args: 
         let mut packs = [Pack::<H::Wire>::ZERO; U];
         if const { U > 8 } || Run::full::<U>(s, end) {
             let last = run.whole::<H::Wire>(s, U - 1).index();
-            unroll!(U, |K| {
+            unroll!(U <= 8, |K| {
                 packs[U - 1 - K] =
                     H::produce(&Produce(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args);
             });
-            unroll!(U, |K| {
+            unroll!(U <= 8, |K| {
                 let ctx = kept.at::<H>(run.whole::<H::Wire>(s, U - 1 - K).before(last));
                 H::consume(&ctx, args, packs[U - 1 - K]);
             });
             s += run.team.stride::<U>();
             continue;
         }
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+        unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             packs[K] = H::produce(&Produce(run.whole::<H::Wire>(s, K)), args);
         });
-        unroll!(U, |K| if inside::<U>(nth(s, K), end) {
+        unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             H::consume(&kept.at::<H>(run.whole::<H::Wire>(s, K)), args, packs[K]);
         });
         s += run.team.stride::<U>();

@@ -119,7 +119,7 @@ impl Part<'_> {
                     let [a, b, c, d] = [batch(0), batch(1), batch(2), batch(3)];
                     let lay_down = |number: usize, values: [W; BATCH]| {
                         if number * BATCH < some {
-                            unroll!(BATCH, |K| store(scratch, i, j + number * BATCH + K, values[K]));
+                            unroll!(BATCH = 16, |K| store(scratch, i, j + number * BATCH + K, values[K]));
                         }
                     };
                     lay_down(0, a);
@@ -145,7 +145,7 @@ impl Part<'_> {
         source: &impl Source<W>,
     ) -> [W; BATCH] {
         let mut values = [W::default(); BATCH];
-        unroll!(BATCH, |K| values[K] = self.element(pos + beside + K, at, beside + K, source));
+        unroll!(BATCH = 16, |K| values[K] = self.element(pos + beside + K, at, beside + K, source));
         values
     }
 
@@ -169,7 +169,7 @@ impl Part<'_> {
         let (mut j, columns) = (0, (self.wide().min(self.place.cols - col) + more) as u32);
         while j < columns {
             let mut values = [W::default(); EDGE];
-            unroll!(EDGE, |K| {
+            unroll!(EDGE = 4, |K| {
                 let at = j + K as u32;
                 if from <= at && at < end {
                     let (mut row, mut col) = (row, col + at as usize);
@@ -179,7 +179,7 @@ impl Part<'_> {
                     values[K] = self.element(base + at as usize, (row, col), 0, source);
                 }
             });
-            unroll!(EDGE, |K| {
+            unroll!(EDGE = 4, |K| {
                 let at = j + K as u32;
                 if from <= at && at < until {
                     store(scratch, i, (at - from) as usize, values[K]);

@@ -62,7 +62,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
     #[inline(always)]
     fn outs(&self, leg: u32) -> [Buffer; AHEAD] {
         let (mut outs, sends) = ([Buffer::NONE; AHEAD], self.sends());
-        unroll!(AHEAD, |K| if leg + (K as u32) < sends + 1 {
+        unroll!(AHEAD = 4, |K| if leg + (K as u32) < sends + 1 {
             outs[K] = self.out(leg + K as u32);
         });
         outs
@@ -131,7 +131,7 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
         let store = |s: u32, pack: Pack<H::Wire>| {
             let (mut outs, mut leg) = (first, 1);
             while leg < sends + 1 {
-                unroll!(AHEAD, |K| if leg + (K as u32) < sends + 1 {
+                unroll!(AHEAD = 4, |K| if leg + (K as u32) < sends + 1 {
                     // SAFETY: the caller's contract; each pack is one thread's.
                     unsafe { outs[K].store(s, pack.words()) };
                 });
@@ -240,12 +240,12 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
         while s < packs {
             let look = || {
                 let mut found = [Loaded::NONE; AT_ONCE];
-                unroll!(AT_ONCE, |K| {
+                unroll!(AT_ONCE = 4, |K| {
                     // SAFETY: the channel's buffer; those past the end are the last one again.
                     found[K] = unsafe { input.load((s + K as u32 * lanes).min(packs - 1)) };
                 });
                 let mut behind = 0;
-                unroll!(AT_ONCE, |K| behind = input.behind(found[K]).max(behind));
+                unroll!(AT_ONCE = 4, |K| behind = input.behind(found[K]).max(behind));
                 behind
             };
             let fault = self.poll(number, look);

@@ -37,7 +37,7 @@ impl<O: Direct> Line<'_, O> {
             while row < end {
                 row::each_lane(|slot| {
                     let mut packs = [[0; 4]; OF_TILE];
-                    unroll!(OF_TILE, |K| {
+                    unroll!(OF_TILE = 3, |K| {
                         let k = before + K as u32 * row::PACKS + slot;
                         if slot < row::PACKS
                             && let Some(ctx) = tiling.pack(corner, k)
@@ -82,8 +82,8 @@ impl<O: Direct> Line<'_, O> {
             let corners = [tile, tile + 1].map(|tile| tiling.corner(self.load.nth(tile)));
             row::each_lane(|slot| {
                 let mut packs = [Pack::<W>::ZERO; U];
-                unroll!(U, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
-                unroll!(U, |K| {
+                unroll!(U <= 8, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
+                unroll!(U <= 8, |K| {
                     let of = first + K as u32;
                     let (corner, of) =
                         if of < TILE_ROWS { (corners[0], of) } else { (corners[1], of - TILE_ROWS) };

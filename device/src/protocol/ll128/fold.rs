@@ -113,7 +113,7 @@ impl<O: Direct> Line<'_, O> {
         let mut whole = true;
         for slot in row::slots() {
             let mut all = [Here([Pack::ZERO; AHEAD]); PAIR];
-            unroll!(PAIR, |K| all[K] = Here([self.own::<H>(row + K as u32, slot, args); AHEAD]));
+            unroll!(PAIR = 2, |K| all[K] = Here([self.own::<H>(row + K as u32, slot, args); AHEAD]));
             let at = |k: usize| {
                 let row = (row + (k / AHEAD) as u32).min(end - 1) as usize;
                 // SAFETY: a row of the buffer.
@@ -122,8 +122,8 @@ impl<O: Direct> Line<'_, O> {
             // SAFETY: rows of those buffers, on which every other rank sends in this call.
             let found = unsafe { self.poll_at::<{ PAIR * AHEAD }>(at, buffer) };
             let Some(found) = found else { return false };
-            unroll!(PAIR, |K| {
-                unroll!(AHEAD, |R| {
+            unroll!(PAIR = 2, |K| {
+                unroll!(AHEAD = 4, |R| {
                     let words = found[AHEAD * K + R].pack(slot);
                     if R as u32 != me.rank {
                         all[K].0[R] = Pack::from_words(words);
@@ -163,14 +163,14 @@ impl<O: Direct> Line<'_, O> {
         // One, on a GPU. (A closure so long would become a function, and what it is given would go to local memory.)
         for slot in row::slots() {
             let mut own = [Pack::<H::Wire>::ZERO; BUNDLE];
-            unroll!(BUNDLE, |K| if slot < row::PACKS && row + (K as u32) < end {
+            unroll!(BUNDLE <= 4, |K| if slot < row::PACKS && row + (K as u32) < end {
                 own[K] = H::produce(&Produce(self.whole::<H::Wire>(row, K, slot)), args);
             });
             // SAFETY: rows of the buffer, on which the peer sends in this call.
             let found = unsafe { self.poll_from::<BUNDLE>((peer, input), row, end) };
             came = found.is_some();
             let Some(found) = found else { break };
-            unroll!(BUNDLE, |K| {
+            unroll!(BUNDLE <= 4, |K| {
                 let theirs = Pack::from_words(found[K].pack(slot));
                 if slot < row::PACKS && row + (K as u32) < end {
                     let [first, second] = if me.rank == 0 { [own[K], theirs] } else { [theirs, own[K]] };
@@ -215,7 +215,7 @@ impl<O: Direct, W: Element> Contributions<W> for Rows<'_, '_, O, W> {
         };
         // SAFETY: rows of those buffers, on which every other rank sends in this call.
         let found = unsafe { line.poll_at::<AHEAD>(|k| buffer(k).1.add(row as usize * row::BYTES), buffer)? };
-        unroll!(AHEAD, |K| {
+        unroll!(AHEAD = 4, |K| {
             let words = found[K].pack(slot);
             if first + K as u32 != me.rank {
                 packs[K] = Pack::from_words(words);

@@ -31,7 +31,7 @@ impl<O: Direct> Line<'_, O> {
             let Some(found) = (unsafe { self.poll::<TOGETHER>(input, row, end) }) else { return false };
             row::each_lane(|slot| {
                 let mut packs = [[0; 4]; TOGETHER];
-                unroll!(TOGETHER, |K| {
+                unroll!(TOGETHER = 2, |K| {
                     let s = (row + K as u32) * row::PACKS + slot;
                     let pack = Pack::from_words(found[K].pack(slot));
                     if slot < row::PACKS && row + (K as u32) < end && s < self.load.packs {

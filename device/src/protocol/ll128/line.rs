@@ -232,10 +232,10 @@ impl<O: Direct> Line<'_, O> {
                 if row + BUNDLE as u32 <= end {
                     // The last one first: where that is inside, all are, and what hooks load is loaded together.
                     let last = self.whole::<W>(row, BUNDLE - 1, slot).index();
-                    unroll!(BUNDLE, |K| packs[BUNDLE - 1 - K] =
+                    unroll!(BUNDLE = 4, |K| packs[BUNDLE - 1 - K] =
                         source.pack(&Produce(self.whole::<W>(row, BUNDLE - 1 - K, slot).before(last))));
                 } else {
-                    unroll!(BUNDLE, |K| if row + (K as u32) < end {
+                    unroll!(BUNDLE = 4, |K| if row + (K as u32) < end {
                         packs[K] = source.pack(&Produce(self.whole::<W>(row, K, slot)));
                     });
                 }
@@ -259,7 +259,7 @@ impl<O: Direct> Line<'_, O> {
         packs: [Pack<W>; BUNDLE],
     ) {
         if T::KEEPS && slot < row::PACKS {
-            unroll!(BUNDLE, |K| if row + (K as u32) < end {
+            unroll!(BUNDLE = 4, |K| if row + (K as u32) < end {
                 to.keep(self.whole::<W>(row, K, slot), packs[K]);
             });
         }
@@ -290,10 +290,10 @@ impl<O: Direct> Line<'_, O> {
                 unsafe { arch::store_line(out.add(HEADER as usize), words, flag(number, kernel, 0)) };
             }
             let mut words = [[0; 4]; U];
-            unroll!(U, |K| words[K] = row::dressed(packs[K], flag(number, kernel, size)));
+            unroll!(U <= 8, |K| words[K] = row::dressed(packs[K], flag(number, kernel, size)));
             // Without a lane's pack there must be no flags.
             let end = if row::whole() { end } else { row };
-            unroll!(U, |K| if row + (K as u32) < end {
+            unroll!(U <= 8, |K| if row + (K as u32) < end {
                 // SAFETY: a row of the buffer, by the caller's contract.
                 unsafe { row::store(out.add(row as usize * row::BYTES + K * row::BYTES), slot, words[K]) };
             });
@@ -312,7 +312,7 @@ impl<O: Direct> Line<'_, O> {
         let (kernel, size) = (self.call.kernel, self.call.size());
         to.each(|base, calls| {
             let number = calls + 1;
-            unroll!(U, |K| if row + (K as u32) < end {
+            unroll!(U <= 8, |K| if row + (K as u32) < end {
                 // SAFETY: as there.
                 unsafe {
                     let out = self.ops.lines_out(base, self.channel).add(Self::buffer(number));
@@ -407,15 +407,15 @@ impl<O: Direct> Line<'_, O> {
         let Some(found) = (unsafe { self.poll::<BUNDLE>(input, row, end) }) else { return false };
         row::each_lane(|slot| {
             let mut packs = [Pack::<W>::ZERO; BUNDLE];
-            unroll!(BUNDLE, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
+            unroll!(BUNDLE = 4, |K| packs[K] = Pack::from_words(found[K].pack(slot)));
             if slot < row::PACKS && row + BUNDLE as u32 <= end {
                 let last = self.whole::<W>(row, BUNDLE - 1, slot).index();
-                unroll!(BUNDLE, |K| {
+                unroll!(BUNDLE = 4, |K| {
                     let ctx = self.whole::<W>(row, BUNDLE - 1 - K, slot).before(last);
                     sink.take(&Consume(ctx), packs[BUNDLE - 1 - K]);
                 });
             } else if slot < row::PACKS {
-                unroll!(BUNDLE, |K| if row + (K as u32) < end {
+                unroll!(BUNDLE = 4, |K| if row + (K as u32) < end {
                     sink.take(&Consume(self.whole::<W>(row, K, slot)), packs[K]);
                 });
             }

@@ -65,12 +65,12 @@ impl<O: Direct> Line<'_, O> {
         loop {
             // All are asked for before the first is looked at.
             let mut found = [Loaded::NONE; U];
-            unroll!(U, |K| {
+            unroll!(U <= 8, |K| {
                 // SAFETY: the caller's contract.
                 found[K] = unsafe { Loaded::look(at(K)) };
             });
             let mut differs = 0;
-            unroll!(U, |K| differs |= found[K].differs(fresh));
+            unroll!(U <= 8, |K| differs |= found[K].differs(fresh));
             if !Warp.any(differs != 0) {
                 return Some(found);
             }
@@ -87,7 +87,7 @@ impl<O: Direct> Line<'_, O> {
             if differs != 0 && now.wrapping_sub(look) >= LOOK_NS {
                 look = now;
                 let (mut odd, mut which) = (fresh, 0);
-                unroll!(U, |K| if found[K].differs(fresh) != 0 {
+                unroll!(U <= 8, |K| if found[K].differs(fresh) != 0 {
                     (odd, which) = (fresh ^ found[K].differs(fresh), K);
                 });
                 let (peer, input) = of(which);

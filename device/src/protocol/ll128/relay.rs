@@ -170,7 +170,7 @@ impl<O: Direct> Line<'_, O> {
             // SAFETY: rows of the buffer.
             let Some(found) = (unsafe { self.poll::<TOGETHER>(input, row, end) }) else { return false };
             row::each_lane(|slot| {
-                unroll!(TOGETHER, |K| {
+                unroll!(TOGETHER = 4, |K| {
                     let (at, pack) = (row + K as u32, Pack::from_words(found[K].pack(slot)));
                     let s = at / relays * row::PACKS + slot;
                     if slot < row::PACKS && at < end && s < self.load.packs {

@@ -149,7 +149,7 @@ pub(in crate::protocol) fn fold_packs<H: Hooks>(
         let own = H::produce(&Produce(ctx()), args);
         then.fold(s, &kept.at::<H>(ctx()), args, me.world, &|first, some| {
             let mut packs = [own; AHEAD];
-            unroll!(AHEAD, |K| {
+            unroll!(AHEAD = 4, |K| {
                 let rank = first + K as u32;
                 if (K as u32) < some && rank != me.rank {
                     packs[K] = load(rank, s);
@@ -167,7 +167,7 @@ impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PA
     fn others<const N: usize>(&self, payload: u64) -> [Ring; AHEAD] {
         let Folds { ends, .. } = self;
         let mut rings = [Ring::NONE; AHEAD];
-        unroll!(AHEAD, |R| if R + 1 < N {
+        unroll!(AHEAD = 4, |R| if R + 1 < N {
             let rank = R as u32 + u32::from(R as u32 >= ends.site.me.rank);
             // SAFETY: the turn's packs have arrived, and are not given back before it is over.
             rings[R] = unsafe { ends.from(rank) }.ring(payload);
@@ -213,18 +213,18 @@ impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PA
             let last = at(P - 1).index();
             let mut own = [Pack::<H::Wire>::ZERO; P];
             let mut others = [[Pack::<H::Wire>::ZERO; AHEAD]; P];
-            unroll!(P, |K| own[P - 1 - K] = H::produce(&Produce(at(P - 1 - K).before(last)), args));
-            unroll!(AHEAD, |R| if R + 1 < N {
-                unroll!(P, |K| {
+            unroll!(P <= 8, |K| own[P - 1 - K] = H::produce(&Produce(at(P - 1 - K).before(last)), args));
+            unroll!(AHEAD = 4, |R| if R + 1 < N {
+                unroll!(P <= 8, |K| {
                     // SAFETY: as above.
                     let words = unsafe { arch::load_16_once(rings[R].pack(tile::nth(b, K))) };
                     others[K][R] = Pack::from_words(words);
                 });
             });
-            unroll!(P, |K| {
+            unroll!(P <= 8, |K| {
                 let (own, others) = (own[P - 1 - K], others[P - 1 - K]);
                 let mut all = [own; AHEAD];
-                unroll!(AHEAD, |R| if R < N {
+                unroll!(AHEAD = 4, |R| if R < N {
                     let (before, behind) = (others[R], others[R.saturating_sub(1)]);
                     let other = if (R as u32) < me { before } else { behind };
                     all[R] = if R as u32 == me { own } else { other };

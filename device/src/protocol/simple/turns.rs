@@ -171,7 +171,7 @@ impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
     pub unsafe fn everybody(&'k self, payload: u64) -> Everybody<'k, O, S> {
         let sends = self.schedule.sends(self.site.me);
         let mut near = [Ring::NONE; NEAR];
-        unroll!(NEAR, |K| if (K as u32) < sends {
+        unroll!(NEAR = 3, |K| if (K as u32) < sends {
             // SAFETY: the caller's contract.
             near[K] = unsafe { self.to(K as u32 + 1) }.ring(payload);
         });
@@ -198,7 +198,7 @@ impl<O: Ops, S: Schedule> Everybody<'_, O, S> {
     #[inline(always)]
     pub unsafe fn store(&self, s: u32, words: [u32; 4]) {
         let Everybody { ends, near, payload, sends } = self;
-        unroll!(NEAR, |K| if (K as u32) < *sends {
+        unroll!(NEAR = 3, |K| if (K as u32) < *sends {
             // SAFETY: the ring's place of the pack, reserved for this block.
             unsafe { arch::store_16(near[K].pack(s), words) };
         });
