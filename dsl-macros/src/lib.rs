@@ -140,9 +140,14 @@ fn mode() -> Mode {
             .is_ok_and(|exe| exe.file_name().is_some_and(|n| n.to_string_lossy().contains("rust-analyzer")));
     match in_editor {
         true => Mode::Editor,
-        false if ["FUSEWIRE_CHECK_ONLY", "DOCS_RS"].iter().any(|name| std::env::var_os(name).is_some()) => {
-            Mode::CheckOnly
-        }
+        false if std::env::var_os("DOCS_RS").is_some() || only_checked() => Mode::CheckOnly,
         false => Mode::Compile,
     }
+}
+
+/// Whether `FUSEWIRE_CHECK_ONLY` says that this package's kernels are checked and not compiled: it names packages, or is `1` for all.
+fn only_checked() -> bool {
+    let packages = std::env::var("FUSEWIRE_CHECK_ONLY").unwrap_or_default();
+    let own = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    packages.split(',').map(str::trim).any(|name| name == "1" || !name.is_empty() && name == own)
 }

@@ -144,6 +144,7 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
             "no GPU here; `cargo xtask gpu --package DIR` makes a folder to run where there is one",
         );
     }
+    account.leave_out("PTX of the test programs", "`cargo xtask gpu --package DIR` compiles it");
     infiniband(&mut account, install);
     account.leave_out("InfiniBand hardware", "no adapter");
     close(account)

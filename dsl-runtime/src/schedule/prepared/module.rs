@@ -97,7 +97,7 @@ fn image(context: &cuda::Context, entry: &Entry) -> Result<&'static Image> {
             entry.symbol,
             context.device(),
             have.join(", "),
-            if have.is_empty() { ", and build without FUSEWIRE_CHECK_ONLY" } else { "" }
+            if have.is_empty() { ", and build with an empty FUSEWIRE_CHECK_ONLY" } else { "" }
         ))
     })
 }
