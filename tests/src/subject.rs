@@ -16,9 +16,10 @@ use fusewire::peers::IbgdaAdapter;
 use fusewire::rdma::Fabric;
 use fusewire::schedule::*;
 use fusewire::{
-    HostIb, Ibgda, MultiPeerTransport, Nvl, NvlMesh, Options, PeersConfig, Result, Shm, ShmMesh, Transport,
-    World,
+    HostIb, Ibgda, MultiPeerTransport, Options, PeersConfig, Result, Shm, ShmMesh, Transport, World,
 };
+#[cfg(feature = "gpu")]
+use fusewire::{Nvl, NvlMesh};
 use std::sync::Arc;
 
 /// A transport that the suite can make.
@@ -59,6 +60,7 @@ impl Meet for Shm {
     }
 }
 
+#[cfg(feature = "gpu")]
 impl Meet for Nvl {
     const MAPS: bool = true;
 
@@ -126,6 +128,7 @@ impl Meet for ShmMesh {
 }
 
 /// NVLink in domains of two, adapters across.
+#[cfg(feature = "gpu")]
 impl Meet for NvlMesh {
     fn cases() -> Vec<Case<Self>> {
         cases()

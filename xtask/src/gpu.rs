@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Programs of the package: name, cargo arguments that build it, place below the release folder.
 const PROGRAMS: &[(&str, &[&str], &str)] = &[
-    ("gpu-suite", &["-p", "fusewire-tests", "--bin", "gpu-suite"], "gpu-suite"),
+    ("gpu-suite", &["-p", "fusewire-tests", "--features", "gpu", "--bin", "gpu-suite"], "gpu-suite"),
     ("all_to_all", &["-p", "fusewire-examples", "--bin", "all_to_all"], "all_to_all"),
     ("bench", &["-p", "fusewire-bench", "--bin", "bench"], "bench"),
     ("bench_collectives", &["-p", "fusewire-bench", "--bin", "bench_collectives"], "bench_collectives"),

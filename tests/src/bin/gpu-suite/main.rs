@@ -9,7 +9,9 @@ mod report;
 
 use clap::{Parser, ValueEnum};
 use fusewire::driver::Driver;
-use fusewire::{HostIb, Ibgda, Nvl, NvlMesh, Shm, ShmMesh};
+use fusewire::{HostIb, Ibgda, Shm, ShmMesh};
+#[cfg(feature = "gpu")]
+use fusewire::{Nvl, NvlMesh};
 use fusewire_tests::fleet::{self, Fleet};
 use fusewire_tests::suite::processes;
 use fusewire_tests::{Case, Meet, Scale, Stop, data, run};
@@ -94,11 +96,18 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.device {
         On::Host => over(&arguments, Scale::Host),
-        On::Cuda if arguments.list => over(&arguments, Scale::Gpu),
+        // All transports have the same cases.
+        On::Cuda if arguments.list => over(&arguments, Scale::Host),
         On::Cuda => match gpus() {
             Err(error) => {
                 eprintln!("gpu-suite: {error}");
                 ExitCode::from(3)
+            }
+            Ok(_) if !cfg!(feature = "gpu") => {
+                eprintln!(
+                    "gpu-suite: this program has no kernels for GPUs: `cargo xtask gpu` builds one that has, with the feature `gpu`"
+                );
+                ExitCode::from(2)
             }
             Ok(have) => {
                 if have < arguments.ranks && !arguments.worker && !arguments.from_env {
@@ -118,10 +127,14 @@ fn main() -> ExitCode {
 fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
     match (arguments.over, scale) {
         (Over::Memory, Scale::Host) => on::<Shm>(arguments, scale),
+        #[cfg(feature = "gpu")]
         (Over::Memory, Scale::Gpu) => on::<Nvl>(arguments, scale),
         (Over::Ibgda, _) => on::<Ibgda>(arguments, scale),
         (Over::Mesh, Scale::Host) => on::<ShmMesh>(arguments, scale),
+        #[cfg(feature = "gpu")]
         (Over::Mesh, Scale::Gpu) => on::<NvlMesh>(arguments, scale),
+        #[cfg(not(feature = "gpu"))]
+        (Over::Memory | Over::Mesh, Scale::Gpu) => unreachable!("refused above"),
         (Over::HostIb, _) => on::<HostIb>(arguments, scale),
     }
 }
