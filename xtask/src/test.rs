@@ -64,19 +64,8 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         steps::readable()
     });
     account.step("clippy", || {
-        steps::run(
-            "clippy",
-            cargo()
-                .args([
-                    "clippy",
-                    "--quiet",
-                    "--workspace",
-                    "--all-targets",
-                    "--features",
-                    "fusewire-tests/gpu",
-                ])
-                .args(["--", "-D", "warnings"]),
-        )
+        let all = ["clippy", "--quiet", "--workspace", "--all-targets", "--features", "fusewire-tests/gpu"];
+        steps::run("clippy", cargo().args(all).args(["--", "-D", "warnings"]))
     });
     account.step("docs", || {
         steps::run(

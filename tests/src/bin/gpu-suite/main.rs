@@ -103,12 +103,6 @@ fn main() -> ExitCode {
                 eprintln!("gpu-suite: {error}");
                 ExitCode::from(3)
             }
-            Ok(_) if !cfg!(feature = "gpu") => {
-                eprintln!(
-                    "gpu-suite: this program has no kernels for GPUs: `cargo xtask gpu` builds one that has, with the feature `gpu`"
-                );
-                ExitCode::from(2)
-            }
             Ok(have) => {
                 if have < arguments.ranks && !arguments.worker && !arguments.from_env {
                     // Not for processes, whose own ranks share no queues: clients of MPS have few of them together.
@@ -126,6 +120,13 @@ fn main() -> ExitCode {
 
 fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
     match (arguments.over, scale) {
+        #[cfg(not(feature = "gpu"))]
+        (_, Scale::Gpu) => {
+            eprintln!(
+                "gpu-suite: this program has no kernels for GPUs: `cargo xtask gpu` builds one that has, with the feature `gpu`"
+            );
+            ExitCode::from(2)
+        }
         (Over::Memory, Scale::Host) => on::<Shm>(arguments, scale),
         #[cfg(feature = "gpu")]
         (Over::Memory, Scale::Gpu) => on::<Nvl>(arguments, scale),
@@ -133,8 +134,6 @@ fn over(arguments: &Arguments, scale: Scale) -> ExitCode {
         (Over::Mesh, Scale::Host) => on::<ShmMesh>(arguments, scale),
         #[cfg(feature = "gpu")]
         (Over::Mesh, Scale::Gpu) => on::<NvlMesh>(arguments, scale),
-        #[cfg(not(feature = "gpu"))]
-        (Over::Memory | Over::Mesh, Scale::Gpu) => unreachable!("refused above"),
         (Over::HostIb, _) => on::<HostIb>(arguments, scale),
     }
 }
