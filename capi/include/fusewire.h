@@ -173,11 +173,11 @@ typedef struct {
   bool any_bytes;
 } fusewire_field;
 
-// A kernel for one element type, schedule and transport. Valid as long as the library is loaded.
+// A kernel for one element type, number, schedule and transport. Valid as long as the library is loaded.
 typedef struct {
   // The module or the function.
   const char *name;
-  // Element type of a generic module, such as "Bf16"; else empty.
+  // What a generic module was compiled for: "Bf16", "8" or "Bf16, 8"; else empty.
   const char *element;
   // The schedule, such as "all_to_all"; "custom" for a function.
   const char *schedule;

@@ -138,7 +138,7 @@ pub struct fusewire_field {
 pub struct fusewire_kernel {
     /// The module or the function.
     pub name: *const c_char,
-    /// Element type of a generic module, such as "Bf16"; else empty.
+    /// What a generic module was compiled for: "Bf16", "8" or "Bf16, 8"; else empty.
     pub element: *const c_char,
     /// The schedule, such as "all_to_all"; "custom" for a function.
     pub schedule: *const c_char,

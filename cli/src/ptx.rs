@@ -6,8 +6,8 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use find::Kernel;
 use fusewire_codegen::{
-    CompileOptions, ELEMENTS, Entry, Item, Model, SCHEDULES, Schedule, TRANSPORTS, Transport, compile,
-    nearest,
+    CompileOptions, ELEMENTS, Entry, Instance, Item, Model, SCHEDULES, Schedule, TRANSPORTS, Transport,
+    compile, nearest,
 };
 use fusewire_toolchain::{Arch, Toolchain, ptxas::Ptxas};
 
@@ -35,6 +35,9 @@ pub struct Args {
     /// Element type, for a generic module. Default: the first one of the attribute.
     #[arg(long)]
     pub element: Option<String>,
+    /// Number, for a module that is generic over one. Default: the first one of the attribute.
+    #[arg(long)]
+    pub value: Option<String>,
     /// Packs in flight: 1, 2, 4 or 8. Default: as the attribute says.
     #[arg(long, value_parser = ["1", "2", "4", "8"])]
     pub unroll: Option<String>,
@@ -124,6 +127,9 @@ fn describe(kernel: &Kernel) -> String {
     if !options.elements.is_empty() {
         text += &format!("    elements    {}\n", names(&mut options.elements.iter().map(|e| e.0.as_str())));
     }
+    if !options.values.is_empty() {
+        text += &format!("    values      {}\n", names(&mut options.values.iter().map(|v| v.0.as_str())));
+    }
     text + &format!("    archs       {}", names(&mut options.archs.iter().map(String::as_str)))
 }
 
@@ -155,7 +161,7 @@ fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
         (Item::Hooks(_), None) => Some(*options.schedules.first().unwrap_or(&SCHEDULES[0])),
     };
     let element = match (&args.element, options.elements.first()) {
-        (None, first) => first.map(|(name, path, _)| (name.clone(), path.clone())),
+        (None, first) => first.map(|(name, path, _)| (name.as_str(), path.as_str())),
         (Some(_), None) => {
             return refuse(format!(
                 "`{}` is not generic over an element type: leave `--element` out",
@@ -164,10 +170,23 @@ fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
         }
         (Some(name), Some(_)) => {
             let (name, path) = named("element type", name, ELEMENTS, |e| e.0)?;
-            Some(((*name).to_owned(), (*path).to_owned()))
+            Some((*name, *path))
         }
     };
-    let own = model.unrolls(element.as_ref().map(|e| e.0.as_str()));
+    let value = match (&args.value, options.values.first()) {
+        (None, first) => first.map(|(value, _)| value.as_str()),
+        (Some(_), None) => {
+            return refuse(format!("`{}` is not generic over a number: leave `--value` out", model.ident()));
+        }
+        (Some(value), Some(_)) if value.parse::<u64>().is_ok() || value.parse::<bool>().is_ok() => {
+            Some(value.as_str())
+        }
+        (Some(value), Some(_)) => {
+            return refuse(format!("`{value}` is no value for `--value`: a whole number, `true` or `false`"));
+        }
+    };
+    let instance = Instance::of(element, value);
+    let own = model.unrolls(&instance);
     let unroll = match (&args.unroll, &model.item) {
         (Some(_), Item::Schedule(_)) => {
             return refuse(format!("`{}` is a schedule itself: leave `--unroll` out", model.ident()));
@@ -185,7 +204,7 @@ fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
             names.join(", ")
         ));
     };
-    Ok(Entry { schedule, transport, element, protocol, unroll, default_variant: unroll == own[0] })
+    Ok(Entry { schedule, transport, instance, protocol, unroll, default_variant: unroll == own[0] })
 }
 
 fn named<'a, T>(

@@ -30,6 +30,17 @@ pub mod inner {
         kernel.sync();
         Ok(())
     }
+    #[comm_kernel(transports(Nvl), schedules(sendrecv), values(4, 8))]
+    mod taps {
+        pub struct Args<'a, const N: usize> {
+            pub input: &'a [f32],
+            pub output: Out<'a, f32>,
+            pub taps: [f32; N],
+        }
+        pub fn produce<const N: usize>(ctx: &Produce, args: &Args<N>) -> f32 {
+            args.taps[N - 1] * args.input[ctx.index()]
+        }
+    }
 }
 "#;
 const BROKEN: &str = "#[comm_kernel]\nmod broken {\n    pub struct Args<'a> {\n        pub input: &'a [f32],\n        pub output: Out<'a, f32>,\n    }\n    fn produce(ctx: &Produce, args: &Args) -> f32 {\n        println!();\n        0.0\n    }\n}\n#[comm_kernel]\nmod refused {}\n";
@@ -82,10 +93,15 @@ inner::ring  src/lib.rs:25
     a schedule of its own
     transports  Nvl
     archs       sm_80
+inner::taps  src/lib.rs:30
+    schedules   sendrecv
+    transports  Nvl
+    values      4 8
+    archs       sm_80
 ";
     assert_eq!(out, expected);
     let manifest = folder.path().join("Cargo.toml");
-    assert_eq!(ptx(&manifest, &["--list", "ring"]).1, expected[expected.find("inner::ring").unwrap()..]);
+    assert_eq!(ptx(&manifest, &["--list", "taps"]).1, expected[expected.find("inner::taps").unwrap()..]);
 }
 
 #[test]
@@ -111,6 +127,8 @@ fn prints_what_is_asked_for() {
             &["ring", "--arch", "sm_90a", "--transport", "Nvl"],
             &[".entry ring__custom__nvl(", ".target sm_90a"],
         ),
+        (&["taps"], &[".entry taps__sendrecv__nvl__4("]),
+        (&["taps", "--value", "16"], &[".entry taps__sendrecv__nvl__16("]),
         (&["copy", "--protocol", "ll128"], &[".entry copy__all_to_all_ll128__nvl("]),
         (&["inner::ring", "--line-info"], &["\t.file\t", "src/lib.rs\""]),
     ] {
@@ -151,6 +169,8 @@ fn says_what_there_is_instead() {
         (folder.path(), &["ring", "--transport", "Nvlink"], &["did you mean `Nvl`?"]),
         (folder.path(), &["ring", "--arch", "90"], &["`90` is not a GPU architecture", "sm_90"]),
         (folder.path(), &["ring", "--element", "f32"], &["leave `--element` out"]),
+        (folder.path(), &["ring", "--value", "4"], &["leave `--value` out"]),
+        (folder.path(), &["taps", "--value", "four"], &["`four` is no value", "a whole number"]),
         (folder.path(), &["ring", "--schedule", "sendrecv"], &["is a schedule itself"]),
         (
             folder.path(),

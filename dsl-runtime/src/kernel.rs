@@ -56,7 +56,7 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// File and line of it.
     const FILE: &'static str;
-    /// Element type of a generic module, else empty.
+    /// What a generic module was compiled for, `f32`, `8` or `f32, 8`; else empty.
     const ELEMENT: &'static str;
     /// Differs when hooks or options do.
     const FINGERPRINT: u64;
@@ -86,7 +86,7 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` was not compiled for `{S}` on transport `{X}`",
     label = "there is no kernel for this",
-    note = "name what it is to be compiled for in the attribute: `#[comm_kernel(transports(..), schedules(..), elements(..))]`"
+    note = "name what it is to be compiled for in the attribute: `#[comm_kernel(transports(..), schedules(..), elements(..), values(..))]`"
 )]
 ///
 /// # Safety

@@ -198,7 +198,7 @@ def _choose(kernels, transport, element):
     asked = f" of {element}" if element else ""
     if not fits:
         raise Misuse(f"{name}{asked} was not compiled; there is {there}")
-    raise Misuse(f"{name} is of several element types; name one of them, as in `element={fits[0].element!r}`: there is {there}")
+    raise Misuse(f"{name} is of several element types or numbers; name one of them, as in `element={fits[0].element!r}`: there is {there}")
 
 
 def load(path):

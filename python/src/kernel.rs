@@ -70,7 +70,7 @@ pub struct Kernel {
     /// The module or the function.
     #[pyo3(get)]
     name: String,
-    /// Element type of a generic module, as Rust calls it; else empty.
+    /// What a generic module was compiled for, as Rust calls it: "Bf16", "8" or "Bf16, 8"; else empty.
     #[pyo3(get)]
     element: String,
     /// The schedule; "custom" for a function.

@@ -224,7 +224,7 @@ subject! {
     SendRecvOf<copy::Hooks<F8E4M3>>, SendRecvOf<copy::Hooks<F8E5M2>>,
     AllToAllOf<reverse::Hooks<u8>>, AllToAllOf<reverse::Hooks<u16>>, AllToAllOf<reverse::Hooks<u32>>, AllToAllOf<reverse::Hooks<u64>>,
     AllToAllOf<unrolled::Hooks>, AllToAllOf<reverse_unrolled::Hooks>,
-    AllToAllOf<transpose_add::Hooks>, AllToAllOf<tiles::Hooks>, AllToAllOf<scale_add::Hooks>, AllToAllOf<gather::Hooks>, AllToAllOf<places::Hooks>,
+    AllToAllOf<transpose_add::Hooks>, AllToAllOf<tiles::Hooks>, AllToAllOf<scale_add::Hooks>, AllToAllOf<gather::Hooks<0>>, AllToAllOf<gather::Hooks<7>>, AllToAllOf<places::Hooks>,
     AllToAllOf<histogram::Hooks>, AllToAllOf<chain::Hooks>,
     SendRecvOf<transpose_add::Hooks>, SendRecvOf<tiles::Hooks>, SendRecvOf<chain::Hooks>,
     AllGatherOf<counted::Hooks>, BroadcastOf<counted::Hooks>, ScatterOf<counted::Hooks>, GatherOf<counted::Hooks>,

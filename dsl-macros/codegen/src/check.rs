@@ -1,13 +1,15 @@
 //! Every rule, all errors at once. Each message gives the rule and the accepted form, at the token that breaks it.
 
 mod fields;
+mod generics;
 mod rows;
 
 use crate::configured;
 use crate::errors::Errors;
 use crate::generate::names;
-use crate::model::{Args, Fold, Hook, HookModule, Item, Kind, Model, ScheduleFn, values};
+use crate::model::{Args, Fold, Hook, HookModule, Instance, Item, Kind, Model, Params, ScheduleFn, values};
 use fields::{element, fields};
+use generics::generics;
 use quote::ToTokens;
 use syn::{FnArg, GenericParam, ReturnType, Signature, Type};
 
@@ -328,9 +330,9 @@ fn wire(ty: &Type, one: bool, module: &HookModule, errors: &mut Errors) {
         }
         element(value, Some(module), errors);
     }
-    let param = module.args.as_ref().and_then(|args| args.generics.type_params().next());
-    if let Some(param) = param.filter(|param| names(ty, &param.ident)) {
-        let (ty_text, param) = (text(ty), &param.ident);
+    let params = Params::of(module.args.as_ref());
+    if let Some(param) = params.names().find(|param| names(ty, param)) {
+        let ty_text = text(ty);
         errors.at(ty, format!("`{ty_text}` on the wire is of types that are known here, not of `{param}`: write a module for each"));
     }
 }
@@ -379,75 +381,15 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
     }
 }
 
-fn generics(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) {
-    let hook = |name, hook: &'_ Option<Hook>| {
-        hook.as_ref().map(|h| (name, h.sig.ident.span(), h.sig.generics.clone()))
-    };
-    let all = [
-        Some(("Args", args.span, args.generics.clone())),
-        hook("produce", &module.produce),
-        hook("consume", &module.consume),
-    ];
-    for (what, _, generics) in all.iter().flatten() {
-        for c in generics.const_params() {
-            errors.at(
-                c,
-                format!("`{what}` cannot have const parameters; pass the number as a field of `Args`"),
-            );
-        }
-    }
-    let form = "`pub struct Args<'a, T>` and `fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T`";
-    let Some((_, _, first)) = model.options.elements.first() else {
-        let generic = all.iter().flatten().find_map(|(what, _, g)| Some((what, g.type_params().next()?)));
-        if let Some((what, param)) = generic {
-            errors.at(
-                param,
-                format!("a generic `{what}` needs the types it is compiled for: `#[comm_kernel(elements(f32, Bf16))]`"),
-            );
-        }
-        return;
-    };
-    for (what, _, generics) in all.iter().flatten() {
-        let floats = generics.type_params().flat_map(|t| &t.bounds).any(|b| text(b) == "Float");
-        for (element, path, span) in model.options.elements.iter().filter(|_| floats) {
-            let float = path.contains("::") || element.starts_with('f');
-            if !float {
-                errors.span(*span, format!("`{element}` is not a floating-point element, and `{what}` asks for `T: Float`: name f32, f64, F16, Bf16, F8E4M3 or F8E5M2"));
-            }
-        }
-    }
-    let mut name: Option<String> = None;
-    for (what, span, generics) in all.iter().flatten() {
-        let types: Vec<_> = generics.type_params().map(|t| t.ident.to_string()).collect();
-        match types.as_slice() {
-            [one] if name.get_or_insert_with(|| one.clone()) == one => {}
-            [one] => {
-                let known = name.clone().unwrap_or_default();
-                errors.span(
-                    generics.type_params().next().map_or(*span, |t| t.ident.span()),
-                    format!("`{what}` names the element type `{one}`, and `Args` names it `{known}`: give it one name in all three"),
-                );
-            }
-            [] if *what == "Args" => {
-                errors.span(
-                    *first,
-                    format!("`elements(..)` is for a module that is generic over its element type: {form}; or leave it out"),
-                );
-                return;
-            }
-            _ => errors.span(*span, format!("with `elements(..)`, `{what}` has one type parameter: {form}")),
-        }
-    }
-}
-
 fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
     let sig = &function.sig;
     let form = format!("pub fn {}<O: Ops>(kernel: &Kernel<O>, ..) -> Flow", sig.ident);
     qualifiers(sig, &form, errors);
-    if !model.options.elements.is_empty() {
+    if let Some(span) = model.instances().first().and_then(Instance::span) {
+        let what = if model.options.elements.is_empty() { "values" } else { "elements" };
         errors.span(
-            model.options.elements[0].2,
-            "`elements` is for hook modules; a schedule function names its types",
+            span,
+            format!("`{what}` is for hook modules; a schedule function names its types and numbers"),
         );
     }
     let of_modules = |name: &str| ["schedules", "unroll", "layout", "reduce"].contains(&name);

@@ -6,7 +6,7 @@ use crate::diagnose;
 use crate::errors::Errors;
 use crate::generate::{self, device_source};
 use crate::host;
-use crate::model::{Entry, Model};
+use crate::model::{Entry, Instance, Model};
 use crate::source::Text;
 use fusewire_toolchain::{Arch, CompileError, Library, Ptx, Rlib, Target, Toolchain, Unit};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use syn::ext::IdentExt;
 
-/// PTX for one architecture (and one element type of a generic module), of some of the entries.
+/// PTX for one architecture (and one instance of a generic module), of some of the entries.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// `sm_80`, ...
@@ -23,8 +23,8 @@ pub struct Image {
     pub part: usize,
     /// Their symbols.
     pub symbols: Vec<String>,
-    /// Element type's name for generic modules.
-    pub element: Option<String>,
+    /// The name of what stands for the parameters of a generic module.
+    pub instance: String,
     /// The PTX.
     pub text: String,
     /// How the device's compiler understood the arguments and the wire: see `Crosses::CODE`.
@@ -273,41 +273,32 @@ const TOGETHER: usize = 4;
 /// What is compiled at once.
 struct Part {
     arch: String,
-    element: Option<String>,
+    instance: String,
     number: usize,
     entries: Vec<Entry>,
 }
 
-/// The parts that an expansion needs, those of one architecture and element type together.
+/// The parts that an expansion needs, those of one architecture and instance together.
 fn parts(model: &Model) -> Vec<Part> {
     let entries: Vec<Entry> = model.entries().into_iter().filter(|e| e.transport.cuda).collect();
     if entries.is_empty() {
         return Vec::new();
     }
-    let mut elements: Vec<Option<String>> = Vec::new();
-    for e in &entries {
-        let name = e.element.as_ref().map(|e| e.0.clone());
-        if !elements.contains(&name) {
-            elements.push(name);
-        }
-    }
+    let instances: Vec<String> = model.instances().iter().map(Instance::name).collect();
     // Where there would be one part, the second core has half of it.
-    let least = if model.options.archs.len() * elements.len() == 1 { 2 } else { 1 };
+    let least = if model.options.archs.len() * instances.len() == 1 { 2 } else { 1 };
     let mut parts = Vec::new();
     for arch in &model.options.archs {
-        for element in &elements {
-            let own: Vec<Entry> = entries
-                .iter()
-                .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref())
-                .cloned()
-                .collect();
+        for instance in &instances {
+            let own: Vec<Entry> =
+                entries.iter().filter(|e| e.instance.name() == *instance).cloned().collect();
             let count = own.len().div_ceil(TOGETHER).max(least).min(own.len());
             let mut dealt = vec![Vec::new(); count];
             for (k, entry) in own.into_iter().enumerate() {
                 dealt[k % count].push(entry);
             }
             for (number, entries) in dealt.into_iter().enumerate() {
-                parts.push(Part { arch: arch.clone(), element: element.clone(), number, entries });
+                parts.push(Part { arch: arch.clone(), instance: instance.clone(), number, entries });
             }
         }
     }
@@ -334,15 +325,15 @@ pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
         texts.iter().map(|(target, text)| (target, (text.text.as_str(), text.file.as_deref()))).collect();
     let name = unit_name(model);
     let crates = &model.options.crates;
-    let alike = |p: &&Part| (&p.arch, &p.element) == (&parts[0].arch, &parts[0].element);
+    let alike = |p: &&Part| (&p.arch, &p.instance) == (&parts[0].arch, &parts[0].instance);
     let first = parts.iter().take_while(alike).count();
     let work = |k: usize| assemble(&toolchain, plain[k].0, &name, plain[k].1, crates);
     let compiled = first_ones_first(first, parts.len(), work);
     let mut images = Vec::new();
     for ((part, (_, text)), result) in parts.into_iter().zip(&texts).zip(compiled) {
-        let Part { arch, element, number, entries } = part;
+        let Part { arch, instance, number, entries } = part;
         let Compiled { symbols, text, codes, .. } = finish(model, &entries, text, result)?;
-        images.push(Image { arch, part: number, symbols, element, text, codes });
+        images.push(Image { arch, part: number, symbols, instance, text, codes });
     }
     Ok(images)
 }
@@ -392,7 +383,7 @@ fn side_by_side<T: Send>(numbers: Range<usize>, work: impl Fn(usize) -> T + Sync
 pub fn cached(model: &Model) -> Vec<Image> {
     let Ok(toolchain) = Toolchain::find() else { return Vec::new() };
     let mut images = Vec::new();
-    for Part { arch, element, number, entries } in parts(model) {
+    for Part { arch, instance, number, entries } in parts(model) {
         let Ok(target) = arch.parse().map(|a| Target::new(a).with_line_info(model.options.line_info)) else {
             continue;
         };
@@ -409,7 +400,7 @@ pub fn cached(model: &Model) -> Vec<Image> {
         if let Some((text, codes)) = toolchain.cached_kernel(&unit).and_then(|ptx| take_codes(&ptx.text)) {
             let symbols = entries.iter().map(|e| e.symbol(model.ident())).collect();
             let text = bound_threads(model, &entries, &text);
-            images.push(Image { arch, part: number, symbols, element, text, codes });
+            images.push(Image { arch, part: number, symbols, instance, text, codes });
         }
     }
     images

@@ -30,7 +30,7 @@ pub use device::{CompileOptions, Compiled, compile};
 pub use errors::Errors;
 pub use find::{Found, find_kernels};
 pub use generate::device_source;
-pub use model::{Entry, Item, Model, SourceFile};
+pub use model::{Entry, Instance, Item, Model, SourceFile};
 pub use plain::elsewhere as plain_elsewhere;
 pub use tables::{ARCHS, ELEMENTS, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 

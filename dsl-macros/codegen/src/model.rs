@@ -1,6 +1,9 @@
 //! What a kernel is, once parsed.
 
+mod instance;
 mod ways;
+
+pub use instance::{Given, Instance, Params};
 
 use crate::crates::DeviceCrate;
 use crate::plain::PlainType;
@@ -55,6 +58,8 @@ pub struct Options {
     pub archs: Vec<String>,
     /// Element types that a generic hook module is compiled for: name, path below the device crate, span.
     pub elements: Vec<(String, String, Span)>,
+    /// Numbers that a hook module is compiled for, with their spans.
+    pub values: Vec<(String, Span)>,
     /// Variants: packs in flight per thread. Empty: chosen from the hooks' grain.
     pub unroll: Vec<u32>,
     /// `layout(transposed)`, where it was written: `produce` reads the rows of a column side by side.
@@ -288,8 +293,8 @@ pub struct Entry {
     pub schedule: Option<Schedule>,
     /// On which transport.
     pub transport: Transport,
-    /// Element type's name and path, for generic modules.
-    pub element: Option<(String, String)>,
+    /// What stands for the parameters of a generic module.
+    pub instance: Instance,
     /// How bytes travel.
     pub protocol: Protocol,
     /// Packs in flight.
@@ -368,27 +373,23 @@ impl Model {
 
     /// Every entry asked for, on every transport.
     pub fn entries(&self) -> Vec<Entry> {
-        let elements: Vec<_> = match self.options.elements.as_slice() {
-            [] => vec![None],
-            some => some.iter().map(|(name, path, _)| Some((name.clone(), path.clone()))).collect(),
-        };
         let schedules: Vec<_> = match &self.item {
             Item::Hooks(_) => self.options.schedules.iter().copied().map(Some).collect(),
             Item::Schedule(_) => vec![None],
         };
         let mut entries = Vec::new();
-        for element in &elements {
+        for instance in &self.instances() {
             for schedule in &schedules {
                 for (transport, _) in &self.options.transports {
                     let entry = |protocol, unroll, default_variant| Entry {
                         schedule: *schedule,
                         transport: *transport,
-                        element: element.clone(),
+                        instance: instance.clone(),
                         protocol,
                         unroll,
                         default_variant,
                     };
-                    let unrolls = self.unrolls(element.as_ref().map(|e| e.0.as_str()));
+                    let unrolls = self.unrolls(instance);
                     for protocol in self.protocols(schedule.as_ref(), transport) {
                         // Variants are of staging; the others have one.
                         let made = if protocol == Protocol::Simple { unrolls.len() } else { 1 };
@@ -410,9 +411,9 @@ impl Entry {
         let (word, label) = (self.protocol.word(), self.transport.label);
         let suffix = if self.protocol == Protocol::Simple { String::new() } else { format!("_{word}") };
         let mut symbol = format!("{}__{schedule}{suffix}__{label}", item.unraw());
-        if let Some((name, _)) = &self.element {
-            symbol += "__";
-            symbol += name;
+        let instance = self.instance.name();
+        if !instance.is_empty() {
+            symbol += &format!("__{instance}");
         }
         if !self.default_variant {
             symbol += &format!("__u{}", self.unroll);

@@ -26,6 +26,13 @@ const AXPY: &str = "mod axpy {
     }
 }";
 
+const TAPS: &str = "mod taps {
+    pub struct Args<'a, T, const N: usize> { pub input: &'a [T], pub output: Out<'a, T>, pub taps: [f32; N] }
+    pub fn produce<T: Float, const N: usize>(ctx: &Produce, args: &Args<T, N>) -> T {
+        T::from_f32(args.taps[0] * args.input[ctx.index()].to_f32())
+    }
+}";
+
 fn tokens(text: &str) -> TokenStream {
     text.parse().unwrap()
 }
@@ -51,6 +58,22 @@ fn hooks_on_the_host() {
 #[test]
 fn hooks_on_the_device() {
     insta::assert_snapshot!(device("transports(Nvl), schedules(all_to_all), unroll(8, 4)", COPY));
+}
+
+#[test]
+fn hooks_of_numbers_on_the_host() {
+    insta::assert_snapshot!(host(
+        "transports(Shm), schedules(all_to_all), elements(f32, Bf16), values(4)",
+        TAPS
+    ));
+}
+
+#[test]
+fn hooks_of_numbers_on_the_device() {
+    insta::assert_snapshot!(device(
+        "transports(Nvl), schedules(sendrecv), elements(Bf16), values(4, 8)",
+        TAPS
+    ));
 }
 
 #[test]

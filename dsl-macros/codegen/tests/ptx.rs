@@ -23,17 +23,12 @@ fn sound(name: &str, arch: &str) {
     let model = kernel(name);
     let entries = on_gpus(&model);
     assert!(!entries.is_empty());
-    // As the macro compiles them: one unit for each element type.
-    let elements: BTreeSet<Option<String>> =
-        entries.iter().map(|e| e.element.as_ref().map(|e| e.0.clone())).collect();
-    for element in elements {
-        let own: Vec<Entry> = entries
-            .iter()
-            .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref())
-            .cloned()
-            .collect();
+    // As the macro compiles them: one unit for what each instance is of.
+    let instances: BTreeSet<String> = entries.iter().map(|e| e.instance.name()).collect();
+    for instance in instances {
+        let own: Vec<Entry> = entries.iter().filter(|e| e.instance.name() == instance).cloned().collect();
         let text = ptx(&model, &own, arch, false);
-        let about = format!("{name} {element:?} {arch}");
+        let about = format!("{name} {instance} {arch}");
         assert!(!text.contains(".extern .func"), "{about}: calls what is nowhere");
         for entry in &own {
             let symbol = entry.symbol(model.ident());

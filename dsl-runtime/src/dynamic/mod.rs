@@ -57,7 +57,7 @@ use std::marker::PhantomData;
 pub struct Kernel {
     /// The module or the function, without its path.
     pub name: &'static str,
-    /// Element type of a generic module, else empty.
+    /// What a generic module was compiled for, `f32`, `8` or `f32, 8`; else empty.
     pub element: &'static str,
     /// The schedule; `custom` for a function.
     pub schedule: &'static str,

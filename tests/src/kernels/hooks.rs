@@ -65,11 +65,11 @@ pub mod scale_add {
     }
 }
 
-/// Sends `input[index[i]]` in place of element `i`.
-#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+/// Sends `input[index[i] + AFTER]` in place of element `i`.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), schedules(all_to_all), values(0, 7))]
 pub mod gather {
     /// One chunk a peer in `index` and `output`; `input` has any length.
-    pub struct Args<'a> {
+    pub struct Args<'a, const AFTER: usize> {
         /// Where values come from.
         pub input: &'a [i32],
         /// Which of them are sent.
@@ -78,11 +78,11 @@ pub mod gather {
         pub output: Out<'a, i32>,
     }
 
-    pub(crate) fn produce(ctx: &Produce, args: &Args) -> i32 {
-        args.input[args.index[ctx.index()] as usize]
+    pub(crate) fn produce<const AFTER: usize>(ctx: &Produce, args: &Args<AFTER>) -> i32 {
+        args.input[args.index[ctx.index()] as usize + AFTER]
     }
 
-    pub(crate) fn consume(ctx: &Consume, args: &Args, value: i32) {
+    pub(crate) fn consume<const AFTER: usize>(ctx: &Consume, args: &Args<AFTER>, value: i32) {
         args.output.at(ctx).set(value);
     }
 }

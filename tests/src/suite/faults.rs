@@ -239,7 +239,7 @@ pub fn panics_with_values<X: Subject>(rank: &Rank<X>) -> Outcome {
 
 pub fn index_out_of_range<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
-    let launcher = AllToAllOf::<gather::Hooks>::all_to_all(&ground.transport)?;
+    let launcher = AllToAllOf::<gather::Hooks<0>>::all_to_all(&ground.transport)?;
     let (culprit, table, n) = (0, 40, 60 * rank.size());
     let bad = |i: usize| if rank.me() == culprit && i == n - 1 { table } else { i % table };
     let input = ground.device.buffer::<i32>(table)?;

@@ -7,6 +7,7 @@ use crate::kernels::hooks::{gather, histogram, places, scale_add, tiles, transpo
 use crate::kernels::wires::{by_f8, to_bf16, widened};
 use crate::{AllToAllOf, Outcome, Rank, SendRecvOf, Subject, reference};
 use fusewire::device::element::Bf16;
+use fusewire::kernel::HookSet;
 use fusewire::{Buffer, LaunchOptions};
 
 pub fn transpose<X: Subject>(rank: &Rank<X>) -> Outcome {
@@ -122,21 +123,29 @@ pub fn scale_and_accumulate<X: Subject>(rank: &Rank<X>) -> Outcome {
 }
 
 pub fn gather_by_index<X: Subject>(rank: &Rank<X>) -> Outcome {
+    gather_after::<X, 0>(rank)?;
+    gather_after::<X, 7>(rank)
+}
+
+fn gather_after<X: Subject + AllToAllOf<gather::Hooks<AFTER>>, const AFTER: usize>(rank: &Rank<X>) -> Outcome
+where
+    for<'a> gather::Hooks<AFTER>: HookSet<Args<'a> = gather::Launch<'a, AFTER>>,
+{
     let ground = rank.small()?;
-    let launcher = AllToAllOf::<gather::Hooks>::all_to_all(&ground.transport)?;
+    let launcher = AllToAllOf::<gather::Hooks<AFTER>>::all_to_all(&ground.transport)?;
     for (k, chunk) in [1, 30, rank.scale.pick(1111, 100_003)].into_iter().enumerate() {
         let (values, picks) = (rank.data(k), rank.data(k + 10));
         let (n, table) = (chunk * rank.size(), 257 + 13 * k);
-        let input = ground.device.buffer_from(&values.all::<i32>(rank.me(), table))?;
+        let input = ground.device.buffer_from(&values.all::<i32>(rank.me(), table + AFTER))?;
         let index = ground.device.buffer_from(&make(n, |i| picks.below(rank.me(), i, table) as u32))?;
         let mut output = ground.device.buffer::<i32>(n)?;
         output.fill_bytes(&ground.stream, POISON)?;
         let args = gather::Launch { input: input.view(), index: index.view(), output: output.view_mut() };
         launcher.launch(&ground.stream, args)?;
         let got = output.read(&ground.stream)?;
-        same(format_args!("{chunk} gathered from {table}"), &got, |i| {
+        same(format_args!("{chunk} gathered from {table}, {AFTER} further on"), &got, |i| {
             reference::all_to_all(rank.me(), chunk, i, |peer, at| {
-                values.any(peer, picks.below(peer, at, table))
+                values.any(peer, picks.below(peer, at, table) + AFTER)
             })
         });
     }

@@ -1,7 +1,7 @@
 //! The device crate's text: the user's item at its own lines, then one entry for each kernel.
 
 use super::{compiled_for, glue, path};
-use crate::model::{Entry, Item, Model};
+use crate::model::{Entry, Item, Model, Params};
 use crate::source::{Parts, Text, bare};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -21,10 +21,11 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
         Item::Hooks(module) => {
             let glue = glue::module_glue(model, module, &d);
             // Entries stand in the module too, so that nothing in it needs to be public.
-            let element = entries.iter().find_map(|e| e.element.as_ref()).map(|(_, path)| element_path(path));
-            let raw = glue::raw_type(module, element.as_ref());
+            let given = entries.first().map(|e| e.instance.given(&d)).unwrap_or_default();
+            let raw = glue::raw_type(module, |params| params.given(&given));
             let fields = model.args().map_or(&[][..], |args| &args.fields);
-            let codes = glue::codes(fields, &raw, &d).chain([glue::wire_code(element.as_ref(), &d)]);
+            let codes =
+                glue::codes(fields, &raw, &d).chain([glue::wire_code(&model.params().given(&given), &d)]);
             let codes = codes_static(codes.collect());
             let kernels: TokenStream = entries.iter().map(|e| entry(model, e)).collect();
             let tail = format!(" use ::fusewire_device::prelude::*; {glue} {kernels} {codes} ");
@@ -59,7 +60,7 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
                 header: HEADER,
                 file,
             });
-            let raw = glue::raw_struct(&function.args.fields, None, &d);
+            let raw = glue::raw_struct(&function.args.fields, &Params::default(), &d);
             let codes = codes_static(glue::codes(&function.args.fields, &quote!(__Raw), &d).collect());
             let kernels: TokenStream = entries.iter().map(|e| entry(model, e)).collect();
             text.push(&format!(
@@ -68,12 +69,6 @@ pub fn device_source(model: &Model, entries: &[Entry]) -> Text {
             text
         }
     }
-}
-
-/// An element type of a generic module, as the device crate names it.
-fn element_path(path: &str) -> TokenStream {
-    let path: TokenStream = path.parse().unwrap_or_default();
-    if path.to_string().contains("::") { quote!(::fusewire_device::#path) } else { path }
 }
 
 /// What [`take_codes`](crate::device) finds in the PTX: arguments and wire as the device's compiler understands them.
@@ -100,9 +95,9 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
     match &model.item {
         Item::Hooks(module) => {
             let unroll = entry.unroll as usize;
-            let element = entry.element.as_ref().map(|(_, path)| element_path(path));
-            let comma = element.as_ref().map(|_| quote!(,));
-            let raw = glue::raw_type(module, element.as_ref());
+            let given = entry.instance.given(&d);
+            let (raw, given) =
+                (glue::raw_type(module, |params| params.given(&given)), model.params().given(&given));
             let schedule = entry.schedule.map(|s| compiled_for(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.device());
             quote! {
@@ -110,7 +105,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
                 pub unsafe extern "ptx-kernel" fn #symbol(params: #d::launch::Params<#ops, #schedule, #raw>) {
                     let grid = #d::launch::Grid::here();
                     let _ = unsafe {
-                        #d::protocol::exchange::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#element #comma #unroll>>(grid, &params)
+                        #d::protocol::exchange::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#given #unroll>>(grid, &params)
                     };
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::wired::Wired;
 use super::{folds, rows};
-use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model};
+use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model, Params};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -38,18 +38,19 @@ pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStrea
     out
 }
 
-/// `Args<'x, T>` as far as `Args` has those parameters.
+/// `Args<'x, T, N>` as far as `Args` has those parameters.
 pub fn args_type(module: &HookModule, lifetime: &TokenStream) -> TokenStream {
     let Some(args) = &module.args else { return quote!(Args) };
     let life = args.generics.lifetimes().next().map(|_| quote!(#lifetime,));
-    let param = type_param(module).map(|t| quote!(#t,));
-    if life.is_none() && param.is_none() { quote!(Args) } else { quote!(Args<#life #param>) }
+    let own = Params::of(Some(args)).own();
+    let given = angled(quote!(#life #own));
+    quote!(Args #given)
 }
 
 /// The raw argument struct: slices as addresses with their element types, the rest by value.
 ///
-/// `param` is the element type's parameter where a field is of it.
-pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> TokenStream {
+/// `params` are the module's parameters that fields name.
+pub fn raw_struct(fields: &[Field], params: &Params, d: &TokenStream) -> TokenStream {
     let members = fields.iter().map(|f| {
         let (name, ty) = (&f.ident, &f.ty);
         match &f.kind {
@@ -61,7 +62,7 @@ pub fn raw_struct(fields: &[Field], param: Option<&Ident>, d: &TokenStream) -> T
             }
         }
     });
-    let generic = param.map(|t| quote!(<#t: ::core::marker::Copy>));
+    let generic = angled(params.declared(&quote!(::core::marker::Copy)));
     quote! {
         #[doc(hidden)]
         #[derive(Clone, Copy)]
@@ -82,24 +83,26 @@ pub fn codes<'a>(
     })
 }
 
-/// The code of what crosses the wire.
-pub fn wire_code(element: Option<&TokenStream>, d: &TokenStream) -> TokenStream {
-    let comma = element.map(|_| quote!(,));
-    quote!(<<__Hooks<#element #comma 1> as #d::hooks::Hooks>::Wire as #d::args::Crosses>::CODE)
+/// The code of what crosses the wire; `given` stands for the module's parameters.
+pub fn wire_code(given: &TokenStream, d: &TokenStream) -> TokenStream {
+    quote!(<<__Hooks<#given 1> as #d::hooks::Hooks>::Wire as #d::args::Crosses>::CODE)
 }
 
-/// The parameter of a generic module that a field's type names.
-pub fn raw_param(module: &HookModule) -> Option<Ident> {
-    let (param, args) = (type_param(module)?, module.args.as_ref()?);
-    args.fields.iter().any(|f| names(&f.ty, &param)).then_some(param)
+/// The parameters of a generic module that its fields' types name.
+pub fn raw_params(module: &HookModule) -> Params {
+    let fields = module.args.as_ref().map_or(&[][..], |args| &args.fields);
+    Params::of(module.args.as_ref()).only(|param| fields.iter().any(|f| names(&f.ty, param)))
 }
 
-/// `__Raw`, with `element` for the parameter if it has one.
-pub fn raw_type(module: &HookModule, element: Option<&TokenStream>) -> TokenStream {
-    match (raw_param(module), element) {
-        (Some(_), Some(element)) => quote!(__Raw<#element>),
-        _ => quote!(__Raw),
-    }
+/// `__Raw`, with what stands for those.
+pub fn raw_type(module: &HookModule, given: impl Fn(&Params) -> TokenStream) -> TokenStream {
+    let given = angled(given(&raw_params(module)));
+    quote!(__Raw #given)
+}
+
+/// Parameters in their brackets, if there are any.
+pub fn angled(params: TokenStream) -> Option<TokenStream> {
+    (!params.is_empty()).then(|| quote!(<#params>))
 }
 
 /// Whether `ident` stands in a type.
@@ -132,10 +135,10 @@ pub fn unpack_field(field: &Field, d: &TokenStream) -> TokenStream {
 /// Everything inside a hook module that both sides need. `d` is the device crate's path.
 pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
     let Some(args) = &module.args else { return TokenStream::new() };
-    let raw = raw_struct(&args.fields, raw_param(module).as_ref(), d);
+    let raw = raw_struct(&args.fields, &raw_params(module), d);
     let (wire, _) = model.wire().unwrap_or_else(|| (syn::parse_quote!(u8), false));
-    let param = type_param(module);
-    let raw_type = raw_type(module, param.as_ref().map(|t| quote!(#t)).as_ref());
+    let (param, params) = (type_param(module), Params::of(module.args.as_ref()));
+    let raw_type = raw_type(module, Params::own);
     let (bounds, life) = (bounds(model, module, d), quote!('x));
     let (args_x, args_elided) = (args_type(module, &life), args_type(module, &quote!('_)));
     let unpack = args.fields.iter().map(|f| {
@@ -250,12 +253,11 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     });
     let hooks = format_ident!("__Hooks");
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
-    let (generic, plain) = match &param {
-        Some(t) => (quote!(<#t, const U: ::core::primitive::usize>), quote!(<#t, U>)),
-        None => (quote!(<const U: ::core::primitive::usize>), quote!(<U>)),
-    };
+    let (decl, own) = (params.declared(&TokenStream::new()), params.own());
+    let unroll = format_ident!("{}", if params.names().any(|name| name == "U") { "__U" } else { "U" });
+    let (generic, plain) = (quote!(<#decl const #unroll: ::core::primitive::usize>), quote!(<#own #unroll>));
     let static_bound = param.as_ref().map(|t| quote!(#t: #d::element::Element,));
-    let copy = copy(args, param.as_ref(), &bounds, d);
+    let copy = copy(args, &params, &bounds, d);
     let plain_types = module.plain.iter().map(|plain| {
         let parts = &plain.parts;
         let span = plain.ident.span();
@@ -275,7 +277,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
             type Args<'x> = #args_x;
             type Wire = #wire;
             #folded
-            const UNROLL: ::core::primitive::usize = U;
+            const UNROLL: ::core::primitive::usize = #unroll;
             #transposed
             #in_place
             #each
@@ -318,14 +320,15 @@ pub fn whole_output(module: &HookModule) -> TokenStream {
 }
 
 /// Arguments are copied into each thread's registers.
-fn copy(args: &Args, param: Option<&Ident>, bounds: &TokenStream, d: &TokenStream) -> TokenStream {
+fn copy(args: &Args, params: &Params, bounds: &TokenStream, d: &TokenStream) -> TokenStream {
     let life = args.generics.lifetimes().next().map(|l| quote!(#l,));
-    let comma = param.map(|t| quote!(#t,));
-    let element = param.map(|t| quote!(#t: #d::element::Element,));
+    let (decl, own) = (params.declared(&TokenStream::new()), params.own());
+    let element = args.generics.type_params().map(|t| &t.ident);
+    let element = quote!(#(#element: #d::element::Element,)*);
     let mut out = TokenStream::new();
     if !args.has.contains(&"Clone") {
         out.extend(quote! {
-            impl<#life #comma> ::core::clone::Clone for Args<#life #comma> where #bounds #element {
+            impl<#life #decl> ::core::clone::Clone for Args<#life #own> where #bounds #element {
                 #[inline(always)]
                 fn clone(&self) -> Self {
                     *self
@@ -335,7 +338,7 @@ fn copy(args: &Args, param: Option<&Ident>, bounds: &TokenStream, d: &TokenStrea
     }
     if !args.has.contains(&"Copy") {
         out.extend(
-            quote!(impl<#life #comma> ::core::marker::Copy for Args<#life #comma> where #bounds #element {}),
+            quote!(impl<#life #decl> ::core::marker::Copy for Args<#life #own> where #bounds #element {}),
         );
     }
     out
@@ -370,6 +373,7 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
         Item::Hooks(m) => type_param(m),
         Item::Schedule(_) => None,
     };
+    let params = model.params();
     let is_param = |ty: &syn::Type| generic.as_ref().is_some_and(|g| is_param(ty, g));
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
@@ -380,7 +384,7 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
             Some(_) => {}
             None => {
                 let ty = if let Kind::Option(t) = &field.kind { t } else { &field.ty };
-                if !is_known(ty) && !generic.as_ref().is_some_and(|g| names(ty, g)) {
+                if !is_known(ty) && !params.names().any(|name| names(ty, name)) {
                     out.extend(assertion(ty.span(), ty, quote!(#d::args::Plain)));
                 }
             }

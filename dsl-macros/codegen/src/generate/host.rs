@@ -3,13 +3,14 @@
 mod functions;
 
 use super::fingerprint::fingerprint;
+use super::glue::angled;
 use super::launch::{from_values, has_buffers, launch};
 use super::{compiled_for, glue, path, schedule_type};
 use crate::device::Image;
-use crate::model::{Entry, Item, Kind, Model};
+use crate::model::{Entry, Given, Instance, Item, Kind, Model, Params};
 use crate::tables::Transport;
 use functions::functions;
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -42,7 +43,7 @@ pub fn host(model: &Model, images: &[Image]) -> TokenStream {
         }
         Item::Schedule(function) => {
             let (vis, ident, item) = (&function.vis, &function.sig.ident, &model.tokens);
-            let raw = glue::raw_struct(&function.args.fields, None, &d);
+            let raw = glue::raw_struct(&function.args.fields, &Params::default(), &d);
             let assertions = glue::assertions(model, &d);
             let (own, by_name, capabilities) = (kernels(model), by_name(model), capabilities(model));
             let supports = all_supports(model, images);
@@ -114,41 +115,36 @@ fn ops_type(transport: &Transport, model: &Model) -> TokenStream {
     }
 }
 
-/// The element types that a module is compiled for: name in the attribute and path from the user's crate.
-fn elements(model: &Model) -> Vec<Option<Concrete>> {
-    let krate = &model.options.krate;
-    match model.options.elements.as_slice() {
-        [] => vec![None],
-        some => some
-            .iter()
-            .map(|(name, path, span)| {
-                let tokens: TokenStream = path.parse().unwrap_or_default();
-                let at_name = |mut tree: TokenTree| {
-                    tree.set_span(*span);
-                    tree
-                };
-                let tokens: TokenStream = tokens.into_iter().map(at_name).collect();
-                let path = if path.contains("::") { quote!(#krate::device::#tokens) } else { tokens };
-                Some(Concrete { name: name.clone(), path, span: *span })
-            })
-            .collect(),
-    }
+/// What a module's kernels are compiled for, in the user's crate.
+struct Concrete {
+    instance: Instance,
+    given: Given,
+    /// `f32, 4,`, for the parameters of `Hooks`.
+    args: TokenStream,
+    /// The same in brackets, if there are any.
+    angled: Option<TokenStream>,
 }
 
-/// An element type of a generic module.
-struct Concrete {
-    name: String,
-    path: TokenStream,
-    span: Span,
+impl Concrete {
+    fn all(model: &Model) -> Vec<Self> {
+        let (krate, params) = (&model.options.krate, model.params());
+        let of = |instance: Instance| {
+            let given = instance.given(&quote!(#krate::device));
+            let args = params.given(&given);
+            let angled = angled(args.clone());
+            Concrete { instance, given, args, angled }
+        };
+        model.instances().into_iter().map(of).collect()
+    }
 }
 
 /// `Launch`, the marker `Hooks` and the schedule functions.
 fn kernels(model: &Model) -> TokenStream {
     let krate = &model.options.krate;
     let Some(args) = model.args() else { return TokenStream::new() };
-    let param = type_param(model);
-    let launch = launch(model, &args.fields, param.as_ref());
-    let generic = param.as_ref().map(|t| quote!(<#t>));
+    let (param, params) = (type_param(model), model.params());
+    let launch = launch(model, &args.fields, &params);
+    let generic = angled(params.declared(&TokenStream::new()));
     let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
     let name = model.ident().to_string();
     let fingerprint = fingerprint(model);
@@ -175,11 +171,10 @@ fn kernels(model: &Model) -> TokenStream {
             const FOLD: &'static ::core::primitive::str = #text;
         )
     });
-    let relays = |path: Option<&TokenStream>| {
-        let comma = path.map(|_| quote!(,));
+    let relays = |of: &TokenStream| {
         model.options.reduce.as_ref().map(|_| {
             quote!(
-                const RELAYS: ::core::primitive::usize = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::RELAYS;
+                const RELAYS: ::core::primitive::usize = <__Hooks<#of 1> as #krate::device::hooks::Hooks>::RELAYS;
             )
         })
     };
@@ -189,27 +184,25 @@ fn kernels(model: &Model) -> TokenStream {
         )
     });
     let (sends, keeps) = model.as_is();
-    let row = |path: Option<&TokenStream>| {
-        let (cols, comma) = (model.options.row?.0, path.map(|_| quote!(,)));
+    let row = |of: &TokenStream| {
+        let cols = model.options.row?.0;
         Some(quote! {
             const COLS: ::core::primitive::usize = #cols;
-            const ROW_PACKS: ::core::primitive::usize = <__Hooks<#path #comma 1> as #krate::device::hooks::Hooks>::ROW_PACKS;
+            const ROW_PACKS: ::core::primitive::usize = <__Hooks<#of 1> as #krate::device::hooks::Hooks>::ROW_PACKS;
         })
     };
-    for element in &elements(model) {
-        let path = element.as_ref().map(|e| &e.path);
-        let concrete = path.map(|path| quote!(<#path>));
-        let element_name = element.as_ref().map_or(String::new(), |e| e.name.clone());
-        let wire = wire(model, element.as_ref(), param.as_ref());
-        let (row, relays) = (row(path), relays(path));
+    for of in &Concrete::all(model) {
+        let (args, concrete, text) = (&of.args, &of.angled, of.instance.text());
+        let wire = wire(model, of, param.as_ref());
+        let (row, relays) = (row(args), relays(args));
         out.extend(quote! {
             // SAFETY: `Launch` binds what the hooks of this module take; the wire is theirs.
             unsafe impl #krate::kernel::HookSet for Hooks #concrete {
-                type Args<'a> = Launch<#life #path>;
+                type Args<'a> = Launch<#life #args>;
                 type Wire = #wire;
                 const NAME: &'static ::core::primitive::str = ::core::concat!(::core::module_path!());
                 const FILE: &'static ::core::primitive::str = ::core::concat!(::core::file!(), ":", ::core::line!());
-                const ELEMENT: &'static ::core::primitive::str = #element_name;
+                const ELEMENT: &'static ::core::primitive::str = #text;
                 const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
                 #transposed
                 #asks_shape
@@ -222,7 +215,7 @@ fn kernels(model: &Model) -> TokenStream {
             }
         });
     }
-    out.extend(functions(model, param.as_ref()));
+    out.extend(functions(model, &params));
     out
 }
 
@@ -233,12 +226,11 @@ fn by_name(model: &Model) -> TokenStream {
     if fields.iter().any(|f| matches!(f.kind, Kind::Handle(_))) {
         return TokenStream::new();
     }
-    let (param, name) = (type_param(model), model.ident().unraw().to_string());
+    let (params, name) = (model.params(), model.ident().unraw().to_string());
     let (mut impls, mut kernels) = (TokenStream::new(), TokenStream::new());
-    for element in &elements(model) {
-        let path = element.as_ref().map(|e| &e.path);
-        let concrete = path.map(|path| quote!(<#path>));
-        impls.extend(from_values(model, fields, param.as_ref().zip(path)));
+    for of in &Concrete::all(model) {
+        let concrete = &of.angled;
+        impls.extend(from_values(model, fields, &params, &of.given));
         for (transport, _) in &model.options.transports {
             let transport = transport_type(transport, model);
             if let Item::Schedule(_) = &model.item {
@@ -269,25 +261,23 @@ fn type_param(model: &Model) -> Option<Ident> {
     }
 }
 
-/// What each hook set was compiled for; and that each element type fulfils the hooks' bounds, at its own name.
+/// What each hook set was compiled for; and that what stands for the module's parameters fulfils the hooks' bounds, at its own name.
 fn all_supports(model: &Model, images: &[Image]) -> TokenStream {
     let entries = model.entries();
     let mut out = TokenStream::new();
-    for element in &elements(model) {
-        let own: Vec<&Entry> = entries
-            .iter()
-            .filter(|e| e.element.as_ref().map(|e| &e.0) == element.as_ref().map(|e| &e.name))
-            .collect();
-        out.extend(supports(model, &own, element.as_ref(), images));
-        out.extend(nowhere(model, element.as_ref()));
-        if let (Item::Hooks(module), Some(Concrete { path, span, .. })) = (&model.item, element) {
-            let krate = &model.options.krate;
-            let (param, bounds) =
-                (glue::type_param(module), glue::bounds(model, module, &quote!(#krate::device)));
-            out.extend(quote_spanned! { *span=>
+    for of in &Concrete::all(model) {
+        let name = of.instance.name();
+        let own: Vec<&Entry> = entries.iter().filter(|e| e.instance.name() == name).collect();
+        out.extend(supports(model, &own, of, images));
+        out.extend(nowhere(model, of));
+        if let (Item::Hooks(module), Some(span)) = (&model.item, of.instance.span()) {
+            let (krate, params, args) = (&model.options.krate, model.params(), &of.args);
+            let (declared, bounds) =
+                (params.declared(&TokenStream::new()), glue::bounds(model, module, &quote!(#krate::device)));
+            out.extend(quote_spanned! { span=>
                 const _: () = {
-                    fn element<#param>() where #bounds {}
-                    let _ = element::<#path>;
+                    fn element<#declared>() where #bounds {}
+                    let _ = element::<#args>;
                 };
             });
         }
@@ -296,26 +286,21 @@ fn all_supports(model: &Model, images: &[Image]) -> TokenStream {
 }
 
 /// The wire type with the type parameter filled in.
-fn wire(model: &Model, element: Option<&Concrete>, param: Option<&Ident>) -> TokenStream {
+fn wire(model: &Model, of: &Concrete, param: Option<&Ident>) -> TokenStream {
     let Some((wire, _)) = model.wire() else { return quote!(u8) };
-    match (param, element) {
-        (Some(param), Some(element)) if glue::is_param(&wire, param) => element.path.clone(),
+    match (param, &of.given.element) {
+        (Some(param), Some(element)) if glue::is_param(&wire, param) => element.clone(),
         _ => quote!(#wire),
     }
 }
 
-fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, images: &[Image]) -> TokenStream {
-    let krate = &model.options.krate;
-    let concrete = element.map(|e| {
-        let path = &e.path;
-        quote!(<#path>)
-    });
-    let own: Vec<_> =
-        images.iter().filter(|i| i.element.as_deref() == element.map(|e| e.name.as_str())).collect();
-    let of = element.map(|e| format!("_{}", e.name.to_uppercase())).unwrap_or_default();
-    let image_static = |part: usize| format_ident!("__IMAGES{of}_{part}");
+fn supports(model: &Model, entries: &[&Entry], of: &Concrete, images: &[Image]) -> TokenStream {
+    let (krate, concrete, name) = (&model.options.krate, &of.angled, of.instance.name());
+    let own: Vec<_> = images.iter().filter(|i| i.instance == name).collect();
+    let label = if name.is_empty() { name } else { format!("_{}", name.to_uppercase()) };
+    let image_static = |part: usize| format_ident!("__IMAGES{label}_{part}");
     let first: Vec<&Image> = own.iter().copied().filter(|i| i.part == 0).collect();
-    let mut out = agreed(model, element, &first);
+    let mut out = agreed(model, of, &first);
     for part in 0..own.iter().map(|i| i.part + 1).max().unwrap_or(0) {
         let texts = own.iter().filter(|i| i.part == part).map(|i| {
             let (arch, text) = (&i.arch, &i.text);
@@ -346,7 +331,7 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
                 }
                 None => quote!(&[]),
             };
-            let host = if e.transport.host { host_entry(model, e, element, &ops) } else { quote!(::core::option::Option::None) };
+            let host = if e.transport.host { host_entry(model, e, of, &ops) } else { quote!(::core::option::Option::None) };
             quote!(#krate::kernel::Entry { symbol: #symbol, protocol: #krate::schedule::Protocol::#protocol, unroll: #unroll, images: #images, host: #host })
         });
         out.extend(quote! {
@@ -360,31 +345,29 @@ fn supports(model: &Model, entries: &[&Entry], element: Option<&Concrete>, image
 }
 
 /// That both compilers understand the arguments and the wire alike, and that `Launch` is of what the hooks take.
-fn agreed(model: &Model, element: Option<&Concrete>, images: &[&Image]) -> TokenStream {
+fn agreed(model: &Model, of: &Concrete, images: &[&Image]) -> TokenStream {
     let krate = &model.options.krate;
     let d = quote!(#krate::device);
-    let path = element.map(|e| &e.path);
     let fields = model.args().map_or(&[][..], |args| &args.fields);
     let mut names: Vec<String> = fields.iter().map(|f| format!("argument `{}`", f.ident)).collect();
     let mut out = TokenStream::new();
     let (raw, wire) = match &model.item {
         Item::Hooks(module) => {
-            let (comma, concrete) = (path.map(|_| quote!(,)), path.map(|path| quote!(<#path>)));
+            let (args, concrete) = (&of.args, &of.angled);
             out.extend(quote! {
-                const _: () = #krate::kernel::twins::<Hooks #concrete, __Hooks<#path #comma 1>>();
+                const _: () = #krate::kernel::twins::<Hooks #concrete, __Hooks<#args 1>>();
             });
             if let Some(field) = module.in_place() {
                 let span = field.ty.span();
                 for schedule in &model.options.schedules {
                     let (shipped, schedule) = (schedule.krate.is_none(), schedule_type(schedule, model, &d));
-                    let check =
-                        quote!(#d::protocol::in_place::<#schedule, __Hooks<#path #comma 1>>(#shipped));
+                    let check = quote!(#d::protocol::in_place::<#schedule, __Hooks<#args 1>>(#shipped));
                     let check = glue::spanned(span, &check);
                     out.extend(quote_spanned!(span=> const _: () = #check;));
                 }
             }
             names.push("what crosses the wire".to_owned());
-            (glue::raw_type(module, path), Some(glue::wire_code(path, &d)))
+            (glue::raw_type(module, |params| params.given(&of.given)), Some(glue::wire_code(args, &d)))
         }
         Item::Schedule(_) => (quote!(__Raw), None),
     };
@@ -405,12 +388,8 @@ fn agreed(model: &Model, element: Option<&Concrete>, images: &[&Image]) -> Token
 }
 
 /// With one transport named, rustc would conclude that any transport asked for is that one, and complain of the types instead.
-fn nowhere(model: &Model, element: Option<&Concrete>) -> TokenStream {
-    let krate = &model.options.krate;
-    let concrete = element.map(|e| {
-        let path = &e.path;
-        quote!(<#path>)
-    });
+fn nowhere(model: &Model, of: &Concrete) -> TokenStream {
+    let (krate, concrete) = (&model.options.krate, &of.angled);
     let schedules: Vec<_> = match &model.item {
         Item::Hooks(_) => model
             .offered()
@@ -434,25 +413,19 @@ fn nowhere(model: &Model, element: Option<&Concrete>) -> TokenStream {
     }
 }
 
-fn host_entry(model: &Model, entry: &Entry, element: Option<&Concrete>, ops: &TokenStream) -> TokenStream {
+fn host_entry(model: &Model, entry: &Entry, of: &Concrete, ops: &TokenStream) -> TokenStream {
     let krate = &model.options.krate;
     let d = quote!(#krate::device);
     match &model.item {
         Item::Hooks(_) => {
-            let (unroll, path) = (
-                entry.unroll as usize,
-                element.map(|e| {
-                    let path = &e.path;
-                    quote!(#path,)
-                }),
-            );
+            let (unroll, args) = (entry.unroll as usize, &of.args);
             let schedule = entry.schedule.map(|s| compiled_for(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.host());
             // A function that is not generic: compiled once, with this module, and not again where another one changes.
             let code = quote!({
                 unsafe fn __entry(__grid: #d::launch::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
                     // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
-                    unsafe { #krate::kernel::host::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#path #unroll>>(__grid, __params) }
+                    unsafe { #krate::kernel::host::<#schedule, #d::protocol::#protocol, #ops, __Hooks<#args #unroll>>(__grid, __params) }
                 }
                 __entry
             });

@@ -1,12 +1,12 @@
 //! `Launch`: the typed arguments of a launch.
 
 use super::glue;
-use crate::model::{self, Field, Item, Kind, Model};
-use proc_macro2::{Ident, TokenStream};
+use crate::model::{self, Field, Given, Item, Kind, Model, Params};
+use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 /// `Launch`: what a user fills in to launch, buffers instead of slices.
-pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenStream {
+pub fn launch(model: &Model, fields: &[Field], params: &Params) -> TokenStream {
     let krate = &model.options.krate;
     let mut members = TokenStream::new();
     let mut binds = TokenStream::new();
@@ -52,12 +52,10 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
     }
     // A launch that borrows nothing has no lifetime either.
     let life = has_buffers(fields).then(|| quote!('a,));
-    let (decl, used) = match param {
-        Some(t) => (quote!(<#life #t: #krate::device::element::Element>), quote!(<#life #t>)),
-        None => (quote!(<#life>), quote!(<#life>)),
-    };
+    let (decl, own) = (params.declared(&quote!(#krate::device::element::Element)), params.own());
+    let (decl, used) = (quote!(<#life #decl>), quote!(<#life #own>));
     let raw = match &model.item {
-        Item::Hooks(m) => glue::raw_type(m, param.map(|t| quote!(#t)).as_ref()),
+        Item::Hooks(m) => glue::raw_type(m, Params::own),
         Item::Schedule(_) => quote!(__Raw),
     };
     quote! {
@@ -76,8 +74,8 @@ pub fn launch(model: &Model, fields: &[Field], param: Option<&Ident>) -> TokenSt
     }
 }
 
-/// How a launch is made of values; `element` is the type parameter of a generic module and what it stands for.
-pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &TokenStream)>) -> TokenStream {
+/// How a launch is made of values; `given` is what stands for the parameters of a generic module.
+pub fn from_values(model: &Model, fields: &[Field], params: &Params, given: &Given) -> TokenStream {
     let krate = &model.options.krate;
     let (mut described, mut taken) = (TokenStream::new(), TokenStream::new());
     for f in fields {
@@ -98,15 +96,11 @@ pub fn from_values(model: &Model, fields: &[Field], element: Option<(&Ident, &To
         taken.extend(quote!(#name: values.#take::<#ty>()?,));
     }
     let life = has_buffers(fields).then(|| quote!('v,));
-    let used = match element {
-        Some((param, _)) => quote!(<#life #param>),
-        None => quote!(<#life>),
-    };
-    let alias = element.map(|(param, path)| quote!(type #param = #path;));
+    let (own, aliases) = (params.own(), params.aliases(given));
     quote! {
         const _: () = {
-            #alias
-            impl<'v> #krate::dynamic::FromValues<'v> for Launch #used {
+            #aliases
+            impl<'v> #krate::dynamic::FromValues<'v> for Launch<#life #own> {
                 const FIELDS: &'static [#krate::dynamic::Field] = &[#described];
                 fn from_values(mut values: #krate::dynamic::Values<'_, 'v>) -> #krate::Result<Self> {
                     let _ = &mut values;

@@ -14,7 +14,7 @@ pub use glue::names;
 pub use host::host;
 
 use crate::errors::Errors;
-use crate::model::{Item, Model};
+use crate::model::{Item, Model, Params};
 use crate::tables::{SCHEDULES, Schedule};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
@@ -76,8 +76,9 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
                 }
                 _ => TokenStream::new(),
             };
-            let generic = model.is_some_and(|m| !m.options.elements.is_empty());
-            let (stubs, others) = stubs(model, generic, errors);
+            let generic = |m: &&Model| !m.instances().iter().all(|i| i.name().is_empty());
+            let params = model.filter(generic).map(Model::params).unwrap_or_default();
+            let (stubs, others) = stubs(model, &params, errors);
             let prelude = quote!(#[allow(unused_imports)] use #krate::device::prelude::*;);
             let rows =
                 model.and_then(|m| m.options.row).map(|(cols, _)| rows::names(cols, &quote!(#krate::device)));
@@ -88,7 +89,7 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
                 Item::Schedule(f) => f.vis.clone(),
                 Item::Hooks(m) => m.vis.clone(),
             });
-            let (stubs, others) = stubs(model, false, errors);
+            let (stubs, others) = stubs(model, &Params::default(), errors);
             let item = whole.then(|| quote!(#[allow(warnings)] #(#trees)* #last));
             quote!(#others #item #[allow(warnings)] #vis mod #function { #stubs })
         }
@@ -100,9 +101,9 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
 }
 
 /// What the module would have offered, of a type that is itself the first error: rustc complains of no use of it.
-fn stubs(model: Option<&Model>, generic: bool, errors: &Errors) -> (TokenStream, TokenStream) {
+fn stubs(model: Option<&Model>, params: &Params, errors: &Errors) -> (TokenStream, TokenStream) {
     let (first, others) = errors.to_type_and_items();
-    let param = generic.then(|| quote!(T,));
+    let param = params.declared(&TokenStream::new());
     let is_function = model.is_some_and(|m| matches!(m.item, Item::Schedule(_)));
     let names: Vec<Ident> = match is_function {
         true => vec![format_ident!("on")],

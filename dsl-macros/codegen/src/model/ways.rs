@@ -1,6 +1,6 @@
 //! How bytes may travel: the protocols and variants that a kernel is compiled for.
 
-use super::{Hook, Item, Model};
+use super::{Hook, Instance, Item, Model};
 use crate::tables::{ELEMENTS, Protocol, Schedule, Transport};
 
 impl Model {
@@ -60,10 +60,10 @@ impl Model {
         }
     }
 
-    /// Packs in flight of each variant, the default first; `element` is that of a generic module.
+    /// Packs in flight of each variant, the default first.
     ///
     /// By pack many are in flight. By element each is many loads of its own: of narrow wire types one pack is as many as registers hold.
-    pub fn unrolls(&self, element: Option<&str>) -> Vec<u32> {
+    pub fn unrolls(&self, instance: &Instance) -> Vec<u32> {
         if !self.options.unroll.is_empty() {
             return self.options.unroll.clone();
         }
@@ -73,7 +73,7 @@ impl Model {
         let packs = (by_pack(&m.produce) || self.options.transposed.is_some()) && by_pack(&m.consume);
         let wire = self.wire().map(|(w, _)| quote::quote!(#w).to_string()).unwrap_or_default();
         let named = |name: &str| ELEMENTS.iter().any(|e| e.0 == name);
-        let wire = if named(&wire) { Some(wire.as_str()) } else { element };
+        let wire = if named(&wire) { Some(&wire) } else { instance.element.as_ref().map(|e| &e.0) };
         let ends = |names: &[&str]| wire.is_some_and(|w| names.iter().any(|n| w.ends_with(n)));
         let (bytes, halves) = (ends(&["u8", "i8", "F8E4M3", "F8E5M2"]), ends(&["16"]));
         vec![match packs {

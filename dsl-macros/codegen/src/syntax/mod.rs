@@ -2,6 +2,7 @@
 
 mod item;
 mod options;
+mod reduce;
 
 pub use item::{derived, kind};
 

@@ -1,23 +1,23 @@
-//! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `grain = row(..)`, `reduce(..)`, `line_info`, `crate = path`.
+//! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `values(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `grain = row(..)`, `reduce(..)`, `line_info`, `crate = path`.
 
+use super::reduce::reduce;
 use crate::crates::{DeviceCrate, interned};
 use crate::errors::Errors;
-use crate::model::{Fold, Options, Reduce};
-use crate::tables::{
-    ARCHS, ELEMENTS, FOLDS, ORDERS, SCHEDULES, Schedule, TRANSPORTS, Transport, list, nearest,
-};
+use crate::model::Options;
+use crate::tables::{ARCHS, ELEMENTS, SCHEDULES, Schedule, TRANSPORTS, Transport, list, nearest};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
-use syn::parse::{ParseStream, Parser};
+use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{LitInt, Path, Token};
+use syn::{Lit, LitInt, Path, Token};
 
 const KEYS: &[&str] = &[
     "transports",
     "schedules",
     "uses",
     "elements",
+    "values",
     "archs",
     "unroll",
     "layout",
@@ -35,6 +35,7 @@ pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors)
         schedules: Vec::new(),
         archs: Vec::new(),
         elements: Vec::new(),
+        values: Vec::new(),
         unroll: Vec::new(),
         transposed: None,
         row: None,
@@ -147,6 +148,22 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
                 }
             }
         }
+        "values" => {
+            for lit in listed(input, &key, errors, "values(4, 8)", Lit::parse)? {
+                let text = match &lit {
+                    Lit::Int(n) => n.base10_digits().to_owned(),
+                    Lit::Bool(b) => b.value.to_string(),
+                    _ => {
+                        errors.at(&lit, "a value is a whole number, `true` or `false`: `values(4, 8)`");
+                        continue;
+                    }
+                };
+                match options.values.iter().any(|(other, _)| *other == text) {
+                    true => twice(&lit, errors),
+                    false => options.values.push((text, lit.span())),
+                }
+            }
+        }
         "archs" => {
             for word in listed(input, &key, errors, "archs(sm_80, sm_90)", Ident::parse_any)? {
                 match known(&word, "architecture", ARCHS, |a| a, errors) {
@@ -237,6 +254,21 @@ fn grain(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Resul
         skip_value(input)?;
         return Ok(None);
     }
+    let named = |input: ParseStream<'_>| {
+        input.parse::<Token![=]>()?;
+        input.parse::<Ident>()?;
+        let content;
+        syn::parenthesized!(content in input);
+        content.parse::<Ident>()
+    };
+    if let Ok(name) = named(&input.fork()) {
+        errors.at(
+            &name,
+            format!("a row's length is a number, and `{name}` is none here: write it out; for several lengths have a `macro_rules!` write a module for each"),
+        );
+        skip_value(input)?;
+        return Ok(Some((MOST_COLS, key.span())));
+    }
     let cols = parsed(input).map_err(|e| syn::Error::new(e.span(), form))?;
     let n = cols.base10_parse().unwrap_or(MOST_COLS + 1);
     // A row that can be, so that hooks of rows are not refused as well.
@@ -253,72 +285,8 @@ fn grain(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Resul
 /// Elements of the longest row: `fusewire_device::row::MOST_COLS`.
 const MOST_COLS: usize = 16384;
 
-/// `(sum, f32, order = tree)` or `(path::of::a::Fold)`.
-fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Result<Option<Reduce>> {
-    let form = "`reduce` names a fold and what it adds up in: `reduce(sum, f32)`, `reduce(sum, f32, order = ranks)`, \
-                or a type that implements `Fold`: `reduce(Farthest)`";
-    if !input.peek(syn::token::Paren) {
-        errors.at(key, form);
-        skip_value(input)?;
-        return Ok(None);
-    }
-    let content;
-    syn::parenthesized!(content in input);
-    if content.is_empty() {
-        errors.at(key, form);
-        return Ok(None);
-    }
-    let path = content.call(Path::parse_mod_style)?;
-    if content.is_empty() {
-        if let Some(word) = path.get_ident()
-            && let Some((name, _)) = FOLDS.iter().find(|(name, _)| word == name)
-        {
-            errors.at(
-                word,
-                format!("`reduce({name})` does not say in what: `reduce({name}, f32)` names the accumulator"),
-            );
-            return Ok(None);
-        }
-        return Ok(Some(Reduce { span: key.span(), fold: Fold::Own(path) }));
-    }
-    content.parse::<Token![,]>().map_err(|e| syn::Error::new(e.span(), form))?;
-    let acc: syn::Type = content.parse().map_err(|e| syn::Error::new(e.span(), form))?;
-    let mut ranks = false;
-    if content.parse::<Option<Token![,]>>()?.is_some() && !content.is_empty() {
-        let order = |input: ParseStream<'_>| {
-            let word: Ident = input.parse()?;
-            input.parse::<Token![=]>()?;
-            Ok((word, input.parse::<Ident>()?))
-        };
-        let (word, order) = order(&content).map_err(|e: syn::Error| syn::Error::new(e.span(), form))?;
-        match order.to_string().as_str() {
-            _ if word != "order" => errors.at(&word, form),
-            "tree" => {}
-            "ranks" => ranks = true,
-            "any" => errors.at(
-                &order,
-                "a fold has one order: no algorithm here would be faster with `any`. `tree`, the default, has the same bits everywhere",
-            ),
-            other => errors.at(
-                &order,
-                format!("there is no order `{other}` of a fold. There are {}", list(ORDERS.iter().copied())),
-            ),
-        }
-    }
-    if !content.is_empty() {
-        return Err(syn::Error::new(content.span(), form));
-    }
-    let Some(word) = path.get_ident() else {
-        errors.at(&path, "a fold of your own says itself in what it folds, and in which order: `reduce(path::of::the::Fold)`");
-        return Ok(None);
-    };
-    let shipped = known(word, "fold", FOLDS, |f| f.0, errors);
-    let fold = shipped.map(|(_, name)| Fold::Shipped(name, Box::new(acc), ranks));
-    Ok(fold.map(|fold| Reduce { span: key.span(), fold }))
-}
-
 /// Whatever follows an option's name belongs to it.
-fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
+pub(super) fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
     if input.peek(syn::token::Paren) {
         let content;
         syn::parenthesized!(content in input);
@@ -454,7 +422,7 @@ fn twice(word: &impl quote::ToTokens, errors: &mut Errors) {
 }
 
 /// The entry of a table by its name, or an error that names the nearest.
-fn known<T: Copy>(
+pub(super) fn known<T: Copy>(
     word: &Ident,
     what: &str,
     all: &[T],

@@ -1,21 +1,20 @@
 //! The functions that prepare a kernel, one for each schedule.
 
-use crate::generate::schedule_type;
-use crate::model::{Item, Model};
-use proc_macro2::{Ident, TokenStream};
+use crate::generate::{glue::angled, schedule_type};
+use crate::model::{Item, Model, Params};
+use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
-pub(super) fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
+pub(super) fn functions(model: &Model, params: &Params) -> TokenStream {
     let krate = &model.options.krate;
     // Also those that were not named: asking for one then says how to name it.
     let schedules = match &model.item {
         Item::Hooks(_) => model.offered().collect(),
         Item::Schedule(_) => Vec::new(),
     };
-    let (decl, hooks) = match param {
-        Some(t) => (quote!(#t,), quote!(Hooks<#t>)),
-        None => (quote!(), quote!(Hooks)),
-    };
+    let (decl, own) = (params.declared(&TokenStream::new()), params.own());
+    let own = angled(own);
+    let hooks = quote!(Hooks #own);
     let mut out = TokenStream::new();
     for s in schedules {
         let (name, launcher, doc) = (format_ident!("{}", s.name), format_ident!("{}", s.launcher), s.doc);
