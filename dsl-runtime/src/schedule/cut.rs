@@ -1,6 +1,6 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
-use super::default::{ALONE_PACKS, Cut, Hooks, LL_PACKS, LOCAL_THREADS, Pattern, TILES_LEAST, Work};
+use super::default::{ALONE_PACKS, Cut, Hooks, LL_PACKS, Pattern, TILES_LEAST, Work};
 use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
 use super::plan::{Decided, MOST_PACKS, Plan};
 use super::prepared::Agreed;
@@ -94,6 +94,7 @@ impl Agreed {
             alone_packs,
             ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
             rows: facts.cols > 0,
+            narrow: facts.wire.starts_with("F8"),
             keeps: facts.keeps_as_is,
             relays: facts.relays as u32,
             limit: default_limit,
@@ -273,10 +274,10 @@ impl Agreed {
                     _ => warps(4).clamp(64, all),
                 }
             }
-            None if protocol == Protocol::Local && work.long_alone().is_some() => {
-                row::lanes(facts.cols).max(LOCAL_THREADS)
-            }
-            None => work.threads(protocol, all),
+            None => match work.long_alone().filter(|_| protocol == Protocol::Local) {
+                Some((threads, _)) => row::lanes(facts.cols).max(threads),
+                None => work.threads(protocol, all),
+            },
         };
         // By other warps than those of the bulk copies.
         let first = if on_host || threads > world.next_multiple_of(32) { first } else { 0 };
@@ -312,7 +313,7 @@ impl Agreed {
         // Blocks of a rank alone wait for nobody: there may be more than the device holds.
         if alone && cut.self_copy > 0 && options.self_copy.is_none() && !facts.transposed {
             cut.self_copy = match (protocol, work.long_alone()) {
-                (Protocol::Local, Some(each)) => {
+                (Protocol::Local, Some((_, each))) => {
                     let each = (each * threads as usize).next_multiple_of(facts.alone_rows(threads));
                     packs.div_ceil(each).min(limit as usize) as u32
                 }

@@ -120,6 +120,8 @@ pub(super) struct Work {
     pub(super) ll_packs: u32,
     /// Whether hooks work by rows.
     pub(super) rows: bool,
+    /// Whether what crosses the wire are 8-bit floats: what hooks load and store is wider, as a rule.
+    pub(super) narrow: bool,
     /// Whether the output gets what arrives as it is: such hooks do not load from it.
     pub(super) keeps: bool,
     /// Packs of what is folded for one of the wire, where it can be passed on; else 0.
@@ -222,15 +224,18 @@ impl Work {
         u32::try_from(self.wire_bytes / 16 / NEAR_PACKS).unwrap_or(u32::MAX).min(self.limit)
     }
 
-    /// Packs of each thread, of a rank alone whose hooks work by rows or that has much to do: each part of it has a block of its own.
-    pub(super) fn long_alone(&self) -> Option<usize> {
+    /// Threads of a block and packs of each, of a rank alone whose hooks work by rows or that has much to do: each part of it has a block of its own. Blocks
+    /// that begin keep memory busy while others compute, so what computes has few packs a thread.
+    pub(super) fn long_alone(&self) -> Option<(u32, usize)> {
         match (self.wire_bytes, self.hooks) {
             (_, Hooks::Transpose) => None,
-            // A row, or some short ones: the next block's loads are under way while this one's are worked on.
-            _ if self.rows => Some(2),
-            (LOCAL_LONG.., _) => Some(8),
-            (LOCAL_LONG_PACKS.., Hooks::Copy | Hooks::Work) => Some(8),
-            (LOCAL_LONG_WORK.., Hooks::Work) if self.keeps => Some(4),
+            // A row, or some short ones.
+            _ if self.rows => Some((LOCAL_THREADS, 2)),
+            // A pack of these is two in memory, or four.
+            (LOCAL_LONG_NARROW.., Hooks::Slow) if self.narrow => Some((LOCAL_SHORT_THREADS, 1)),
+            (LOCAL_LONG_PACKS.., Hooks::Work) => Some((LOCAL_SHORT_THREADS, 2)),
+            (LOCAL_LONG_PACKS.., Hooks::Copy) | (LOCAL_LONG.., _) => Some((LOCAL_THREADS, 8)),
+            (LOCAL_LONG_WORK.., Hooks::Work) if self.keeps => Some((LOCAL_THREADS, 4)),
             _ => None,
         }
     }

@@ -19,6 +19,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         alone_packs: ALONE_PACKS,
         ll_packs: LL_PACKS,
         rows: false,
+        narrow: false,
         keeps: true,
         relays: 0,
         limit: u32::MAX,
@@ -343,10 +344,14 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     assert_eq!(Work { rows: true, ..alone(16 << 20) }.in_turns(528, 528, 1024), 528);
     // A block for each part of what is long, and that is sooner by packs.
     let long = |rows, hooks, mib: usize| Work { rows, hooks, ..alone(mib << 20) }.long_alone();
-    assert_eq!([11, 12, 24, 64].map(|mib| long(false, Hooks::Work, mib)), [None, Some(4), Some(8), Some(8)]);
-    assert_eq!([12, 24].map(|mib| long(false, Hooks::Copy, mib)), [None, Some(8)]);
+    let (few, many) = (Some((128, 4)), Some((256, 2)));
+    assert_eq!([11, 12, 24, 64].map(|mib| long(false, Hooks::Work, mib)), [None, few, many, many]);
+    assert_eq!([12, 24].map(|mib| long(false, Hooks::Copy, mib)), [None, Some((128, 8))]);
+    assert_eq!([32, 64].map(|mib| long(false, Hooks::Slow, mib)), [None, Some((128, 8))]);
+    let narrow = |mib: usize| Work { narrow: true, hooks: Hooks::Slow, ..alone(mib << 20) }.long_alone();
+    assert_eq!([7, 8, 64].map(narrow), [None, Some((256, 1)), Some((256, 1))]);
     assert_eq!(Work { keeps: false, ..alone(12 << 20) }.long_alone(), None);
-    assert_eq!([1, 64].map(|mib| long(true, Hooks::Work, mib)), [Some(2), Some(2)]);
+    assert_eq!([1, 64].map(|mib| long(true, Hooks::Work, mib)), [Some((128, 2)), Some((128, 2))]);
     assert_eq!(long(false, Hooks::Transpose, 64), None);
     // What folds does so within its channels, and needs no staging for them.
     let me = Member { rank: 0, world: 1 };
