@@ -5,7 +5,7 @@ mod rows;
 
 use crate::configured;
 use crate::errors::Errors;
-use crate::generate::names;
+use crate::generate::{names, type_param};
 use crate::model::{Args, Fold, Hook, HookModule, Item, Kind, Model, ScheduleFn, values};
 use fields::{element, fields};
 use quote::ToTokens;
@@ -155,9 +155,11 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     let before = errors.shown();
     let ([give, take], [producing, consuming]) = (rows::forms(model), rows::contexts(model));
     let given = if model.options.row.is_some() { &ROWS[..] } else { &[] };
+    let bound = if type_param(module).is_some() { &["Compiled"][..] } else { &[] };
     for name in &module.names {
-        let taken =
-            ["Launch", "Hooks"].iter().chain(given).copied().chain(model.prepared_by()).any(|n| name == n);
+        let mut given =
+            ["Launch", "Hooks"].iter().chain(given).chain(bound).copied().chain(model.prepared_by());
+        let taken = given.any(|n| name == n);
         if taken || name.to_string().starts_with("__") {
             errors.at(
                 name,

@@ -8,7 +8,7 @@ use super::{compiled_for, glue, path, schedule_type};
 use crate::device::Image;
 use crate::model::{Entry, Item, Kind, Model};
 use crate::tables::Transport;
-use functions::functions;
+use functions::{compiled, functions};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -223,6 +223,7 @@ fn kernels(model: &Model) -> TokenStream {
         });
     }
     out.extend(functions(model, param.as_ref()));
+    out.extend(compiled(model, param.as_ref()));
     out
 }
 

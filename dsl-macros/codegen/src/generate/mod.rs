@@ -10,7 +10,7 @@ mod rows;
 mod wired;
 
 pub use device::{CODES, device_source};
-pub use glue::names;
+pub use glue::{names, type_param};
 pub use host::host;
 
 use crate::errors::Errors;

@@ -1,5 +1,6 @@
-//! The functions that prepare a kernel, one for each schedule.
+//! The functions that prepare a kernel, one for each schedule; and what a caller asks who is generic over the element type.
 
+use crate::generate::launch::has_buffers;
 use crate::generate::schedule_type;
 use crate::model::{Item, Model};
 use proc_macro2::{Ident, TokenStream};
@@ -50,4 +51,29 @@ pub(super) fn functions(model: &Model, param: Option<&Ident>) -> TokenStream {
         });
     }
     out
+}
+
+/// `Compiled`: a module's bound for functions of the host that are generic as the module is. A bound on `Hooks<T>` hides from the compiler
+/// which launch its implementation has, so this one says it.
+pub(super) fn compiled(model: &Model, param: Option<&Ident>) -> TokenStream {
+    let (Some(t), Some(args)) = (param, model.args()) else { return TokenStream::new() };
+    let krate = &model.options.krate;
+    let life = has_buffers(&args.fields).then(|| quote!('a,));
+    let bound = quote!(#krate::kernel::Supports<Sched, X> + for<'a> #krate::kernel::HookSet<Args<'a> = Launch<#life #t>>);
+    let name = model.ident();
+    let doc = format!(
+        "The bound of a function that is generic over the element type: `{name}::Hooks<T>: {name}::Compiled<T, Sched, X>`. It holds for each type, \
+         schedule and transport that the module is compiled for."
+    );
+    let decl = quote!(#t: #krate::device::element::Element, Sched, X: #krate::Transport);
+    quote! {
+        #[doc = #doc]
+        #[diagnostic::on_unimplemented(
+            message = "`{Self}` was not compiled for `{Sched}` on transport `{X}`",
+            label = "there is no kernel for this",
+            note = "name what it is to be compiled for in the attribute: `#[comm_kernel(transports(..), schedules(..), elements(..))]`"
+        )]
+        pub trait Compiled<#decl>: #bound {}
+        impl<__H: #bound, #decl> Compiled<#t, Sched, X> for __H {}
+    }
 }
