@@ -20,7 +20,8 @@ pub struct Args {
     /// The package whose kernels are meant: its Cargo.toml or its folder.
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub manifest_path: PathBuf,
-    /// List every kernel of the package with what it is compiled for: those that stand in its files, and not those that its macros write.
+    /// List every kernel of the package with what it is compiled for. Of kernels that its macros write, the calls are listed, by the macro's name and the
+    /// place: the compiler alone expands them.
     #[arg(long)]
     pub list: bool,
     /// A shipped schedule, also one that the attribute does not name. Default: the first one of the attribute.
@@ -62,14 +63,20 @@ macro_rules! say {
 
 /// Shows PTX.
 pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
-    let kernels = find::kernels(&args.manifest_path)?;
+    let package = find::kernels(&args.manifest_path)?;
     let Some(name) = args.kernel.as_ref().filter(|_| !args.list) else {
-        for kernel in kernels.iter().filter(|k| args.kernel.as_ref().is_none_or(|name| k.is(name))) {
+        for kernel in package.kernels.iter().filter(|k| args.kernel.as_ref().is_none_or(|name| k.is(name))) {
             say!("{}", describe(kernel));
+        }
+        // Any of them may be of that name.
+        for call in &package.written {
+            let within = if call.within.is_empty() { String::new() } else { format!(" in {}", call.within) };
+            say!("written by `{}!`{within}  {}:{}", call.by, call.file.display(), call.line);
+            say!("    not shown: the compiler alone expands it");
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let kernel = find::one(&kernels, name)?;
+    let kernel = find::one(&package, name)?;
     let model = kernel.model.as_ref().map_err(|refused| crate::Error::Misuse(refused.clone()))?;
     let entry = entry(model, args)?;
     let arch = args.arch.clone().unwrap_or_else(|| model.options.archs[0].clone());

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fusewire_codegen::{Model, SourceFile, analyse_in, find_kernels, nearest};
+use fusewire_codegen::{InFile, Macro, Model, SourceFile, analyse_in, find_in, nearest, writers};
 
 use crate::Error;
 
@@ -28,8 +28,28 @@ impl Kernel {
     }
 }
 
-/// Every kernel of the package at `path` (its folder or its Cargo.toml), in the order of files and lines.
-pub fn kernels(path: &Path) -> Result<Vec<Kernel>, Error> {
+/// A call of a macro that writes kernels, which the compiler alone expands.
+pub struct Written {
+    /// The macro's name.
+    pub by: String,
+    /// File and modules in the file.
+    pub within: String,
+    /// The file, relative to the package.
+    pub file: PathBuf,
+    /// Line of the call.
+    pub line: usize,
+}
+
+/// What a package has.
+pub struct Package {
+    /// Every kernel that stands in its files, in the order of files and lines.
+    pub kernels: Vec<Kernel>,
+    /// Calls that leave further ones, in that order.
+    pub written: Vec<Written>,
+}
+
+/// The kernels of the package at `path`: its folder or its Cargo.toml.
+pub fn kernels(path: &Path) -> Result<Package, Error> {
     let folder = if path.is_file() { path.parent().unwrap_or(path).to_owned() } else { path.to_owned() };
     let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
     if !folder.join("Cargo.toml").is_file() {
@@ -38,45 +58,83 @@ pub fn kernels(path: &Path) -> Result<Vec<Kernel>, Error> {
             path.display()
         )));
     }
+    let mut paths = Vec::new();
+    sources(&folder, true, &mut paths)?;
     let mut files = Vec::new();
-    sources(&folder, true, &mut files)?;
-    let mut kernels = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file)
-            .map_err(|e| Error::Misuse(format!("reading {}: {e}", file.display())))?;
-        if !text.contains("comm_kernel") {
-            continue;
-        }
-        let shown = file.strip_prefix(&folder).unwrap_or(&file).to_owned();
-        let found = find_kernels(&text).map_err(|e| {
-            let at = e.span().start();
-            Error::Misuse(format!("{}:{}:{}: {e}", shown.display(), at.line, at.column + 1))
-        })?;
-        for f in found {
+    for path in paths {
+        let text = fs::read_to_string(&path)
+            .map_err(|e| Error::Misuse(format!("reading {}: {e}", path.display())))?;
+        files.push((path.strip_prefix(&folder).unwrap_or(&path).to_owned(), text));
+    }
+    let mut package = Package { kernels: Vec::new(), written: Vec::new() };
+    if !files.iter().any(|(_, text)| text.contains("comm_kernel")) {
+        return Ok(package);
+    }
+    let mut all: Vec<(PathBuf, InFile)> = Vec::new();
+    for (shown, text) in files {
+        let mut in_file = match find_in(&text) {
+            Ok(in_file) => in_file,
+            // It may be no part of the package.
+            Err(_) if !text.contains("comm_kernel") => continue,
+            Err(e) => {
+                let at = e.span().start();
+                let place = format!("{}:{}:{}", shown.display(), at.line, at.column + 1);
+                return Err(Error::Misuse(format!("{place}: {e}")));
+            }
+        };
+        for f in in_file.found.drain(..) {
             let source = SourceFile { path: shown.clone(), text: text.clone() };
             let (model, errors) = analyse_in(source, f.attribute, f.item);
             let model = match model {
                 Some(model) if errors.is_empty() => Ok(model),
                 _ => Err(errors.messages().join("; ")),
             };
-            let mut path: Vec<String> = modules(&shown);
-            path.extend(f.path);
-            kernels.push(Kernel { path: path.join("::"), file: shown.clone(), line: f.line, model });
+            let path = in_modules(&shown, &f.path);
+            package.kernels.push(Kernel { path, file: shown.clone(), line: f.line, model });
+        }
+        all.push((shown, in_file));
+    }
+    // A macro of one file may be called in any other.
+    let writers = writers(all.iter().flat_map(|(_, in_file)| &in_file.rules));
+    for (file, in_file) in &all {
+        for Macro { name, path, line, .. } in in_file.calls.iter().filter(|c| c.leaves_kernels(&writers)) {
+            let (by, within) = (name.clone(), in_modules(file, path));
+            package.written.push(Written { by, within, file: file.clone(), line: *line });
         }
     }
-    Ok(kernels)
+    Ok(package)
+}
+
+/// A path below the modules that a file's place suggests.
+fn in_modules(file: &Path, path: &[String]) -> String {
+    let mut all = modules(file);
+    all.extend_from_slice(path);
+    all.join("::")
 }
 
 /// The one kernel that `name` names.
-pub fn one<'a>(kernels: &'a [Kernel], name: &str) -> Result<&'a Kernel, Error> {
+pub fn one<'a>(package: &'a Package, name: &str) -> Result<&'a Kernel, Error> {
+    let kernels = &package.kernels;
     let exact: Vec<&Kernel> = kernels.iter().filter(|k| k.path == name).collect();
     let all = match exact.as_slice() {
         [_] => exact,
         _ => kernels.iter().filter(|k| k.is(name)).collect(),
     };
+    let beside = |w: &Written| {
+        format!(
+            "\n  what `{}!` writes at {}:{}, which the compiler alone expands",
+            w.by,
+            w.file.display(),
+            w.line
+        )
+    };
+    let beside: String = package.written.iter().map(beside).collect();
     let listed = |all: &[&Kernel]| all.iter().map(|k| format!("\n  {}", k.path)).collect::<String>();
     match all.as_slice() {
         [one] => Ok(one),
+        [] if kernels.is_empty() && !beside.is_empty() => {
+            Err(Error::Misuse(format!("no kernel stands in this package's files. There is{beside}")))
+        }
         [] if kernels.is_empty() => Err(Error::Misuse("this package has no `#[comm_kernel]` item".into())),
         [] => {
             let last = |k: &Kernel| k.path.rsplit("::").next().unwrap_or_default().to_owned();
@@ -84,7 +142,7 @@ pub fn one<'a>(kernels: &'a [Kernel], name: &str) -> Result<&'a Kernel, Error> {
             let hint = nearest(name, names.iter().map(String::as_str));
             let hint = hint.map(|n| format!(": did you mean `{n}`?")).unwrap_or_else(|| ".".into());
             let all: Vec<&Kernel> = kernels.iter().collect();
-            Err(Error::Misuse(format!("there is no kernel `{name}`{hint} There are{}", listed(&all))))
+            Err(Error::Misuse(format!("there is no kernel `{name}`{hint} There are{}{beside}", listed(&all))))
         }
         several => Err(Error::Misuse(format!(
             "`{name}` may be any of these; name more of its path:{}",

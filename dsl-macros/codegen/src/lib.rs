@@ -28,7 +28,7 @@ mod tables;
 pub use crates::{Declared, DeviceCrate, declare};
 pub use device::{CompileOptions, Compiled, compile};
 pub use errors::Errors;
-pub use find::{Found, find_kernels};
+pub use find::{Found, InFile, Macro, find_in, find_kernels, writers};
 pub use generate::device_source;
 pub use model::{Entry, Item, Model, SourceFile};
 pub use plain::elsewhere as plain_elsewhere;
