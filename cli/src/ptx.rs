@@ -20,8 +20,8 @@ pub struct Args {
     /// The package whose kernels are meant: its Cargo.toml or its folder.
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub manifest_path: PathBuf,
-    /// List every kernel of the package with what it is compiled for. Of kernels that its macros write, the calls are listed, by the macro's name and the
-    /// place: the compiler alone expands them.
+    /// List every kernel of the package with what it is compiled for. Those that its macros write are known when they were built since the last edit of
+    /// its sources; else the macros' calls are listed.
     #[arg(long)]
     pub list: bool,
     /// A shipped schedule, also one that the attribute does not name. Default: the first one of the attribute.
@@ -72,7 +72,9 @@ pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
         for call in &package.written {
             let within = if call.within.is_empty() { String::new() } else { format!(" in {}", call.within) };
             say!("written by `{}!`{within}  {}:{}", call.by, call.file.display(), call.line);
-            say!("    not shown: the compiler alone expands it");
+            say!(
+                "    its kernels are listed at the lines of their names, if they were built since the last edit"
+            );
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -84,9 +86,11 @@ pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
     let toolchain = Toolchain::find()?;
     let options = CompileOptions { arch, line_info: args.line_info || model.options.line_info };
     let compiled = compile(&toolchain, model, std::slice::from_ref(&entry), &options).map_err(|errors| {
-        let told = errors.placed().into_iter();
-        let told = told
-            .map(|(line, column, what)| format!("{}:{line}:{}: {what}", kernel.file.display(), column + 1));
+        let told = errors.placed().into_iter().map(|(line, column, what)| match kernel.expanded {
+            // Lines are those of what the macro was given.
+            true => format!("{}:{}: {what}", kernel.file.display(), kernel.line),
+            false => format!("{}:{line}:{}: {what}", kernel.file.display(), column + 1),
+        });
         crate::Error::Misuse(told.collect::<Vec<_>>().join("\n"))
     })?;
     if !args.explain {

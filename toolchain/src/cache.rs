@@ -79,6 +79,11 @@ impl Cache {
         self.0.join("kernels").join(format!("{key}.ptx"))
     }
 
+    /// What macros wrote in a package.
+    pub fn expanded(&self, package: &str) -> PathBuf {
+        self.0.join("expanded").join(package)
+    }
+
     pub fn lock_path(&self, name: &str) -> PathBuf {
         self.0.join("locks").join(name)
     }
@@ -144,7 +149,7 @@ impl Cache {
     }
 
     fn prune_to(&self, bound: u64, kept: Duration) {
-        let folders = [self.0.join("kernels"), self.0.join("libraries")];
+        let folders = ["kernels", "libraries", "expanded"].map(|folder| self.0.join(folder));
         if folders.iter().map(|folder| size(folder)).sum::<u64>() > bound {
             folders.iter().for_each(|folder| remove_older(folder, kept));
         }

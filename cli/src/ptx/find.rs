@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fusewire_codegen::{InFile, Macro, Model, SourceFile, analyse_in, find_in, nearest, writers};
+use fusewire_codegen::{Errors, InFile, Model, SourceFile, analyse_in, find_in, nearest, recorded, writers};
 
 use crate::Error;
 
@@ -19,6 +19,8 @@ pub struct Kernel {
     pub line: usize,
     /// What was read, or why it was refused.
     pub model: Result<Model, String>,
+    /// Whether it is as the macro was given it, without the lines of the file.
+    pub expanded: bool,
 }
 
 impl Kernel {
@@ -28,7 +30,7 @@ impl Kernel {
     }
 }
 
-/// A call of a macro that writes kernels, which the compiler alone expands.
+/// A call of a macro that writes kernels, of which none is known by a name in the call.
 pub struct Written {
     /// The macro's name.
     pub by: String,
@@ -42,9 +44,9 @@ pub struct Written {
 
 /// What a package has.
 pub struct Package {
-    /// Every kernel that stands in its files, in the order of files and lines.
+    /// Every kernel that stands in its files, and those that macros wrote when it was built as it is; in the order of files and lines.
     pub kernels: Vec<Kernel>,
-    /// Calls that leave further ones, in that order.
+    /// Calls that may leave further ones, in that order.
     pub written: Vec<Written>,
 }
 
@@ -66,12 +68,11 @@ pub fn kernels(path: &Path) -> Result<Package, Error> {
             .map_err(|e| Error::Misuse(format!("reading {}: {e}", path.display())))?;
         files.push((path.strip_prefix(&folder).unwrap_or(&path).to_owned(), text));
     }
-    let mut package = Package { kernels: Vec::new(), written: Vec::new() };
-    if !files.iter().any(|(_, text)| text.contains("comm_kernel")) {
-        return Ok(package);
-    }
+    let mut kernels = Vec::new();
     let mut all: Vec<(PathBuf, InFile)> = Vec::new();
-    for (shown, text) in files {
+    // Where no file has a kernel, none has a macro that writes one either.
+    let any = files.iter().any(|(_, text)| text.contains("comm_kernel"));
+    for (shown, text) in files.into_iter().filter(|_| any) {
         let mut in_file = match find_in(&text) {
             Ok(in_file) => in_file,
             // It may be no part of the package.
@@ -84,25 +85,56 @@ pub fn kernels(path: &Path) -> Result<Package, Error> {
         };
         for f in in_file.found.drain(..) {
             let source = SourceFile { path: shown.clone(), text: text.clone() };
-            let (model, errors) = analyse_in(source, f.attribute, f.item);
-            let model = match model {
-                Some(model) if errors.is_empty() => Ok(model),
-                _ => Err(errors.messages().join("; ")),
-            };
-            let path = in_modules(&shown, &f.path);
-            package.kernels.push(Kernel { path, file: shown.clone(), line: f.line, model });
+            let (path, model) = (in_modules(&shown, &f.path), read(analyse_in(source, f.attribute, f.item)));
+            kernels.push(Kernel { path, file: shown.clone(), line: f.line, model, expanded: false });
         }
         all.push((shown, in_file));
     }
+    add_recorded(&folder, &all, &mut kernels);
     // A macro of one file may be called in any other.
     let writers = writers(all.iter().flat_map(|(_, in_file)| &in_file.rules));
+    let mut written = Vec::new();
     for (file, in_file) in &all {
-        for Macro { name, path, line, .. } in in_file.calls.iter().filter(|c| c.leaves_kernels(&writers)) {
-            let (by, within) = (name.clone(), in_modules(file, path));
-            package.written.push(Written { by, within, file: file.clone(), line: *line });
+        for call in in_file.calls.iter().filter(|call| call.leaves_kernels(&writers)) {
+            let here = |k: &Kernel| k.file == *file && (call.line..=call.end).contains(&k.line);
+            if !kernels.iter().any(here) {
+                let (by, within) = (call.name.clone(), in_modules(file, &call.path));
+                written.push(Written { by, within, file: file.clone(), line: call.line });
+            }
         }
     }
-    Ok(package)
+    Ok(Package { kernels, written })
+}
+
+fn read((model, errors): (Option<Model>, Errors)) -> Result<Model, String> {
+    match model {
+        Some(model) if errors.is_empty() => Ok(model),
+        _ => Err(errors.messages().join("; ")),
+    }
+}
+
+/// Adds what the compiler has seen of the package as it is: kernels that macros wrote, and what other crates have answered.
+fn add_recorded(folder: &Path, files: &[(PathBuf, InFile)], kernels: &mut Vec<Kernel>) {
+    for record in recorded(folder) {
+        let model = read(record.analyse());
+        let is = |k: &&mut Kernel| {
+            !k.expanded && k.file == record.file && k.line == record.line && k.is(&record.name)
+        };
+        if let Some(known) = kernels.iter_mut().find(is) {
+            if known.model.is_err() && model.is_ok() {
+                (known.model, known.expanded) = (model, true);
+            }
+            continue;
+        }
+        let in_file = files.iter().find(|(file, _)| *file == record.file).map(|(_, in_file)| in_file);
+        let calls = in_file.map_or(&[][..], |in_file| &in_file.calls).iter();
+        let call = calls.filter(|call| (call.line..=call.end).contains(&record.line)).last();
+        let mut path = call.map_or_else(Vec::new, |call| call.path.clone());
+        path.push(record.name);
+        let path = in_modules(&record.file, &path);
+        kernels.push(Kernel { path, file: record.file, line: record.line, model, expanded: true });
+    }
+    kernels.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
 }
 
 /// A path below the modules that a file's place suggests.
@@ -120,23 +152,21 @@ pub fn one<'a>(package: &'a Package, name: &str) -> Result<&'a Kernel, Error> {
         [_] => exact,
         _ => kernels.iter().filter(|k| k.is(name)).collect(),
     };
-    let beside = |w: &Written| {
-        format!(
-            "\n  what `{}!` writes at {}:{}, which the compiler alone expands",
-            w.by,
-            w.file.display(),
-            w.line
-        )
-    };
+    let beside = |w: &Written| format!("\n  what `{}!` writes at {}:{}", w.by, w.file.display(), w.line);
     let beside: String = package.written.iter().map(beside).collect();
     let listed = |all: &[&Kernel]| all.iter().map(|k| format!("\n  {}", k.path)).collect::<String>();
     match all.as_slice() {
         [one] => Ok(one),
-        [] if kernels.is_empty() && !beside.is_empty() => {
-            Err(Error::Misuse(format!("no kernel stands in this package's files. There is{beside}")))
-        }
+        [] if kernels.is_empty() && !beside.is_empty() => Err(Error::Misuse(format!(
+            "no kernel of this package is known. There is, if it is built,{beside}"
+        ))),
         [] if kernels.is_empty() => Err(Error::Misuse("this package has no `#[comm_kernel]` item".into())),
         [] => {
+            let beside = if beside.is_empty() {
+                beside
+            } else {
+                format!("\nand, if the package is built as it is,{beside}")
+            };
             let last = |k: &Kernel| k.path.rsplit("::").next().unwrap_or_default().to_owned();
             let names: Vec<String> = kernels.iter().map(last).collect();
             let hint = nearest(name, names.iter().map(String::as_str));

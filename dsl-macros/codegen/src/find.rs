@@ -37,6 +37,8 @@ pub struct Macro {
     pub path: Vec<String>,
     /// Line of its name.
     pub line: usize,
+    /// Line of its last token.
+    pub end: usize,
     /// Whether `#[comm_kernel]` stands between its braces.
     has_kernel: bool,
     /// Macros that are called between its braces.
@@ -130,8 +132,8 @@ impl Finder {
     fn record(&self, name: &syn::Ident, of: &syn::Macro) -> Macro {
         let (mut has_kernel, mut inner) = (false, Vec::new());
         within(of.tokens.clone(), &mut has_kernel, &mut inner);
-        let line = name.span().start().line;
-        Macro { name: name.to_string(), path: self.path.clone(), line, has_kernel, inner }
+        let (line, end) = (name.span().start().line, of.delimiter.span().close().end().line);
+        Macro { name: name.to_string(), path: self.path.clone(), line, end, has_kernel, inner }
     }
 
     /// Records the item if it has the attribute.
