@@ -10,12 +10,12 @@
 use std::{
     env,
     fs::{self, File},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::{error::Error, trust};
 
@@ -118,6 +118,17 @@ impl Cache {
         let file = scratch.path().join("entry");
         fs::write(&file, trust::marked(text))?;
         publish(&file, path)
+    }
+
+    /// The same for what a crash of the machine may take: nothing waits for the disk.
+    pub fn leave(&self, path: &Path, text: &[u8]) -> io::Result<()> {
+        let parent = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent)?;
+        // Only this user may read or change it.
+        let mut file = NamedTempFile::new_in(parent)?;
+        file.write_all(&trust::marked(text))?;
+        file.persist(path)?;
+        Ok(())
     }
 
     /// What [`Cache::store`] put there; `None` if there is nothing, or something else.

@@ -46,7 +46,7 @@ impl Expanded {
             let older = self.folder.parent().map(cache::entries).unwrap_or_default();
             older.iter().for_each(|folder| drop(fs::remove_dir_all(folder)));
         }
-        let _ = self.cache.store(&path, text.as_bytes());
+        let _ = self.cache.leave(&path, text.as_bytes());
     }
 
     /// Every text that was kept.
