@@ -127,8 +127,8 @@ fn add_recorded(folder: &Path, files: &[(PathBuf, InFile)], kernels: &mut Vec<Ke
             continue;
         }
         let in_file = files.iter().find(|(file, _)| *file == record.file).map(|(_, in_file)| in_file);
-        let calls = in_file.map_or(&[][..], |in_file| &in_file.calls).iter();
-        let call = calls.filter(|call| (call.line..=call.end).contains(&record.line)).last();
+        let mut calls = in_file.map_or(&[][..], |in_file| &in_file.calls).iter();
+        let call = calls.rfind(|call| (call.line..=call.end).contains(&record.line));
         let mut path = call.map_or_else(Vec::new, |call| call.path.clone());
         path.push(record.name);
         let path = in_modules(&record.file, &path);
