@@ -4,8 +4,8 @@
 //! none; a file lock keeps two processes from making the same entry twice. Removing the folder, whole or in part, is
 //! always safe while nothing compiles. `trust.rs` says what is believed of what lies there.
 //!
-//! Compiled libraries and kernels are bounded: once a day, when they take more than 512 MB, those that were not used
-//! for 30 days are removed. The compiler itself is never removed.
+//! Compiled libraries, kernels and records of packages are bounded: once a day, when they take more than 512 MB, those
+//! that were not used for 30 days are removed. The compiler itself is never removed.
 
 use std::{
     env,

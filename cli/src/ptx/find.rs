@@ -1,4 +1,4 @@
-//! Finds the kernels of a package in its sources, without building it.
+//! Finds the kernels of a package in its sources, without building it, and in what was recorded when it was built.
 
 use std::{
     fs,
