@@ -20,7 +20,8 @@ pub struct Args {
     /// The package whose kernels are meant: its Cargo.toml or its folder.
     #[arg(long, value_name = "PATH", default_value = ".")]
     pub manifest_path: PathBuf,
-    /// List every kernel of the package with what it is compiled for: those that stand in its files, and not those that its macros write.
+    /// List every kernel of the package with what it is compiled for. Those that its macros write are known when they were built since the last edit of
+    /// its sources; else the macros' calls are listed.
     #[arg(long)]
     pub list: bool,
     /// A shipped schedule, also one that the attribute does not name. Default: the first one of the attribute.
@@ -65,14 +66,22 @@ macro_rules! say {
 
 /// Shows PTX.
 pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
-    let kernels = find::kernels(&args.manifest_path)?;
+    let package = find::kernels(&args.manifest_path)?;
     let Some(name) = args.kernel.as_ref().filter(|_| !args.list) else {
-        for kernel in kernels.iter().filter(|k| args.kernel.as_ref().is_none_or(|name| k.is(name))) {
+        for kernel in package.kernels.iter().filter(|k| args.kernel.as_ref().is_none_or(|name| k.is(name))) {
             say!("{}", describe(kernel));
+        }
+        // Any of them may be of that name.
+        for call in &package.written {
+            let within = if call.within.is_empty() { String::new() } else { format!(" in {}", call.within) };
+            say!("written by `{}!`{within}  {}:{}", call.by, call.file.display(), call.line);
+            say!(
+                "    its kernels are listed at the lines of their names, if they were built since the last edit"
+            );
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let kernel = find::one(&kernels, name)?;
+    let kernel = find::one(&package, name)?;
     let model = kernel.model.as_ref().map_err(|refused| crate::Error::Misuse(refused.clone()))?;
     let entry = entry(model, args)?;
     let arch = args.arch.clone().unwrap_or_else(|| model.options.archs[0].clone());
@@ -80,9 +89,11 @@ pub fn run(args: &Args) -> Result<ExitCode, crate::Error> {
     let toolchain = Toolchain::find()?;
     let options = CompileOptions { arch, line_info: args.line_info || model.options.line_info };
     let compiled = compile(&toolchain, model, std::slice::from_ref(&entry), &options).map_err(|errors| {
-        let told = errors.placed().into_iter();
-        let told = told
-            .map(|(line, column, what)| format!("{}:{line}:{}: {what}", kernel.file.display(), column + 1));
+        let told = errors.placed().into_iter().map(|(line, column, what)| match kernel.expanded {
+            // Lines are those of what the macro was given.
+            true => format!("{}:{}: {what}", kernel.file.display(), kernel.line),
+            false => format!("{}:{line}:{}: {what}", kernel.file.display(), column + 1),
+        });
         crate::Error::Misuse(told.collect::<Vec<_>>().join("\n"))
     })?;
     if !args.explain {

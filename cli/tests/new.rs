@@ -52,6 +52,60 @@ fn a_new_project_builds_runs_and_tests() {
     assert!(done && out.starts_with("scale_add  src/lib.rs:9"), "{out}");
     let (done, out) = fusewire(&project, &["ptx", "scale_add", "--arch", "sm_90"]);
     assert!(done && out.contains(".entry scale_add__all_to_all__nvl"), "{out}");
+    written_kernels_are_known(&project, &cargo);
+}
+
+/// Adds a macro that writes two kernels, and its call, to the project.
+const WRITTEN: &str = "
+macro_rules! scaled {
+    ($($name:ident: $element:ty, $by:expr;)*) => {$(
+        #[fusewire::comm_kernel(transports(Shm, Nvl), schedules(all_gather))]
+        pub mod $name {
+            pub struct Args<'a> {
+                pub input: &'a [$element],
+                pub output: Out<'a, $element>,
+            }
+            pub fn produce(ctx: &Produce, args: &Args) -> $element {
+                args.input[ctx.index()] * $by
+            }
+        }
+    )*};
+}
+pub mod written {
+    scaled! {
+        floats: f32, 1.0 + 2.0;
+        words: u32, 3;
+    }
+}
+";
+
+/// Kernels that a macro writes are listed, and shown, while the project is built as it is.
+fn written_kernels_are_known(project: &Path, cargo: &dyn Fn(&[&str]) -> (bool, String)) {
+    let file = project.join("src/lib.rs");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let line = before.lines().count();
+    std::fs::write(&file, format!("{before}{WRITTEN}")).unwrap();
+    let listed = || fusewire(project, &["ptx", "--list"]).1;
+    let call = format!("written by `scaled!` in written  src/lib.rs:{}\n", line + 17);
+    assert!(listed().contains(&call), "{}", listed());
+    let (done, out) = cargo(&["check", "--quiet"]);
+    assert!(done, "{out}");
+    for (name, line) in [("floats", line + 18), ("words", line + 19)] {
+        let known = format!("written::{name}  src/lib.rs:{line}\n    schedules   all_gather\n");
+        assert!(listed().contains(&known), "{}", listed());
+    }
+    assert!(!listed().contains("scaled!"), "{}", listed());
+    // An expression that the macro was given keeps its operands together.
+    let (done, out) = fusewire(project, &["ptx", "floats"]);
+    assert!(done && out.contains(".entry floats__all_gather__nvl") && out.contains("0f40400000"), "{out}");
+    // What was removed or renamed is not known any more.
+    std::fs::write(&file, format!("{before}{}", WRITTEN.replace("floats:", "doubles:"))).unwrap();
+    assert!(listed().contains(&call) && !listed().contains("floats"), "{}", listed());
+    let (done, out) = cargo(&["check", "--quiet"]);
+    assert!(done, "{out}");
+    assert!(listed().contains("written::doubles") && !listed().contains("floats"), "{}", listed());
+    std::fs::write(&file, before).unwrap();
+    assert!(!listed().contains("written"), "{}", listed());
 }
 
 #[test]

@@ -195,6 +195,52 @@ fn says_what_there_is_instead() {
 }
 
 #[test]
+fn names_the_calls_of_macros_that_write_kernels() {
+    let folder = package();
+    let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+    let rules = "
+macro_rules! kernels {
+    ($($name:ident: $element:ty;)*) => {$(
+        #[cfg_attr(all(), fusewire::comm_kernel(transports(Nvl)))]
+        mod $name { pub struct Args<'a> { pub input: &'a [$element], pub output: Out<'a, $element> } }
+    )*};
+}
+macro_rules! twice { ($name:ident) => { mod first { kernels! { $name: f32; } } mod second { kernels! { $name: u8; } } } }
+macro_rules! never { () => { kernels! {} } }
+macro_rules! harmless { () => { compile_error!(\"comm_kernel\") } }
+";
+    write("src/rules.rs", rules);
+    write(
+        "src/calls.rs",
+        "crate::kernels! { one: f32; }\nmod deep {\n    fn run() {\n        twice!(two);\n        harmless!();\n    }\n}\nwrap! { #[comm_kernel] mod three {} }\nwrap! { kernels!(four: u8;); }\n",
+    );
+    write("src/bad/no_part.rs", "kernels! {");
+    let (done, out, err) = ptx(folder.path(), &["--list", "ring"]);
+    assert!(done, "{err}");
+    let expected = "\
+written by `kernels!` in calls  src/calls.rs:1
+    its kernels are listed at the lines of their names, if they were built since the last edit
+written by `twice!` in calls::deep  src/calls.rs:4
+    its kernels are listed at the lines of their names, if they were built since the last edit
+written by `wrap!` in calls  src/calls.rs:8
+    its kernels are listed at the lines of their names, if they were built since the last edit
+written by `wrap!` in calls  src/calls.rs:9
+    its kernels are listed at the lines of their names, if they were built since the last edit
+";
+    assert_eq!(out[out.find("written").unwrap()..], *expected);
+    let (done, _, err) = ptx(folder.path(), &["one"]);
+    assert!(!done && err.contains("there is no kernel `one`"), "{err}");
+    assert!(err.contains("\n  what `kernels!` writes at src/calls.rs:1\n"), "{err}");
+    // What is removed is not listed.
+    std::fs::remove_file(folder.path().join("src/rules.rs")).unwrap();
+    let out = ptx(folder.path(), &["--list"]).1;
+    assert!(
+        !out.contains("`kernels!`") && !out.contains("`twice!`") && out.contains("src/calls.rs:8"),
+        "{out}"
+    );
+}
+
+#[test]
 fn a_whole_path_names_one_and_its_end_may_name_several() {
     let folder = package();
     assert!(ptx(folder.path(), &["copy"]).1.contains(".entry copy__all_to_all__nvl("));

@@ -189,8 +189,12 @@ fn special_cases() {
         ("pow(-inf, 3)", math::pow(-INF, 3.0), -INF),
         ("pow(0.5, -inf)", math::pow(0.5, -INF), INF),
         ("pow(2, -inf)", math::pow(2.0, -INF), 0.0),
-        ("round(2.5)", math::round_ties_even(2.5f32), 2.0),
-        ("round(-0.5)", math::round_ties_even(-0.5f32), -0.0),
+        ("round_ties_even(2.5)", math::round_ties_even(2.5f32), 2.0),
+        ("round_ties_even(-0.5)", math::round_ties_even(-0.5f32), -0.0),
+        ("round(2.5)", math::round(2.5f32), 3.0),
+        ("round(-0.5)", math::round(-0.5f32), -1.0),
+        ("round(-0.25)", math::round(-0.25f32), -0.0),
+        ("round(-inf)", math::round(-INF), -INF),
         ("floor(-0.5)", math::floor(-0.5f32), -1.0),
         ("ceil(-0.5)", math::ceil(-0.5f32), -0.0),
         ("trunc(-1.5)", math::trunc(-1.5f32), -1.0),
@@ -216,9 +220,29 @@ fn special_cases() {
 }
 
 #[test]
+fn round_is_that_of_rust() {
+    // Of every exponent, among them what adding one half would round to the next whole number.
+    let narrow = (0..=u32::MAX).step_by(4093).map(f32::from_bits);
+    let edges = [0.5f32.next_down(), -0.5f32.next_down(), 8_388_607.5, 8_388_609.0, f32::MAX];
+    for x in narrow.chain(edges).filter(|x| !x.is_nan()) {
+        assert_eq!(bits(math::round(x)), bits(x.round()), "{x:e}");
+    }
+    let wide = (0..1_000_000u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).map(f64::from_bits);
+    let small = (-100_000..100_000).map(|k| f64::from(k) / 64.0);
+    let edges = [0.5f64.next_down(), -0.5f64.next_down(), 4_503_599_627_370_495.5, f64::MAX];
+    for x in wide.chain(small).chain(edges).filter(|x| !x.is_nan()) {
+        assert_eq!(math::round(x).to_bits(), x.round().to_bits(), "{x:e}");
+    }
+    for half in (0..=u16::MAX).map(F16::from_bits).filter(|half| !half.to_f32().is_nan()) {
+        let got = math::round(Pack::splat(half)).get(3);
+        assert_eq!(bits(got.to_f32()), bits(half.to_f32().round()), "{half:?}");
+    }
+}
+
+#[test]
 fn there_is_one_nan() {
     let odd = [f32::from_bits(0xffc0_1234), f32::from_bits(0x7f80_0001)];
-    let one: [fn(f32) -> f32; 15] = [
+    let one: [fn(f32) -> f32; 16] = [
         math::exp,
         math::exp2,
         math::ln,
@@ -234,6 +258,7 @@ fn there_is_one_nan() {
         math::ceil,
         math::trunc,
         math::round_ties_even,
+        math::round,
     ];
     for (f, x) in one.iter().flat_map(|f| odd.map(|x| (f, x))) {
         assert_eq!(bits(f(x)), NAN);

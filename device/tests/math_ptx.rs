@@ -16,7 +16,7 @@ fn entry(name: &str, t: &str, arguments: usize, call: &str) -> String {
 }
 
 /// Functions of the exact tier, and how many arguments they have.
-const EXACT: [(&str, usize); 21] = [
+const EXACT: [(&str, usize); 22] = [
     ("exp", 1),
     ("exp2", 1),
     ("ln", 1),
@@ -33,6 +33,7 @@ const EXACT: [(&str, usize); 21] = [
     ("ceil", 1),
     ("trunc", 1),
     ("round_ties_even", 1),
+    ("round", 1),
     ("fma", 3),
     ("min", 2),
     ("max", 2),

@@ -44,6 +44,39 @@ fn a_dropped_transport_waits_for_nobody_and_is_named() {
 }
 
 #[test]
+fn a_rank_that_has_left_the_world_is_named_where_others_need_it() {
+    const LONG: Duration = Duration::from_secs(60);
+    let start = Instant::now();
+    let options = WorldOptions::default().with_timeout(LONG);
+    // Before the transport is made, and between it and the launcher.
+    for early in [true, false] {
+        let all_failed = std::sync::Barrier::new(3);
+        let ranks = World::threads_with(3, &options, |world| -> fusewire::Result<()> {
+            let leaves = world.rank() == 1;
+            if leaves && early {
+                world.leave();
+            }
+            let made = Shm::rendezvous(&world, 1 << 16);
+            if leaves && !early {
+                world.leave();
+            }
+            let error = match made {
+                Ok(shm) => copy::all_to_all(&shm).err(),
+                Err(error) => Some(error.into()),
+            };
+            // A rank whose function has ended has left, too.
+            all_failed.wait();
+            let text = error.expect("rank 1 has left").to_string();
+            let expected = if leaves { "has left" } else { "rank 1 has left the world" };
+            assert!(text.contains(expected), "rank {}, {early}: {text}", world.rank());
+            Ok(())
+        });
+        ranks.unwrap().into_iter().for_each(Result::unwrap);
+    }
+    assert!(start.elapsed() < LONG / 2, "it took {:?}", start.elapsed());
+}
+
+#[test]
 fn what_a_rank_lets_go_of_stays_with_its_peers() {
     const RANKS: usize = 3;
     let ranks = World::threads(RANKS, |world| -> fusewire::Result<()> {

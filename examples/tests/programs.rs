@@ -6,6 +6,7 @@ use fusewire_examples::programs::{run, succeeds};
 fn programs_of_the_tutorial() {
     for program in [
         env!("CARGO_BIN_EXE_hello"),
+        env!("CARGO_BIN_EXE_generic"),
         env!("CARGO_BIN_EXE_pairs"),
         env!("CARGO_BIN_EXE_ring"),
         env!("CARGO_BIN_EXE_mailbox"),

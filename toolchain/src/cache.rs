@@ -4,18 +4,18 @@
 //! none; a file lock keeps two processes from making the same entry twice. Removing the folder, whole or in part, is
 //! always safe while nothing compiles. `trust.rs` says what is believed of what lies there.
 //!
-//! Compiled libraries and kernels are bounded: once a day, when they take more than 512 MB, those that were not used
-//! for 30 days are removed. The compiler itself is never removed.
+//! Compiled libraries, kernels and records of packages are bounded: once a day, when they take more than 512 MB, those
+//! that were not used for 30 days are removed. The compiler itself is never removed.
 
 use std::{
     env,
     fs::{self, File},
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::{error::Error, trust};
 
@@ -79,6 +79,11 @@ impl Cache {
         self.0.join("kernels").join(format!("{key}.ptx"))
     }
 
+    /// What macros wrote in a package.
+    pub fn expanded(&self, package: &str) -> PathBuf {
+        self.0.join("expanded").join(package)
+    }
+
     pub fn lock_path(&self, name: &str) -> PathBuf {
         self.0.join("locks").join(name)
     }
@@ -115,6 +120,17 @@ impl Cache {
         publish(&file, path)
     }
 
+    /// The same for what a crash of the machine may take: nothing waits for the disk.
+    pub fn leave(&self, path: &Path, text: &[u8]) -> io::Result<()> {
+        let parent = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent)?;
+        // Only this user may read or change it.
+        let mut file = NamedTempFile::new_in(parent)?;
+        file.write_all(&trust::marked(text))?;
+        file.persist(path)?;
+        Ok(())
+    }
+
     /// What [`Cache::store`] put there; `None` if there is nothing, or something else.
     pub fn load(&self, path: &Path) -> Option<String> {
         String::from_utf8(trust::unmarked(path)?).ok()
@@ -144,7 +160,7 @@ impl Cache {
     }
 
     fn prune_to(&self, bound: u64, kept: Duration) {
-        let folders = [self.0.join("kernels"), self.0.join("libraries")];
+        let folders = ["kernels", "libraries", "expanded"].map(|folder| self.0.join(folder));
         if folders.iter().map(|folder| size(folder)).sum::<u64>() > bound {
             folders.iter().for_each(|folder| remove_older(folder, kept));
         }

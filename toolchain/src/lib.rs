@@ -34,6 +34,7 @@ mod command;
 mod compile;
 mod diagnostic;
 mod error;
+pub mod expanded;
 mod hash;
 mod progress;
 pub mod ptxas;

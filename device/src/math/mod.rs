@@ -134,6 +134,8 @@ functions! {
     trunc(x), arch::trunc_f32, arch::trunc_f64;
     /// The nearest whole number, the even one of two.
     round_ties_even(x), arch::round_ties_even_f32, arch::round_ties_even_f64;
+    /// The nearest whole number, of two the one further from zero: the `round` of Rust's floats.
+    round(x), narrow::round, wide::round;
 }
 
 // Of these the instruction for `f32` gives the one NaN.

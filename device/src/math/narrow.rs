@@ -92,6 +92,13 @@ pub fn cos(x: f32) -> f32 {
     super::trig::cos(x as f64) as f32
 }
 
+/// PTX has no such rounding. What is cut off is exact, and one half of it counts as more.
+#[inline(always)]
+pub fn round(x: f32) -> f32 {
+    let whole = arch::trunc_f32(x);
+    if (x - whole).abs() >= 0.5 { whole + 1f32.copysign(x) } else { whole }
+}
+
 #[inline(always)]
 pub fn rsqrt(x: f32) -> f32 {
     (1.0 / arch::sqrt_f64(x as f64)) as f32

@@ -242,6 +242,12 @@ pub fn erf(x: f64) -> f64 {
 }
 
 #[inline(always)]
+pub fn round(x: f64) -> f64 {
+    let whole = arch::trunc_f64(x);
+    if (x - whole).abs() >= 0.5 { whole + 1f64.copysign(x) } else { whole }
+}
+
+#[inline(always)]
 pub fn rsqrt(x: f64) -> f64 {
     1.0 / arch::sqrt_f64(x)
 }

@@ -157,9 +157,12 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     let before = errors.shown();
     let ([give, take], [producing, consuming]) = (rows::forms(model), rows::contexts(model));
     let given = if model.options.row.is_some() { &ROWS[..] } else { &[] };
+    let bound =
+        if Params::of(module.args.as_ref()).names().next().is_some() { &["Compiled"][..] } else { &[] };
     for name in &module.names {
-        let taken =
-            ["Launch", "Hooks"].iter().chain(given).copied().chain(model.prepared_by()).any(|n| name == n);
+        let mut given =
+            ["Launch", "Hooks"].iter().chain(given).chain(bound).copied().chain(model.prepared_by());
+        let taken = given.any(|n| name == n);
         if taken || name.to_string().starts_with("__") {
             errors.at(
                 name,

@@ -92,6 +92,12 @@ impl Asked {
         Ok(Asked { crates, found, pending, attribute, item })
     }
 
+    /// What [`Asked::from_answer`] takes when all have answered.
+    pub fn answered(&self) -> TokenStream {
+        let (found, attribute, item) = (&self.found, &self.attribute, &self.item);
+        quote!([#found] [] [#attribute] #item)
+    }
+
     /// The call of the next crate's macro, or `None` when all have answered.
     pub fn next(&self) -> Option<TokenStream> {
         let ((name, path), rest) = self.pending.split_first()?;

@@ -27,7 +27,7 @@ const FLOAT_METHODS: &str = "acos acosh asin asinh atan atan2 atanh cbrt cos cos
 
 /// Those of them that device math has, under the same name or another.
 const DEVICE_MATH: &str =
-    "cos exp exp2 ln log2 powf=pow sin sqrt tanh ceil floor mul_add=fma round_ties_even trunc";
+    "cos exp exp2 ln log2 powf=pow sin sqrt tanh ceil floor mul_add=fma round round_ties_even trunc";
 
 /// What to write instead of such a method.
 fn instead_of(method: &str) -> String {

@@ -21,6 +21,7 @@ mod generate;
 mod host;
 mod model;
 mod plain;
+mod recorded;
 mod source;
 mod syntax;
 mod tables;
@@ -28,10 +29,11 @@ mod tables;
 pub use crates::{Declared, DeviceCrate, declare};
 pub use device::{CompileOptions, Compiled, compile};
 pub use errors::Errors;
-pub use find::{Found, find_kernels};
+pub use find::{Found, InFile, Macro, find_in, find_kernels, writers};
 pub use generate::device_source;
 pub use model::{Entry, Instance, Item, Model, SourceFile};
 pub use plain::elsewhere as plain_elsewhere;
+pub use recorded::{Recorded, recorded};
 pub use tables::{ARCHS, ELEMENTS, Protocol, SCHEDULES, Schedule, TRANSPORTS, Transport, nearest};
 
 use crates::Asked;
@@ -97,6 +99,10 @@ pub fn expand_answer(tokens: TokenStream, mode: Mode) -> TokenStream {
 fn expand_asked(asked: Asked, mode: Mode) -> TokenStream {
     if let Some(question) = asked.next() {
         return question;
+    }
+    // An editor's text is not that of the file.
+    if mode != Mode::Editor {
+        let _ = recorded::keep(&asked);
     }
     let Asked { crates, attribute, item, .. } = asked;
     let (model, errors) = analyse_with(crates, attribute, item.clone());

@@ -8,6 +8,11 @@ use print::Printed;
 use proc_macro2::{LineColumn, Span, TokenStream, TokenTree};
 use std::path::PathBuf;
 
+/// Tokens as text that reads as they do.
+pub fn printed(tokens: &TokenStream) -> String {
+    Printed::of(tokens).text
+}
+
 /// Device text that keeps the lines of the file it came from.
 #[derive(Debug, Clone)]
 pub struct Text {

@@ -82,6 +82,7 @@ fn every_message() {
         "mod m { pub struct Args<'a, T> { pub input: &'a [T], pub output: Out<'a, T> } }",
         "mod m { pub struct Args<'a, const N: usize> { pub input: &'a [f32], pub output: Out<'a, f32> } }",
         "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } struct Launch; }",
+        "mod m { pub struct Args<'a, T> { pub input: &'a [T], pub output: Out<'a, T> } trait Compiled {} }",
         "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } fn produce(); }",
         "mod m { #[cfg_attr(x, y)] pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } }",
     ];

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{KERNELS, kernel, on_gpus, ptx};
-use fusewire_codegen::{Entry, Model, Protocol};
+use fusewire_codegen::{Entry, Model, Protocol, analyse};
 use fusewire_toolchain::ptxas::Ptxas;
 use std::collections::BTreeSet;
 
@@ -287,6 +287,37 @@ fn lines_are_printed_by_the_driver() {
     assert!(text.contains(&bytes.join(", ")), "the format is not in the text");
     let ptxas = Ptxas::find_or_install().unwrap_or_else(|error| panic!("{error}"));
     ptxas.check(&text, "sm_90".parse().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Behind a constant that is false, lines leave nothing: the PTX is that of a hook without them.
+#[test]
+fn lines_behind_a_constant_that_is_false_are_not_there() {
+    let text = |constant: &str, line: &str| {
+        let item = format!(
+            "mod quiet {{
+                {constant}
+                pub struct Args<'a> {{ pub input: &'a [f32], pub output: Out<'a, f32> }}
+                pub fn produce(ctx: &Produce, args: &Args) -> f32 {{
+                    let value = args.input[ctx.index()];
+                    {line}
+                    value
+                }}
+            }}"
+        );
+        let attribute = "transports(Nvl), schedules(all_to_all)";
+        let (model, errors) = analyse(attribute.parse().unwrap(), item.parse().unwrap());
+        assert!(errors.is_empty(), "{:?}", errors.messages());
+        let model = model.unwrap();
+        let mut entries = on_gpus(&model);
+        entries.retain(|e| e.protocol == Protocol::Simple);
+        ptx(&model, &entries, "sm_90", false)
+    };
+    let line = "if DEBUG && value < 0.0 { print_at!(ctx, \"{} is negative\", value); }";
+    let (quiet, loud) = (text("const DEBUG: bool = false;", line), text("const DEBUG: bool = true;", line));
+    assert!(loud.contains("vprintf") && !quiet.contains("vprintf"));
+    // Behind the code, places in the source are others.
+    let of = |text: &str| body(text, "quiet__all_to_all__nvl").to_owned();
+    assert_eq!(of(&quiet), of(&text("", "")));
 }
 
 /// Warps that share a row meet: what each stored goes out with its count, and nothing is loaded before the counts of all were seen; in turn in

@@ -154,6 +154,31 @@ fn bytes_of_others_are_arguments() {
 }
 
 #[test]
+fn what_is_written_overlaps_nothing() {
+    let (shm, device, stream) = alone();
+    let memory = device.buffer_from(&[3u16; 32]).unwrap();
+    let launcher = kernels!(tagged)[3].prepare(&shm).unwrap();
+    // SAFETY: the buffer outlives what is launched, and waits for it below.
+    let eight = |at: u64| unsafe { Region::borrowed(&device, memory.address() + at, 8, 2) }.unwrap();
+    let launch = |from: u64, to: u64| {
+        let (from, to) = (eight(from), eight(to));
+        let values =
+            [Value::Region(&from), Value::plain(&true), Value::plain(&[0u32; 2]), Value::Region(&to)];
+        launcher.launch(&stream, &values, &Call::default())
+    };
+    // The same bytes, and the last or first two.
+    for (from, to) in [(16, 16), (0, 14), (14, 0)] {
+        let text = launch(from, to).unwrap_err().to_string();
+        assert!(text.contains("buffers `input` and `output` overlap, and one of them is written"), "{text}");
+    }
+    // One beside the other.
+    launch(0, 16).unwrap();
+    launch(32, 16).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(memory.read(&stream).unwrap(), [3; 32]);
+}
+
+#[test]
 fn bytes_stand_for_structs() {
     use turned::Complex;
     let (shm, device, stream) = alone();

@@ -82,7 +82,11 @@ mod sweep {
             9 => narrow(math::rsqrt(x)),
             10 => narrow(math::recip(x)),
             11 => narrow(math::floor(x)) ^ narrow(math::ceil(x)).rotate_left(16),
-            12 => narrow(math::trunc(x)) ^ narrow(math::round_ties_even(x)).rotate_left(16),
+            12 => {
+                narrow(math::trunc(x))
+                    ^ narrow(math::round_ties_even(x)).rotate_left(16)
+                    ^ narrow(math::round(x)).rotate_left(8)
+            }
             13 => narrow(math::pow(x, w as f32)),
             14 => narrow(math::fma(x, y, z)),
             15 => narrow(math::min(x, y)) ^ narrow(math::max(x, y)).rotate_left(16),
@@ -96,7 +100,11 @@ mod sweep {
             23 => math::sin(w).to_bits(),
             24 => math::cos(w).to_bits(),
             25 => math::sqrt(w).to_bits() ^ math::rsqrt(w).to_bits().rotate_left(16),
-            26 => math::recip(w).to_bits() ^ math::floor(w).to_bits().rotate_left(16),
+            26 => {
+                math::recip(w).to_bits()
+                    ^ math::floor(w).to_bits().rotate_left(16)
+                    ^ math::round(w).to_bits().rotate_left(8)
+            }
             27 => math::pow(math::recip(w), 0.25 * w).to_bits(),
             _ => {
                 math::min(w, f64::from(x)).to_bits()

@@ -9,7 +9,7 @@ use super::{compiled_for, glue, path, schedule_type};
 use crate::device::Image;
 use crate::model::{Entry, Given, Instance, Item, Kind, Model, Params};
 use crate::tables::Transport;
-use functions::functions;
+use functions::{compiled, functions};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -216,6 +216,7 @@ fn kernels(model: &Model) -> TokenStream {
         });
     }
     out.extend(functions(model, &params));
+    out.extend(compiled(model, &params));
     out
 }
 

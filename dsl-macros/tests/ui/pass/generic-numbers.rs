@@ -60,8 +60,7 @@ mod shifted {
 /// Generic over the number on the host too.
 fn filtered<const N: usize>(shm: &Shm, input: &[f32]) -> fusewire::Result<Vec<f32>>
 where
-    for<'a> filter::Hooks<f32, N>:
-        fusewire::kernel::Supports<fusewire::schedule::AllToAll, Shm, Args<'a> = filter::Launch<'a, f32, N>>,
+    filter::Hooks<f32, N>: filter::Compiled<f32, N, fusewire::schedule::AllToAll, Shm>,
 {
     let device = Device::of(shm);
     let (stream, from) = (device.stream()?, device.buffer_from(input)?);

@@ -1,5 +1,6 @@
-//! The functions that prepare a kernel, one for each schedule.
+//! The functions that prepare a kernel, one for each schedule; and what a caller asks who is as generic as the module.
 
+use crate::generate::launch::has_buffers;
 use crate::generate::{glue::angled, schedule_type};
 use crate::model::{Item, Model, Params};
 use proc_macro2::TokenStream;
@@ -49,4 +50,34 @@ pub(super) fn functions(model: &Model, params: &Params) -> TokenStream {
         });
     }
     out
+}
+
+/// `Compiled`: a module's bound for functions of the host that are generic as the module is. A bound on `Hooks<T>` hides from the compiler
+/// which launch its implementation has, so this one says it.
+pub(super) fn compiled(model: &Model, params: &Params) -> TokenStream {
+    let Some(args) = model.args().filter(|_| params.names().next().is_some()) else {
+        return TokenStream::new();
+    };
+    let krate = &model.options.krate;
+    let own = params.own();
+    let life = has_buffers(&args.fields).then(|| quote!('a,));
+    let bound = quote!(#krate::kernel::Supports<Sched, X> + for<'a> #krate::kernel::HookSet<Args<'a> = Launch<#life #own>>);
+    let name = model.ident();
+    let doc = format!(
+        "The bound of a function that is as generic as the module: `{name}::Hooks<{0}>: {name}::Compiled<{0}, Sched, X>`. It holds for whatever \
+         the module is compiled for, on each of its schedules and transports.",
+        params.names().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    );
+    let decl = params.declared(&quote!(#krate::device::element::Element));
+    let decl = quote!(#decl Sched, X: #krate::Transport);
+    quote! {
+        #[doc = #doc]
+        #[diagnostic::on_unimplemented(
+            message = "`{Self}` was not compiled for `{Sched}` on transport `{X}`",
+            label = "there is no kernel for this",
+            note = "name what it is to be compiled for in the attribute: `#[comm_kernel(transports(..), schedules(..), elements(..), values(..))]`"
+        )]
+        pub trait Compiled<#decl>: #bound {}
+        impl<__H: #bound, #decl> Compiled<#own Sched, X> for __H {}
+    }
 }
