@@ -1,5 +1,7 @@
 //! The device compiler's words, at the user's tokens.
 
+mod elsewhere;
+
 use crate::errors::Errors;
 use crate::model::Model;
 use crate::source::{Text, bare};
@@ -65,20 +67,24 @@ fn one(
     text: &Text,
     model: &Model,
     errors: &mut Errors,
-    told: &mut Vec<(usize, usize, String)>,
+    told: &mut Vec<(String, usize, usize, String)>,
 ) {
     let shown =
         text.file.as_ref().map_or_else(|| crate::device::unit_file(model), |f| f.display().to_string());
     let Some(place) = d.primary_in(&shown).or(d.primary()) else { return };
-    let key = (place.line, place.column, d.message.clone());
+    let key = (place.file.clone(), place.line, place.column, d.message.clone());
     if told.contains(&key) {
         return;
     }
     told.push(key);
+    if d.primary_in(&shown).is_none() {
+        if let Some((span, message)) = elsewhere::placed(d, &shown, text, model) {
+            errors.span(span, message);
+        }
+        return;
+    }
     let mut message = format!("not on the device: {}", d.message);
-    let unresolved =
-        matches!(d.code.as_deref(), Some("E0433" | "E0432" | "E0425" | "E0412" | "E0405" | "E0463"))
-            || d.message.starts_with("cannot find macro");
+    let unresolved = is_unresolved(d);
     let name = quoted(&d.message);
     if let Some((_, advice)) = missing(d, place).filter(|_| unresolved) {
         message += &format!("\n{advice}");
@@ -87,6 +93,7 @@ fn one(
     } else if let Some(label) = &place.label {
         message += &format!("\n{label}");
     }
+    message += &elsewhere::notes(d, model);
     let span = text.span_at(&bare(&model.tokens), place.line, place.column).unwrap_or(model.options.span);
     let device_only = match d.code.as_deref() {
         _ if missing(d, place).is_some() && unresolved => true,
@@ -119,6 +126,12 @@ fn one(
     };
     // Of anything else the host's compiler will say the same, at the same place and in its own words.
     if device_only { errors.span(span, message) } else { errors.defer(span, message) }
+}
+
+/// Whether the device does not know a name.
+fn is_unresolved(d: &Diagnostic) -> bool {
+    matches!(d.code.as_deref(), Some("E0433" | "E0432" | "E0425" | "E0412" | "E0405" | "E0463"))
+        || d.message.starts_with("cannot find macro")
 }
 
 /// Whether the package that is being compiled may know a crate by this name.

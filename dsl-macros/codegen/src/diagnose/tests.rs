@@ -83,6 +83,76 @@ fn an_error_is_told_once_and_none_is_swallowed() {
     );
 }
 
+/// An error in `/base/lib.rs`, with a note at this place.
+fn in_a_device_crate(file: &str, line: usize, column: usize) -> CompileError {
+    let span = |file: &str, line, column| DiagSpan {
+        file: file.to_owned(),
+        line,
+        column,
+        end_line: line,
+        end_column: column + 1,
+        is_primary: true,
+        label: None,
+        suggestion: None,
+        call_site: None,
+    };
+    let diagnostic = |level, message: &str, spans, children| Diagnostic {
+        level,
+        code: None,
+        message: message.to_owned(),
+        spans,
+        children,
+        rendered: String::new(),
+    };
+    let note = "the above error was encountered while instantiating `fn base::table::<16>`";
+    let note = diagnostic(Level::Note, note, vec![span(file, line, column)], Vec::new());
+    let places = vec![span("/base/lib.rs", 3, 5)];
+    CompileError::Diagnostics(vec![diagnostic(Level::Error, "evaluation panicked", places, vec![note])])
+}
+
+#[test]
+fn an_error_in_a_device_crate_is_said_at_the_call_that_a_note_tells_of() {
+    let file =
+        "#[comm_kernel(uses(base))]\nmod m {\n    fn unrelated() {}\n    fn f() { base::table::<16>() }\n}";
+    let crate::Found { attribute, item, .. } = crate::find_kernels(file).unwrap().remove(0);
+    let base = crate::DeviceCrate {
+        name: "base".into(),
+        root: "/base/lib.rs".into(),
+        cfgs: Vec::new(),
+        uses: Vec::new(),
+        transports: Vec::new(),
+    };
+    let mut errors = Errors::default();
+    let model = crate::syntax::parse(attribute, item, vec![base], &mut errors).unwrap();
+    let source = crate::model::SourceFile { path: "src/kernels.rs".into(), text: file.to_owned() };
+    let tokens = bare(&model.tokens);
+    let mut text = Text::of(&Parts {
+        item: &tokens,
+        inlined: &tokens,
+        inline: &[],
+        blank: &[],
+        tail: None,
+        header: "",
+        file: Some(&source),
+    });
+    text.push("fn glue() {}");
+    // A call of the user's; a line that fusewire added; another file.
+    for (file, line, column, at) in [
+        ("src/kernels.rs", 4, 14, (4, 13)),
+        ("src/kernels.rs", 6, 1, (1, 19)),
+        ("/base/lib.rs", 4, 14, (1, 19)),
+    ] {
+        let mut errors = Errors::default();
+        report(&in_a_device_crate(file, line, column), &text, &model, &mut errors);
+        let placed = errors.placed();
+        let [(line, column, message)] = placed.as_slice() else { panic!("{placed:?}") };
+        assert_eq!((*line, *column), at, "{message}");
+        let told = "not on the device: evaluation panicked\nat /base/lib.rs:3:5, in the device crate `base`";
+        assert!(message.starts_with(told), "{message}");
+        assert_eq!(message.contains("instantiating `fn base::table::<16>`"), at.0 == 1, "{message}");
+    }
+}
+
 #[test]
 fn an_error_without_a_place_is_shown_as_it_was_printed() {
     let crate::Found { attribute, item, .. } =
