@@ -75,6 +75,18 @@ fn what_the_host_says_too_is_left_to_it() {
 }
 
 #[test]
+fn what_the_host_is_not_given_is_not_left_to_it() {
+    for body in [
+        "fn f() -> f32 { if cfg!(target_arch = \"nvptx64\") { 1u32 } else { 1.0 } }",
+        "#[cfg(not(debug_assertions))] fn f() -> f32 { 1u32 }",
+    ] {
+        let (deferred, line, message) = one_said(body);
+        assert!(!deferred && line == 4, "{body}: {message}");
+        assert!(message.starts_with("not on the device: mismatched types"), "{body}: {message}");
+    }
+}
+
+#[test]
 fn an_error_is_told_once_and_none_is_swallowed() {
     let all = said("fn f() {\n let a = Vec::<u8>::new();\n let b: f32 = 1u8;\n}");
     assert_eq!(
