@@ -23,7 +23,11 @@ const MISSING: &[(&str, &str)] = &[
     ("x86_64", HOSTS),
     ("aarch64", HOSTS),
     ("HashMap", "there is no heap on the device: use fixed arrays, or pass a slice in `Args`"),
-    ("super", "on the device a hook module stands alone: move what it needs into the module"),
+    (
+        "super",
+        "on the device a hook module stands alone: move what it needs into the module, or into a device crate (`fusewire::device_crate!`) that the \
+         attribute names: `uses(that_crate)`",
+    ),
 ];
 
 const HOSTS: &str = "instructions of the host are none of the device's: write it with functions of `core` and of fusewire's device prelude";
@@ -94,7 +98,8 @@ fn one(
     if let Some((_, advice)) = missing(d, place).filter(|_| unresolved) {
         message += &format!("\n{advice}");
     } else if unresolved {
-        message += "\na hook sees `core`, fusewire's device prelude and what stands in its own module: move it there, or pass its value in `Args`";
+        message += "\na hook sees `core`, fusewire's device prelude and what stands in its own module: move it there, pass its value in `Args`, or \
+                    put it into a device crate (`fusewire::device_crate!`) that the attribute names: `uses(that_crate)`";
     } else if let Some(label) = &place.label {
         message += &format!("\n{label}");
     }
