@@ -58,8 +58,11 @@ pub fn report(error: &CompileError, text: &Text, model: &Model, errors: &mut Err
         return;
     };
     let mut told = Vec::new();
-    for d in diagnostics.iter().filter(|d| d.level == Level::Error && d.primary().is_some()) {
-        one(d, text, model, errors, &mut told);
+    for (k, d) in diagnostics.iter().enumerate() {
+        if d.level == Level::Error && d.primary().is_some() {
+            let notes = diagnostics[k + 1..].iter().take_while(|d| d.level == Level::Note);
+            one(d, &notes.collect::<Vec<_>>(), text, model, errors, &mut told);
+        }
     }
     if errors.is_empty() {
         // Never silent: whatever could not be placed is shown as the compiler printed it.
@@ -71,8 +74,10 @@ pub fn report(error: &CompileError, text: &Text, model: &Model, errors: &mut Err
     }
 }
 
+/// One error, and the notes behind it.
 fn one(
     d: &Diagnostic,
+    notes: &[&Diagnostic],
     text: &Text,
     model: &Model,
     errors: &mut Errors,
@@ -87,7 +92,7 @@ fn one(
     }
     told.push(key);
     if d.primary_in(&shown).is_none() {
-        if let Some((span, message)) = elsewhere::placed(d, &shown, text, model) {
+        if let Some((span, message)) = elsewhere::placed(d, notes, &shown, text, model) {
             errors.span(span, message);
         }
         return;

@@ -80,19 +80,23 @@ fn a_crate_that_another_uses_is_said_at_that_one() {
     assert!(message.contains("write `math::sqrt(..)`"), "{message}");
 }
 
-/// The compiler inlines before it looks at constants, and then tells no place in the kernel.
 #[test]
-fn what_fails_for_the_types_of_a_kernel_names_the_function() {
+fn what_fails_for_the_types_of_a_kernel_is_said_at_its_call() {
     let krate = device_crate(
         "with_a_limit",
         &[],
-        "pub fn table<const N: usize>() -> f32 {\n    const { assert!(N <= 8, \"at most 8 rows\") };\n    N as f32\n}",
+        "pub fn table<const N: usize>() -> f32 {\n    const { assert!(N <= 8, \"at most 8 rows\") };\n    N as f32\n}\npub fn larger<const N: usize>() -> f32 {\n    table::<N>()\n}",
     );
-    let all = said(&[krate], "with_a_limit::table::<16>()");
-    let [(true, at, message)] = all.as_slice() else { panic!("{all:?}") };
-    assert!(at.starts_with("with_a_limit))]"), "{at}");
-    assert!(message.contains("at most 8 rows") && message.contains("with_a_limit::table::<16>"), "{message}");
-    assert!(message.contains("$with_a_limit:3:13, in the device crate `with_a_limit`"), "{message}");
+    for (call, of) in [
+        ("with_a_limit::table::<16>()", "with_a_limit::table::<16>"),
+        ("with_a_limit::larger::<32>()", "with_a_limit::table::<32>"),
+    ] {
+        let all = said(std::slice::from_ref(&krate), call);
+        let [(true, at, message)] = all.as_slice() else { panic!("{all:?}") };
+        assert!(at.starts_with(call), "{at}");
+        assert!(message.contains("at most 8 rows") && message.contains(of), "{message}");
+        assert!(message.contains("$with_a_limit:3:13, in the device crate `with_a_limit`"), "{message}");
+    }
 }
 
 #[test]

@@ -9,17 +9,24 @@ use fusewire_toolchain::{DiagSpan, Diagnostic, Level};
 use proc_macro2::Span;
 use std::path::Path;
 
-/// Where an error with no place in the kernel's text, which the compiler calls `shown`, is said, and how.
-pub fn placed(d: &Diagnostic, shown: &str, text: &Text, model: &Model) -> Option<(Span, String)> {
+/// Where an error with no place in the kernel's text, which the compiler calls `shown`, is said, and how. `notes` follow it.
+pub fn placed(
+    d: &Diagnostic,
+    notes: &[&Diagnostic],
+    shown: &str,
+    text: &Text,
+    model: &Model,
+) -> Option<(Span, String)> {
     let mut places = Vec::new();
     all_places(d, &mut places);
+    notes.iter().for_each(|note| all_places(note, &mut places));
     let crates = &model.options.crates;
     let known = places.iter().find_map(|place| Some((*place, owner(place, crates)?)));
     let (place, krate) = match known {
         Some((place, krate)) => (place, Some(krate)),
         None => (d.primary()?, None),
     };
-    // A note may tell for which of the kernel's calls a generic function was compiled. Where that was inlined, none does.
+    // A note tells for which call a generic function was compiled, if the kernel itself has that call.
     let call = places.iter().find(|place| place.file == shown && text.is_of_user(place.line));
     let call = call.and_then(|call| text.span_at(&bare(&model.tokens), call.line, call.column));
     let named = || krate.and_then(|krate| model.span_of_crate(&krate.name));
@@ -36,8 +43,8 @@ pub fn placed(d: &Diagnostic, shown: &str, text: &Text, model: &Model) -> Option
         None => numbered(place),
     };
     if call.is_none() {
-        let instantiated = d.children.iter().filter(|child| child.message.contains("while instantiating"));
-        instantiated.for_each(|child| message += &format!("\n{}", child.message));
+        let instantiated = notes.iter().filter(|note| note.message.contains("while instantiating"));
+        instantiated.for_each(|note| message += &format!("\n{}", note.message));
     }
     if let Some(advice) = advice(d, place) {
         message += &format!("\n{advice}");

@@ -95,7 +95,7 @@ fn an_error_is_told_once_and_none_is_swallowed() {
     );
 }
 
-/// An error in `/base/lib.rs`, with a note at this place.
+/// An error in `/base/lib.rs`, and a note at this place.
 fn in_a_device_crate(file: &str, line: usize, column: usize) -> CompileError {
     let span = |file: &str, line, column| DiagSpan {
         file: file.to_owned(),
@@ -108,18 +108,19 @@ fn in_a_device_crate(file: &str, line: usize, column: usize) -> CompileError {
         suggestion: None,
         call_site: None,
     };
-    let diagnostic = |level, message: &str, spans, children| Diagnostic {
+    let diagnostic = |level, message: &str, span| Diagnostic {
         level,
         code: None,
         message: message.to_owned(),
-        spans,
-        children,
+        spans: vec![span],
+        children: Vec::new(),
         rendered: String::new(),
     };
     let note = "the above error was encountered while instantiating `fn base::table::<16>`";
-    let note = diagnostic(Level::Note, note, vec![span(file, line, column)], Vec::new());
-    let places = vec![span("/base/lib.rs", 3, 5)];
-    CompileError::Diagnostics(vec![diagnostic(Level::Error, "evaluation panicked", places, vec![note])])
+    CompileError::Diagnostics(vec![
+        diagnostic(Level::Error, "evaluation panicked", span("/base/lib.rs", 3, 5)),
+        diagnostic(Level::Note, note, span(file, line, column)),
+    ])
 }
 
 #[test]
