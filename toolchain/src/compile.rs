@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     DEVICE_TARGET, cache, command,
-    diagnostic::{self, Level},
+    diagnostic::{self, Diagnostic, Level},
     error::CompileError,
     hash::Hasher,
     target::Target,
@@ -245,7 +245,9 @@ impl Inner {
         let scratch = scratch.map_err(CompileError::io("making a folder in the cache", cache::dir()))?;
         let source = scratch.path().join(source_name(unit));
         fs::write(&source, unit.source).map_err(CompileError::io("writing the kernel's source", &source))?;
-        compile(unit.name, self.kernel_command(unit).current_dir(scratch.path()))?;
+        let mut command = self.kernel_command(unit);
+        command.current_dir(scratch.path());
+        compile(unit.name, &mut command).map_err(|error| with_calls(error, unit, &mut command))?;
         let files = read_files(&scratch.path().join(DEPS));
         let own =
             |file: &PathBuf| *file == Path::new(&source_name(unit)) || Some(file.as_path()) == unit.file;
@@ -348,6 +350,21 @@ fn compile(unit: &str, command: &mut Command) -> Result<(), CompileError> {
         return Err(CompileError::Diagnostics(diagnostics));
     }
     Err(tool(format!("{}\n{}", output.status, command::tail(rest.as_bytes()))))
+}
+
+/// An error of a kernel, with its calls. Where a constant fails for what a generic function of a library was given, the compiler tells the call
+/// that gave it, but only if it has not inlined that function before.
+fn with_calls(error: CompileError, unit: &Unit<'_>, command: &mut Command) -> CompileError {
+    let CompileError::Diagnostics(diagnostics) = &error else { return error };
+    let own = unit.file.map_or_else(|| source_name(unit), |file| file.display().to_string());
+    let lacks = |d: &Diagnostic| d.code.as_deref() == Some("E0080") && d.primary_in(&own).is_none();
+    if !diagnostics.iter().any(lacks) {
+        return error;
+    }
+    match compile(unit.name, command.arg("-Zinline-mir=no")) {
+        Err(again @ CompileError::Diagnostics(_)) => again,
+        _ => error,
+    }
 }
 
 /// Functions that the PTX declares and neither it nor the driver defines: such a module does not load.

@@ -28,6 +28,15 @@ const OWN: [&str; 11] = [
     "windows",
 ];
 
+/// Whether an item asks for what differs between the two after all: an error of the device's may then be none of the host's.
+pub fn differs(item: &TokenStream) -> bool {
+    item.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word == ARCH || word == "debug_assertions",
+        TokenTree::Group(group) => differs(&group.stream()),
+        _ => false,
+    })
+}
+
 /// Whatever the macro itself reads must be there whatever `cfg` says: that is decided behind it.
 pub fn always(attrs: &[Attribute], what: &str, errors: &mut Errors) {
     let configured = |a: &&Attribute| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr");

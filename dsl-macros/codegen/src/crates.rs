@@ -246,7 +246,7 @@ pub fn declare(tokens: TokenStream) -> TokenStream {
 }
 
 /// The crates that paths of the attribute begin with, each once. Whatever is wrong with the attribute is said when it is parsed.
-fn named_in(attribute: &TokenStream) -> Vec<Ident> {
+pub fn named_in(attribute: &TokenStream) -> Vec<Ident> {
     let mut names: Vec<Ident> = Vec::new();
     let mut trees = attribute.clone().into_iter().peekable();
     while let Some(tree) = trees.next() {

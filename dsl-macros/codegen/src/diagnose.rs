@@ -1,5 +1,8 @@
 //! The device compiler's words, at the user's tokens.
 
+mod elsewhere;
+
+use crate::configured::differs;
 use crate::errors::Errors;
 use crate::model::Model;
 use crate::source::{Text, bare};
@@ -17,9 +20,17 @@ const MISSING: &[(&str, &str)] = &[
     ("print", "on the device a line is printed by `print_at!(ctx, \"{}\", value)`"),
     ("dbg", "on the device a line is printed by `print_at!(ctx, \"{}\", value)`"),
     ("std", "the device has `core` only: write `core::` where it holds the same item"),
+    ("x86_64", HOSTS),
+    ("aarch64", HOSTS),
     ("HashMap", "there is no heap on the device: use fixed arrays, or pass a slice in `Args`"),
-    ("super", "on the device a hook module stands alone: move what it needs into the module"),
+    (
+        "super",
+        "on the device a hook module stands alone: move what it needs into the module, or into a device crate (`fusewire::device_crate!`) that the \
+         attribute names: `uses(that_crate)`",
+    ),
 ];
+
+const HOSTS: &str = "instructions of the host are none of the device's: write it with functions of `core` and of fusewire's device prelude";
 
 /// Methods of floats that `std` has and `core` does not.
 const FLOAT_METHODS: &str = "acos acosh asin asinh atan atan2 atanh cbrt cos cosh exp exp2 exp_m1 hypot ln ln_1p log log10 log2 powf \
@@ -47,8 +58,11 @@ pub fn report(error: &CompileError, text: &Text, model: &Model, errors: &mut Err
         return;
     };
     let mut told = Vec::new();
-    for d in diagnostics.iter().filter(|d| d.level == Level::Error && d.primary().is_some()) {
-        one(d, text, model, errors, &mut told);
+    for (k, d) in diagnostics.iter().enumerate() {
+        if d.level == Level::Error && d.primary().is_some() {
+            let notes = diagnostics[k + 1..].iter().take_while(|d| d.level == Level::Note);
+            one(d, &notes.collect::<Vec<_>>(), text, model, errors, &mut told);
+        }
     }
     if errors.is_empty() {
         // Never silent: whatever could not be placed is shown as the compiler printed it.
@@ -60,33 +74,41 @@ pub fn report(error: &CompileError, text: &Text, model: &Model, errors: &mut Err
     }
 }
 
+/// One error, and the notes behind it.
 fn one(
     d: &Diagnostic,
+    notes: &[&Diagnostic],
     text: &Text,
     model: &Model,
     errors: &mut Errors,
-    told: &mut Vec<(usize, usize, String)>,
+    told: &mut Vec<(String, usize, usize, String)>,
 ) {
     let shown =
         text.file.as_ref().map_or_else(|| crate::device::unit_file(model), |f| f.display().to_string());
     let Some(place) = d.primary_in(&shown).or(d.primary()) else { return };
-    let key = (place.line, place.column, d.message.clone());
+    let key = (place.file.clone(), place.line, place.column, d.message.clone());
     if told.contains(&key) {
         return;
     }
     told.push(key);
+    if d.primary_in(&shown).is_none() {
+        if let Some((span, message)) = elsewhere::placed(d, notes, &shown, text, model) {
+            errors.span(span, message);
+        }
+        return;
+    }
     let mut message = format!("not on the device: {}", d.message);
-    let unresolved =
-        matches!(d.code.as_deref(), Some("E0433" | "E0432" | "E0425" | "E0412" | "E0405" | "E0463"))
-            || d.message.starts_with("cannot find macro");
+    let unresolved = is_unresolved(d);
     let name = quoted(&d.message);
     if let Some((_, advice)) = missing(d, place).filter(|_| unresolved) {
         message += &format!("\n{advice}");
     } else if unresolved {
-        message += "\na hook sees `core`, fusewire's device prelude and what stands in its own module: move it there, or pass its value in `Args`";
+        message += "\na hook sees `core`, fusewire's device prelude and what stands in its own module: move it there, pass its value in `Args`, or \
+                    put it into a device crate (`fusewire::device_crate!`) that the attribute names: `uses(that_crate)`";
     } else if let Some(label) = &place.label {
         message += &format!("\n{label}");
     }
+    message += &elsewhere::notes(d, model);
     let span = text.span_at(&bare(&model.tokens), place.line, place.column).unwrap_or(model.options.span);
     let device_only = match d.code.as_deref() {
         _ if missing(d, place).is_some() && unresolved => true,
@@ -117,8 +139,19 @@ fn one(
         }
         _ => false,
     };
-    // Of anything else the host's compiler will say the same, at the same place and in its own words.
-    if device_only { errors.span(span, message) } else { errors.defer(span, message) }
+    // Of anything else the host's compiler will say the same, at the same place and in its own words, unless it is given other text. Better twice
+    // than below a lint's headline.
+    if device_only || differs(&model.tokens) {
+        errors.span(span, message)
+    } else {
+        errors.defer(span, message)
+    }
+}
+
+/// Whether the device does not know a name.
+fn is_unresolved(d: &Diagnostic) -> bool {
+    matches!(d.code.as_deref(), Some("E0433" | "E0432" | "E0425" | "E0412" | "E0405" | "E0463"))
+        || d.message.starts_with("cannot find macro")
 }
 
 /// Whether the package that is being compiled may know a crate by this name.

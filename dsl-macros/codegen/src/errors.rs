@@ -65,6 +65,10 @@ impl Errors {
 
     /// `compile_error!`s, and the deferred errors as lints: those run when nothing else is wrong. Where lints are no errors, all are
     /// `compile_error!`s: a kernel without an image must not pass.
+    ///
+    /// `unused_must_use` is the one lint that runs so late and says an author's text, if only below a headline of its own. `deprecated` has the text
+    /// in its headline, but is found along with errors of types and borrows, and so beside the host's. So are errors of traits
+    /// (`diagnostic::on_unimplemented`) and of constants. Of an array that lint proposes no `let _ =`.
     pub fn to_compile_errors(&self) -> TokenStream {
         self.as_tokens(host::told().capped)
     }
@@ -76,16 +80,16 @@ impl Errors {
                 tokens.extend(syn::Error::new(*span, message).to_compile_error());
                 continue;
             }
-            let name = quote_spanned!(*span=> kernel_that_the_device_compiler_refuses);
+            let refused = quote_spanned!(*span=> [errors_of_the_device_compiler_as_noted_below]);
             tokens.extend(quote! {
                 const _: () = {
                     #[allow(non_camel_case_types)]
                     #[must_use = #message]
-                    struct kernel_that_the_device_compiler_refuses;
+                    struct errors_of_the_device_compiler_as_noted_below;
                     #[allow(dead_code, path_statements)]
                     #[deny(unused_must_use)]
                     fn report() {
-                        #name;
+                        #refused;
                     }
                 };
             });

@@ -23,6 +23,8 @@ pub struct Model {
     pub item: Item,
     /// The item as written, without the attribute.
     pub tokens: TokenStream,
+    /// The device crates that the attribute names, where it does.
+    pub named: Vec<Ident>,
     /// Errors that were found in the attribute.
     pub attribute_errors: usize,
     /// The file that the tokens' lines and columns are of, where they were not read by the compiler.
@@ -342,6 +344,15 @@ impl Model {
     pub fn span_of(&self, path: &str) -> Span {
         let named = self.options.paths.iter().find(|(named, _)| *named == path);
         named.map_or_else(Span::call_site, |(_, span)| *span)
+    }
+
+    /// Where the attribute names a device crate, or the one that uses it.
+    pub fn span_of_crate(&self, name: &str) -> Option<Span> {
+        if let Some(named) = self.named.iter().find(|named| *named == name) {
+            return Some(named.span());
+        }
+        let by = self.options.crates.iter().find(|c| c.uses.iter().any(|used| used == name))?;
+        self.span_of_crate(&by.name)
     }
 
     /// The wire type and whether hooks take packs, as the first hook that says it has them.

@@ -21,6 +21,8 @@ pub struct Text {
     /// The file, if the text is of one.
     pub file: Option<PathBuf>,
     origin: Origin,
+    /// Lines before any were added that are nobody's.
+    lines: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -133,7 +135,8 @@ impl Text {
             .iter()
             .chain(&lines[end.line..])
             .fold(String::new(), |text, l| text + l + "\n");
-        Some(Text { text, file: Some(file), origin: Origin::File { outside, insertions } })
+        let lines = text.lines().count();
+        Some(Text { text, file: Some(file), origin: Origin::File { outside, insertions }, lines })
     }
 
     fn printed(parts: &Parts<'_>) -> Text {
@@ -142,13 +145,20 @@ impl Text {
             text.insert_str(brace, tail);
         }
         let origin = Origin::Printed { places };
-        Text { text: format!("{}\n{text}", parts.header), file: None, origin }
+        let text = format!("{}\n{text}", parts.header);
+        let lines = text.lines().count();
+        Text { text, file: None, origin, lines }
     }
 
     /// Adds lines that are nobody's.
     pub fn push(&mut self, more: &str) {
         self.text.push('\n');
         self.text.push_str(more);
+    }
+
+    /// Whether a line of the text (from 1) is the user's.
+    pub fn is_of_user(&self, line: usize) -> bool {
+        line <= self.lines
     }
 
     /// The user's token at a place in the text (line and column from 1). `item` is what the text was made of.

@@ -6,7 +6,7 @@ mod reduce;
 
 pub use item::{derived, kind};
 
-use crate::crates::DeviceCrate;
+use crate::crates::{self, DeviceCrate};
 use crate::errors::Errors;
 use crate::model::Model;
 use proc_macro2::TokenStream;
@@ -18,11 +18,12 @@ pub fn parse(
     crates: Vec<DeviceCrate>,
     errors: &mut Errors,
 ) -> Option<Model> {
+    let named = crates::named_in(&attribute);
     let mut options = options::parse(attribute, crates, errors);
     let attribute_errors = errors.shown();
     let parsed = item::parse(item.clone(), errors)?;
     if options.archs.is_empty() {
         options.archs = options::archs(&item);
     }
-    Some(Model { options, item: parsed, tokens: item, attribute_errors, file: None })
+    Some(Model { options, item: parsed, tokens: item, named, attribute_errors, file: None })
 }

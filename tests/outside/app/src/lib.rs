@@ -38,6 +38,39 @@ pub mod farthest {
     }
 }
 
+/// Values by generic functions of another crate: over a trait of its own, and over a length.
+#[comm_kernel(transports(pipe::Tube), schedules(all_to_all), uses(pipe))]
+pub mod bent {
+    use pipe::curve::{polynomial, within};
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> f32 {
+        polynomial(&[1.0, -2.0, 0.5], within(args.input[ctx.index()], 8.0))
+    }
+    pub fn consume(ctx: &Consume, args: &Args, value: f32) {
+        let turn = within(ctx.peer as i32 - 1, 1);
+        args.output.at(ctx).set(polynomial(&[turn as f32, 2.0], value));
+    }
+}
+
+/// Rows by functions of another crate, which are for rows of any length.
+#[comm_kernel(transports(pipe::Tube), schedules(all_to_all), grain = row(1040), uses(pipe))]
+pub mod levelled {
+    use pipe::curve::{centred, scaled_to};
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Row<f32> {
+        scaled_to(ctx, &args.input.row(ctx), 16.0)
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        args.output.row(ctx).set(&centred(ctx, &row));
+    }
+}
+
 /// A schedule of one's own that works on any transport.
 #[comm_kernel(transports(pipe::Tube))]
 pub fn pass_on<O: Ops>(

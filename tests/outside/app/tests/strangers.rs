@@ -1,6 +1,6 @@
 //! Kernels on a transport, by a schedule and with a handle that are another crate's.
 
-use app::{copied, farthest, pass_on, scaled};
+use app::{bent, copied, farthest, levelled, pass_on, scaled};
 use fusewire::device::schedule::check;
 use fusewire::prelude::*;
 use fusewire::{Error, Result};
@@ -112,6 +112,66 @@ fn a_fold_of_another_crate() {
         for (i, got) in output.read(&stream)?.into_iter().enumerate() {
             let farther = |a: f32, b: f32| if b.abs() > a.abs() { b } else { a };
             assert_eq!(got, (0..3).map(|rank| value(rank, i)).reduce(farther).unwrap(), "element {i}");
+        }
+        Ok(())
+    });
+}
+
+/// A function with a bound of its crate's, and one over a length.
+#[test]
+fn generic_functions_of_another_crate() {
+    ranks(3, |world| {
+        let (me, size) = (world.rank(), world.size());
+        let tube = Tube::rendezvous(&world, Options::per_peer(4096).channels(2))?;
+        let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
+        let n = 1001;
+        let value = |rank: usize, i: usize| ((i * 7 + rank * 5) % 41) as f32 / 2.0 - 10.0;
+        let input: Vec<f32> = (0..n * size).map(|i| value(me, i)).collect();
+        let (input, mut output) = (device.buffer_from(&input)?, device.buffer::<f32>(n * size)?);
+        let args = bent::Launch { input: input.view(), output: output.view_mut() };
+        bent::all_to_all(&tube)?.launch(&stream, args)?;
+        for (k, got) in output.read(&stream)?.into_iter().enumerate() {
+            let (from, i) = (k / n, k % n);
+            let x = value(from, me * n + i).clamp(-8.0, 8.0);
+            assert_eq!(
+                got,
+                2.0 * ((0.5 * x - 2.0) * x + 1.0) + (from as f32 - 1.0),
+                "from {from}, element {i}"
+            );
+        }
+        Ok(())
+    });
+}
+
+/// Functions over rows of any length and element. Sums are exact, so their order does not matter.
+#[test]
+fn functions_of_another_crate_over_rows() {
+    ranks(2, |world| {
+        let (me, size) = (world.rank(), world.size());
+        let (cols, rows) = (1040, 3);
+        let tube = Tube::rendezvous(&world, Options::per_peer(2 << 20))?;
+        let (device, stream) = (Device::of(&tube), Device::of(&tube).stream()?);
+        // The greatest of each row is 2, 4 or 8, and a quarter of its elements are as far below zero.
+        let most = |rank: usize, row: usize| (2 << ((row + rank) % 3)) as f32;
+        let value = |rank: usize, row: usize, col: usize| {
+            let x = most(rank, row);
+            match col % 4 {
+                0 | 2 => x,
+                1 => -x,
+                _ => 0.0,
+            }
+        };
+        let place = |k: usize| (k / cols, k % cols);
+        let input = (0..size * rows * cols).map(place).map(|(row, col)| Bf16::from_f32(value(me, row, col)));
+        let input = device.buffer_from(&input.collect::<Vec<_>>())?;
+        let mut output = device.buffer::<f32>(size * rows * cols)?;
+        let args = levelled::Launch { input: input.view(), output: output.view_mut() };
+        levelled::all_to_all(&tube)?.launch(&stream, args)?;
+        for (k, got) in output.read(&stream)?.into_iter().enumerate() {
+            let ((from, row), col) = ((k / cols / rows, k / cols % rows), k % cols);
+            let (x, most) = (value(from, me * rows + row, col), most(from, me * rows + row));
+            // Half of them is 16, a quarter -16.
+            assert_eq!(got, x * (16.0 / most) - 4.0, "from {from}, row {row}, column {col}");
         }
         Ok(())
     });
