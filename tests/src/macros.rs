@@ -75,6 +75,8 @@ macro_rules! for_each_case {
                 of_wide_elements: 1..=8,
                 with_scales: 1..=8,
                 folded: 1..=8,
+                longer_folded: 1..=8,
+                longest_scaled: 1..=8,
                 refused: 1..=8,
             }
             teams {
