@@ -19,3 +19,4 @@ pub mod programs;
 pub mod ranks;
 pub mod reference;
 pub mod rows;
+pub mod saved;

@@ -72,6 +72,34 @@ fn patterns_are_right() {
 }
 
 #[test]
+fn what_rows_have_and_give_is_saved() {
+    let folder = std::env::temp_dir().join(format!("saved-{}", std::process::id()));
+    let save = folder.to_str().unwrap();
+    let program = env!("CARGO_BIN_EXE_rows");
+    let size = ["--device", "host", "--ranks", "2", "--rows", "3,2", "--save"];
+    succeeds(program, &[&size[..], &[save]].concat());
+    for rank in 0..2 {
+        let index = std::fs::read_to_string(folder.join(format!("rank-{rank}.jsonl"))).unwrap();
+        // Two arrays of what is quantised, two of what is summed as well, five of what is normed.
+        assert_eq!(index.lines().count(), 2 + 2 + 5, "{index}");
+        let scales = format!(
+            "{{\"case\":\"normed\",\"name\":\"scales\",\"dtype\":\"float32\",\"shape\":[2,1],\"rank\":{rank},\"ranks\":2,\
+             \"file\":\"normed.scales.{rank}\"}}"
+        );
+        assert!(index.lines().any(|line| line == scales), "{index}");
+        let bytes = |name: &str| std::fs::metadata(folder.join(format!("{name}.{rank}"))).unwrap().len();
+        assert_eq!((bytes("normed.scales"), bytes("normed.output")), (2 * 4, 2 * 4096));
+        assert_eq!((bytes("normed.input"), bytes("quantised.input")), (2 * 2 * 4096, 2 * 2 * 2 * 4096));
+    }
+    // A file is no folder.
+    let nowhere = folder.join("rank-0.jsonl");
+    let refused = run(program, &[&size[..], &[nowhere.to_str().unwrap()]].concat());
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("give a folder that can be written"), "{why}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn no_ranks_and_both_kinds_are_refused() {
     let none = run(HALO, &["--ranks", "0"]);
     assert!(!none.status.success());

@@ -50,6 +50,7 @@ macro_rules! for_each_case {
                 whoever_is_late: 2..=8,
                 refused: 1..=8,
                 a_rank_never_launches: 2..=8,
+                counts_that_differ: 2..=8,
             }
             matrix {
                 sums: 1..=16,
@@ -75,6 +76,8 @@ macro_rules! for_each_case {
                 of_wide_elements: 1..=8,
                 with_scales: 1..=8,
                 folded: 1..=8,
+                longer_folded: 1..=8,
+                longest_scaled: 1..=8,
                 refused: 1..=8,
             }
             teams {
@@ -89,6 +92,9 @@ macro_rules! for_each_case {
                 two_transports_at_once: 1..=8,
                 many_calls_in_other_orders: 1..=8,
                 two_streams_on_one_transport: 1..=8,
+                all_reduces_on_two_streams: 1..=8,
+                all_reduces_in_other_orders: 2..=8,
+                all_reduces_that_wait_for_each_other: 2..=8,
                 transports_come_and_go: 1..=8,
             }
             shared {

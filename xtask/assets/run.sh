@@ -8,10 +8,12 @@
 #               DEVICE=host: on CPU threads
 # run.sh collectives  all-gather, broadcast, reduce, reduce-scatter and all-reduce against NCCL's and torch's, in one run; written to collectives-*.jsonl
 # run.sh fused  hooks fused into an all-to-all against torch's operations around NCCL's, in one run; written to fused-*.jsonl
-# run.sh rows [ROWS..]  hooks of whole rows, and the same in Triton around NCCL; both are checked
-# run.sh patterns [ROWS..]  what follows a layer whose ranks each have a part of the sum, as hooks, and in torch around NCCL
+# run.sh rows [ROWS..]  hooks of whole rows, and the same in Triton around NCCL; both are checked, the hooks against torch on the same bytes
+#               DEVICE=host: on CPU threads, without Triton; as well for patterns and hooks
+# run.sh patterns [ROWS..]  what follows a layer whose ranks each have a part of the sum, as hooks, and in torch around NCCL; the hooks are checked
+#               against torch on the same bytes
 # run.sh torch  the Python package with PyTorch, under torchrun: collectives, gradients, compiled and captured graphs, DDP and FSDP2 steps
-# run.sh hooks [ROWS..]  what hooks cost on one GPU, one rank alone, and the same in CUDA C++; both are checked
+# run.sh hooks [ROWS..]  what hooks cost on one GPU, one rank alone, and the same in CUDA C++; both are checked, the hooks against torch as well
 # run.sh baselines  our kernels against ones written by hand in CUDA C++ and compiled by this machine's nvcc,
 #               without and with the checks that ours make; written to baselines.jsonl and baselines-checks.jsonl
 # run.sh tune   a tuning table for these GPUs, written to tuning.jsonl: `FUSEWIRE_TUNING` of any program may name it
@@ -32,6 +34,14 @@ step() { # NAME SECONDS COMMAND..
   local name=$1 limit=$2; shift 2
   echo "=== $name"
   timeout -k 10 "$limit" "$@" || { echo "FAILED: $name (exit $?)"; failed=1; }
+}
+# Torch on the bytes that a program has, and on what it gives: of the fewest rows. They stay where something is wrong.
+against_torch() { # NAME PROGRAM ARGUMENTS..
+  local name=$1 before=$failed saved; saved=$out/saved-$2; shift
+  rm -rf "$saved"
+  step "$name" 200 "$here/$1" --device "$device" "${@:2}" --save "$saved"
+  step "$name, against torch" 200 python3 "$here/against_torch.py" --self-test "$saved"
+  [ "$failed" != "$before" ] || rm -rf "$saved"
 }
 shares="Ranks that share a GPU share its memory: figures are for beside others of this kind, never for beside NVLink's."
 # MPS lets processes that share a GPU run at the same time. A client that was killed can break its server: each step has a daemon of its own.
@@ -234,12 +244,16 @@ case $command in
     python3 "$here/fused.py" --compare "$out/fused-torch.jsonl" "$out/fused-fusewire.jsonl"
     ;;
   rows)
+    if [ "$device" = host ]; then against_torch rows rows --ranks 3 --rows "$(IFS=,; echo "${*:-7}")"; else
     step "rows in Triton" 200 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/rows.py" ${@:-1024 32768}
-    step "rows" 200 "$here/rows" --device cuda --ranks "$gpus" --time --rows "$(IFS=,; echo "${*:-1024,32768}")"
+    against_torch rows rows --ranks "$gpus" --time --rows "$(IFS=,; echo "${*:-1024,32768}")"
+    fi
     ;;
   patterns)
+    if [ "$device" = host ]; then against_torch patterns patterns --ranks 3 --rows "$(IFS=,; echo "${*:-7}")"; else
     step "patterns in torch" 300 python3 -m torch.distributed.run --nproc-per-node "$gpus" "$here/patterns.py" ${@:-64 1024 8192}
-    step "patterns" 200 "$here/patterns" --device cuda --ranks "$gpus" --time --rows "$(IFS=,; echo "${*:-64,1024,8192}")"
+    against_torch patterns patterns --ranks "$gpus" --time --rows "$(IFS=,; echo "${*:-64,1024,8192}")"
+    fi
     ;;
   torch)
     set -- "$here"/fusewire-*.whl
@@ -251,14 +265,16 @@ case $command in
     rm -rf "$own"
     ;;
   hooks)
+    if [ "$device" = host ]; then against_torch hooks bench_hooks --rows "$(IFS=,; echo "${*:-7}")"; else
     command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }
     arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
     nvcc -O3 -std=c++17 -arch="$arch" "$here/baselines/hooks.cu" -o "$out/hooks" || { echo "FAILED: nvcc of hooks.cu"; exit 1; }
     # In turn: clocks and neighbours change.
     for round in 1 2; do
       step "hooks in CUDA C++, round $round" 60 "$out/hooks" ${@:-64 2048 32768}
-      step "hooks, round $round" 100 "$here/bench_hooks" --device cuda --time --rows "$(IFS=,; echo "${*:-64,2048,32768}")"
+      against_torch "hooks, round $round" bench_hooks --time --rows "$(IFS=,; echo "${*:-64,2048,32768}")"
     done
+    fi
     ;;
   baselines)
     command -v nvcc >/dev/null || { echo "nvcc is not on the PATH"; exit 3; }

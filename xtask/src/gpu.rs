@@ -33,6 +33,7 @@ const COLLECTIVES: &str = include_str!("../../bench/peers/collectives.py");
 const FUSED: &str = include_str!("../../bench/peers/fused.py");
 const ROWS: &str = include_str!("../../bench/peers/rows.py");
 const PATTERNS: &str = include_str!("../../bench/peers/patterns.py");
+const AGAINST_TORCH: &str = include_str!("../../bench/peers/against_torch.py");
 const TIMING: &str = include_str!("../../bench/peers/timing.py");
 const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
 const BASELINES: [(&str, &str); 4] = [
@@ -69,6 +70,7 @@ pub fn package(folder: &Path) -> Outcome {
         ("fused.py", FUSED),
         ("rows.py", ROWS),
         ("patterns.py", PATTERNS),
+        ("against_torch.py", AGAINST_TORCH),
         ("timing.py", TIMING),
         ("torch_ranks.py", TORCH),
     ];

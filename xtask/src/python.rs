@@ -87,7 +87,29 @@ pub fn torch() -> Outcome {
     command.args(["--nproc-per-node", "2"]).arg(root().join("python/tests/torch_ranks.py"));
     steps::run("torchrun", &mut command)?;
     let mut theirs = Command::new(own.join("bin/python"));
-    steps::run("torch's own tests", theirs.arg(root().join("python/tests/torch_own.py")))
+    steps::run("torch's own tests", theirs.arg(root().join("python/tests/torch_own.py")))?;
+    against(&own)
+}
+
+/// What hooks give on CPU threads, against torch on the same bytes.
+fn against(own: &Path) -> Outcome {
+    const PROGRAMS: [(&str, &str, &[&str]); 3] = [
+        ("fusewire-examples", "rows", &["--rows", "7", "--ranks", "3"]),
+        ("fusewire-examples", "patterns", &["--rows", "7", "--ranks", "3"]),
+        ("fusewire-bench", "bench_hooks", &["--rows", "7"]),
+    ];
+    for (package, program, arguments) in PROGRAMS {
+        let folder = target().join("python/saved").join(program);
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut run = cargo();
+        // No CPU thread runs their PTX.
+        run.args(["run", "--quiet", "-p", package, "--bin", program]).env("FUSEWIRE_CHECK_ONLY", "1");
+        steps::run(program, run.arg("--").args(arguments).arg("--save").arg(&folder))?;
+        let mut torch = Command::new(own.join("bin/python"));
+        torch.arg(root().join("bench/peers/against_torch.py")).arg("--self-test").arg(&folder);
+        steps::run(&format!("{program} against torch"), &mut torch)?;
+    }
+    Ok(())
 }
 
 /// An environment with these packages.

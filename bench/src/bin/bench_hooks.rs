@@ -1,5 +1,5 @@
 //! What hooks cost: GELU, SiLU, softmax and RMSNorm by the fast tier, one rank alone, from `produce` to `consume`. Every element is compared with what `f64`
-//! gives. `bench/baselines/hooks.cu` is the same by hand.
+//! gives. `bench/baselines/hooks.cu` is the same by hand; `--save` leaves files for `bench/peers/against_torch.py`.
 
 use clap::Parser;
 use fusewire::kernel::Supports;
@@ -8,6 +8,7 @@ use fusewire::schedule::AllToAll;
 use fusewire::{LaunchOptions, Protocol};
 use fusewire_examples::ranks::replayed;
 use fusewire_examples::rows::{bf16s, check, number};
+use fusewire_examples::saved::Save;
 use std::process::ExitCode;
 
 /// Elements of a row.
@@ -78,6 +79,8 @@ struct Options {
     /// Time graph replays.
     #[arg(long)]
     time: bool,
+    #[command(flatten)]
+    save: Save,
     /// How it is done, by the protocol's name; by default as for a rank alone.
     #[arg(long)]
     protocol: Option<Protocol>,
@@ -101,7 +104,9 @@ where
     let world = transport.link().world();
     let (device, stream) = (Device::of(transport), Device::of(transport).stream()?);
     let value = |rank: usize, i: usize| f64::from(Bf16::from_f32(number(rank, i)).to_f32());
+    let saved = options.save.run(&options.rows, 0, 1)?;
     for &rows in &options.rows {
+        let saved = saved.as_ref().and_then(|saved| saved.of(rows));
         let n = rows * COLS;
         let (input, gamma) = (device.buffer_from(&bf16s(0, n))?, device.buffer_from(&bf16s(1, COLS))?);
         let mut output = device.buffer::<Bf16>(n)?;
@@ -116,6 +121,11 @@ where
             }
             let got = output.read(&stream)?;
             check(what, got.iter().map(|x| x.to_f32()), |i| (want(i), want(i).abs() / 200.0 + 2e-3));
+            if let Some(saved) = saved {
+                saved.array(what, "input", COLS, &input.read(&stream)?)?;
+                saved.array(what, "gamma", COLS, &gamma.read(&stream)?)?;
+                saved.array(what, "output", COLS, &got)?;
+            }
             Ok::<_, fusewire::Error>(())
         };
         let kernel = gelu::all_to_all(transport)?;

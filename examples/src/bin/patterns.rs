@@ -1,5 +1,5 @@
 //! What libraries for inference have a kernel of its own for, each as a hook of a few lines: what follows a layer whose ranks each have a part of the sum.
-//! Every element is compared with what `f64` gives; `--time` times graph replays as well.
+//! Every element is compared with what `f64` gives; `--time` times graph replays as well, `--save` leaves files for `bench/peers/against_torch.py`.
 
 use clap::Parser;
 use fusewire::kernel::Supports;
@@ -8,6 +8,7 @@ use fusewire::schedule::{AllGather, AllReduce, ReduceScatter};
 use fusewire::{LaunchOptions, Protocol};
 use fusewire_examples::ranks::{Ranks, replayed};
 use fusewire_examples::rows::{bf16s, check, greatest, number, step};
+use fusewire_examples::saved::{Save, Saved};
 use std::process::ExitCode;
 
 /// Elements of a row: the hidden size of a model.
@@ -121,6 +122,8 @@ struct Options {
     /// Time graph replays.
     #[arg(long)]
     time: bool,
+    #[command(flatten)]
+    save: Save,
     /// How bytes travel, by its name; by default as the size says.
     #[arg(long)]
     protocol: Option<Protocol>,
@@ -141,6 +144,7 @@ struct Run<'r, X: Transport> {
     device: Device,
     stream: Stream,
     options: &'r Options,
+    saved: Option<Saved>,
     me: usize,
     ranks: usize,
 }
@@ -161,6 +165,10 @@ impl<X: Transport> Run<'_, X> {
             }
         }
         Ok(())
+    }
+
+    fn saved(&self, rows: usize) -> Option<&Saved> {
+        self.saved.as_ref().and_then(|saved| saved.of(rows))
     }
 
     fn poisoned<T: Element>(&self, n: usize) -> fusewire::Result<Buffer<T>> {
@@ -209,6 +217,16 @@ where
     check("of one scale", output.read(stream)?.iter().map(|x| x.to_f32() / 8.0), |i| {
         (want(i), 1.01 * step(want(i), 448.0 / 8.0))
     });
+    let inputs = |saved: &Saved, case: &str| {
+        saved.array(case, "input", COLS, &input.read(stream)?)?;
+        saved.array(case, "residual", COLS, &residuals.read(stream)?)?;
+        saved.array(case, "gamma", COLS, &weights.read(stream)?)
+    };
+    if let Some(saved) = run.saved(rows) {
+        inputs(saved, "per_tensor")?;
+        saved.array("per_tensor", "next", COLS, &next.read(stream)?)?;
+        saved.array("per_tensor", "output", COLS, &output.read(stream)?)?;
+    }
 
     let kernel = per_group::all_reduce(*transport)?;
     let (mut next, mut output) = (run.poisoned::<Bf16>(n)?, run.poisoned::<F8E4M3>(n)?);
@@ -224,6 +242,12 @@ where
     check("of a scale for each 128", got.iter().enumerate().map(|(i, x)| x.to_f32() * scale[i / 128]), |i| {
         (want(i), 1.01 * step(want(i), most[i / 128]))
     });
+    if let Some(saved) = run.saved(rows) {
+        inputs(saved, "per_group")?;
+        saved.array("per_group", "next", COLS, &next.read(stream)?)?;
+        saved.array("per_group", "output", COLS, &got)?;
+        saved.array("per_group", "scales", COLS / 128, &scale)?;
+    }
     Ok(())
 }
 
@@ -253,6 +277,11 @@ where
         let gelu = 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x * x * x)).tanh());
         (gelu, rounding(gelu) + x.abs() * 1e-3)
     });
+    if let Some(saved) = run.saved(rows) {
+        saved.array("activated", "input", COLS, &input.read(stream)?)?;
+        saved.array("activated", "bias", COLS, &biases.read(stream)?)?;
+        saved.array("activated", "output", COLS, &output.read(stream)?)?;
+    }
 
     let (scatter, gather) = (scattered::reduce_scatter(*transport)?, gathered::all_gather(*transport)?);
     let (mut sums, mut scales) = (run.poisoned::<F8E4M3>(part)?, run.poisoned::<f32>(part / 128)?);
@@ -271,6 +300,15 @@ where
     check("both ways", all.read(stream)?.iter().map(|x| x.to_f32()), |i| {
         (sum(i), sent(i) + 1.1 * step(sum(i).abs() + sent(i), greatest[i / 128]) + rounding(sum(i)))
     });
+    if let Some(saved) = run.saved(rows) {
+        let (sums, scales) = (sums.read(stream)?, scales.read(stream)?);
+        saved.array("scattered", "input", COLS, &input.read(stream)?)?;
+        saved.array("scattered", "output", COLS, &sums)?;
+        saved.array("scattered", "scales", COLS / 128, &scales)?;
+        saved.array("gathered", "input", COLS, &sums)?;
+        saved.array("gathered", "scales", COLS / 128, &scales)?;
+        saved.array("gathered", "output", COLS, &all.read(stream)?)?;
+    }
     run.run("all-gather of e4m3, bfloat16 where it arrives", rows, || {
         let (input, scales) = (sums.view(), scales.view());
         let launch = gathered::Launch { input, scales, output: all.view_mut() };
@@ -289,7 +327,8 @@ where
     let world = transport.link().world();
     let (device, me, ranks) = (Device::of(transport), world.rank(), world.size());
     let stream = device.stream()?;
-    let run = Run { transport, device, stream, options, me, ranks };
+    let saved = options.save.run(&options.rows, me, ranks)?;
+    let run = Run { transport, device, stream, options, saved, me, ranks };
     for &rows in &options.rows {
         normed(&run, rows)?;
         parts(&run, rows)?;

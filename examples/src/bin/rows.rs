@@ -1,6 +1,6 @@
 //! Hooks of whole rows: block-scaled 8-bit floats on the wire of an all-to-all and of an all-reduce; and what follows a layer whose ranks each have a
 //! part of the sum, in one kernel: all-reduce, residual, RMSNorm, quantisation. Every element is compared with what `f64` gives; `--time` times graph
-//! replays as well.
+//! replays as well, `--save` leaves files for `bench/peers/against_torch.py`.
 
 use clap::Parser;
 use fusewire::kernel::Supports;
@@ -9,6 +9,7 @@ use fusewire::schedule::{AllReduce, AllToAll};
 use fusewire::{LaunchOptions, Protocol};
 use fusewire_examples::ranks::{Ranks, replayed};
 use fusewire_examples::rows::{bf16s, check, greatest, number, step};
+use fusewire_examples::saved::Save;
 use std::process::ExitCode;
 
 /// Elements of a row: the hidden size of a model.
@@ -79,6 +80,8 @@ struct Options {
     /// Time graph replays.
     #[arg(long)]
     time: bool,
+    #[command(flatten)]
+    save: Save,
     /// How bytes travel, by its name; by default as the size says.
     #[arg(long)]
     protocol: Option<Protocol>,
@@ -87,12 +90,12 @@ struct Options {
     channels: Option<u32>,
     /// Threads of a block.
     #[arg(long)]
-    threads: Option<u32>,
+    block_threads: Option<u32>,
 }
 
 impl Options {
     fn how(&self) -> LaunchOptions {
-        let Options { protocol, channels, threads, .. } = *self;
+        let Options { protocol, channels, block_threads: threads, .. } = *self;
         LaunchOptions { protocol, channels, threads, ..LaunchOptions::default() }
     }
 }
@@ -120,7 +123,9 @@ where
         }
         Ok::<_, fusewire::Error>(())
     };
+    let saved = options.save.run(&options.rows, me, ranks)?;
     for &rows in &options.rows {
+        let saved = saved.as_ref().and_then(|saved| saved.of(rows));
         let chunk = rows * COLS;
         let n = ranks * chunk;
         let input = device.buffer_from(&bf16s(me, n))?;
@@ -136,6 +141,10 @@ where
         check("quantised", output.read(&stream)?.iter().map(|x| x.to_f32()), |i| {
             (sent(i), step(sent(i), most[i / 128]) + sent(i).abs() / 256.0)
         });
+        if let Some(saved) = saved {
+            saved.array("quantised", "input", COLS, &input.read(&stream)?)?;
+            saved.array("quantised", "output", COLS, &output.read(&stream)?)?;
+        }
 
         let each = options.how().elements(chunk);
         output.fill_bytes(&stream, 0xff)?;
@@ -150,6 +159,10 @@ where
                 parts.fold((0.0, 0.0), |(sum, steps), (x, most)| (sum + x, steps + step(x, most)));
             (sum, steps + (sum.abs() + steps) / 256.0)
         });
+        if let Some(saved) = saved {
+            saved.array("summed", "input", COLS, &input.read(&stream)?[..chunk])?;
+            saved.array("summed", "output", COLS, &output.read(&stream)?[..chunk])?;
+        }
 
         let (residual, gamma) = (bf16s(ranks, chunk), bf16s(ranks + 1, COLS));
         let (residuals, weights) = (device.buffer_from(&residual)?, device.buffer_from(&gamma)?);
@@ -178,6 +191,13 @@ where
         check("normed", got.iter().enumerate().map(|(i, x)| x.to_f32() * scale[i / COLS]), |i| {
             (normed(i), 1.01 * step(normed(i), greatest[i / COLS]))
         });
+        if let Some(saved) = saved {
+            saved.array("normed", "input", COLS, &input.read(&stream)?[..chunk])?;
+            saved.array("normed", "residual", COLS, &residuals.read(&stream)?)?;
+            saved.array("normed", "gamma", COLS, &weights.read(&stream)?)?;
+            saved.array("normed", "output", COLS, &got)?;
+            saved.array("normed", "scales", 1, &scale)?;
+        }
         if me == 0 {
             println!("{rows} rows of {COLS}, {ranks} ranks: every element is right");
         }

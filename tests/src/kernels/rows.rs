@@ -210,3 +210,55 @@ pub mod greatest_scaled {
         args.input.row(ctx).quantise(ctx)
     }
 }
+
+/// Folded by a block, whose last octets half of the threads have: the hidden size of large models.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_reduce),
+    grain = row(7168),
+    reduce(sum, f32)
+)]
+pub mod longer {
+    /// One chunk of rows.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [Bf16],
+        /// Their sums over ranks, with the greatest of the row beside each.
+        pub output: Out<'a, f32>,
+        /// The sums of rows.
+        pub sums: PerRow<'a, f32>,
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let (sum, most) = (row.sum(ctx), row.max(ctx));
+        args.output.row(ctx).set(&row.map_at(|col, x| x * most + col as f32));
+        args.sums.at(ctx).set(sum);
+    }
+}
+
+/// The longest row there may be: 64 elements a thread, and 128 scales behind them on the wire.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_to_all),
+    grain = row(16384)
+)]
+pub mod longest {
+    /// One chunk of rows a peer.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [Bf16],
+        /// The numbers that arrived.
+        pub output: Out<'a, f32>,
+        /// Their scales.
+        pub scales: PerGroup<'a, f32, 128>,
+    }
+
+    pub(crate) fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
+        args.input.row(ctx).to_f32().quantise(ctx)
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 128>) {
+        args.output.row(ctx).set(&row.dequantise());
+        args.scales.at(ctx).set(&row.scales);
+    }
+}

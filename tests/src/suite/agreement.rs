@@ -3,7 +3,7 @@
 use super::support::{misuse, works};
 use crate::check::says;
 use crate::kernels::copying::{copy, reverse};
-use crate::kernels::folds::{ordered, summed};
+use crate::kernels::folds::{averaged, ordered, summed};
 use crate::{AllReduceOf, AllToAllOf, Outcome, Rank, SendRecvOf, Subject};
 use fusewire::device::prelude::*;
 use fusewire::{Error, Options};
@@ -41,6 +41,12 @@ pub fn kernels_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
         false => AllReduceOf::<ordered::Hooks>::all_reduce(on).map(drop),
     };
     disagreement(result, &["fold", "rank 0 has", "`sum, f32, order = tree`", "`Ordered`"]);
+    let result = match odd {
+        true => AllReduceOf::<summed::Hooks<f32>>::all_reduce(on).map(drop),
+        false => AllReduceOf::<averaged::Hooks>::all_reduce(on).map(drop),
+    };
+    let orders = ["`sum, f32, order = tree`", "`average, f32, order = ranks`"];
+    disagreement(result, &[&["fold", "rank 0 has"], &orders[..]].concat());
     // The transport is none the worse for it.
     works(rank, &ground)
 }

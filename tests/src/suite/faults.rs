@@ -14,14 +14,14 @@ use fusewire::{Buffer, Error, Fault, LaunchOptions, Operation, Protocol};
 use std::time::{Duration, Instant};
 
 /// How long waits last where one is meant to expire.
-const DEADLINE: Duration = Duration::from_millis(300);
+pub(super) const DEADLINE: Duration = Duration::from_millis(300);
 
 /// By when everybody must know: the deadline, the patience for a peer's record, and a slow machine.
 const KNOWN: Duration = Duration::from_secs(6);
 
 type Copier<X> = AllToAllLauncher<X, copy::Hooks<u32>>;
 
-fn short() -> LaunchOptions {
+pub(super) fn short() -> LaunchOptions {
     LaunchOptions::default().deadline(DEADLINE)
 }
 
@@ -52,7 +52,7 @@ fn all_but_rank_0<X: Subject>(
 }
 
 /// Collective: the fault that every rank knows of when all are done. A rank whose own work was complete may have ended well before.
-fn told<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Result<Fault, crate::Stop> {
+pub(super) fn told<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Result<Fault, crate::Stop> {
     let start = Instant::now();
     match ground.stream.synchronize() {
         Ok(()) | Err(Error::Fault(_)) => rank.world.barrier()?,
@@ -67,7 +67,7 @@ fn told<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Result<Fault, crate::
 }
 
 /// Collective: the fault is over.
-fn mended<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Outcome {
+pub(super) fn mended<X: Subject>(rank: &Rank<X>, ground: &Ground<X>) -> Outcome {
     ground.transport.renew().map_err(Error::from)?;
     ground.transport.check().map_err(Error::from)?;
     works(rank, ground)

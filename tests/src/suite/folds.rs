@@ -1,6 +1,7 @@
 //! Reduce-scatter, all-reduce and reduce: every contribution, in the declared order, once.
 
-use super::support::{POISON, fault, misuse, works};
+use super::faults::{DEADLINE, mended, told};
+use super::support::{POISON, fault, misuse, operation, works};
 use crate::check::{same, says};
 use crate::data::Data;
 use crate::kernels::folds::{averaged, greatest, ordered, summed};
@@ -9,7 +10,7 @@ use crate::{AllReduceOf, Outcome, Rank, ReduceOf, ReduceScatterOf, Subject, refe
 use fusewire::device::prelude::*;
 use fusewire::kernel::HookSet;
 use fusewire::schedule::{AllReduceLauncher, ReduceLauncher, ReduceScatterLauncher};
-use fusewire::{Buffer, LaunchOptions, Options, Protocol, Transport};
+use fusewire::{Buffer, LaunchOptions, Operation, Options, Protocol, Transport};
 use std::time::Duration;
 
 /// Which schedule, and its root.
@@ -72,7 +73,7 @@ impl<X: Transport + ReduceScatterOf<H> + AllReduceOf<H> + ReduceOf<H>, H: HookSe
 }
 
 /// What `ordered` makes of every rank's element `at`.
-fn in_order(data: Data, ranks: usize, at: usize) -> u32 {
+pub(super) fn in_order(data: Data, ranks: usize, at: usize) -> u32 {
     let lifted = |rank| data.any::<u32>(rank, at).wrapping_add(1) ^ 0x5bd1_e995;
     let fold = |left: u32, right: u32| {
         left.wrapping_mul(0x0100_0193).rotate_left(7).wrapping_add(right ^ right >> 15)
@@ -331,4 +332,40 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
     rank.world.barrier()?;
     ground.transport.renew()?;
     works(rank, &ground)
+}
+
+/// Rank 0 folds more than the others: they hear of the other length at once, or at the deadline of what each has launched.
+pub fn counts_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let all = All::<X, summed::Hooks<Bf16>>::new(&ground.transport)?;
+    let long = 3 * ground.window();
+    let input = ground.device.buffer(long * rank.size())?;
+    let mut output = ground.device.buffer(long)?;
+    for what in [What::AllReduce, What::ReduceScatter] {
+        let mut some = ways::<X>(what);
+        some.push(LaunchOptions::default().protocol(Protocol::Simple));
+        if X::MAPS {
+            some.extend([Protocol::Ll, Protocol::Ll128].map(|way| LaunchOptions::default().protocol(way)));
+        }
+        // Twice as many, and more within a pack; by default also so many that another protocol may carry them.
+        for (more, less) in [(400, 200), (203, 201), (long, 16)] {
+            for options in if more == long { &some[..1] } else { &some[..] } {
+                let mut options = options.clone().elements(if rank.me() == 0 { more } else { less });
+                options.deadline = (more == long).then_some(DEADLINE);
+                let args = summed::Launch { input: input.view(), output: output.view_mut() };
+                all.launch(&ground, what, args, &options)?;
+                let fault = told(rank, &ground)?;
+                match operation(&fault) {
+                    Operation::Expired { .. } if more == long => {
+                        says(&fault, &[&format!("of {more} elements"), &format!("of {less} elements")]);
+                    }
+                    _ => says(&fault, &["number of elements"]),
+                }
+                mended(rank, &ground)?;
+                // The next fault is not to stop who still reads.
+                rank.world.barrier()?;
+            }
+        }
+    }
+    Ok(())
 }

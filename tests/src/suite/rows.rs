@@ -4,7 +4,7 @@ use super::support::{POISON, fault, misuse, works};
 use crate::check::{same, says};
 use crate::data::{Data, make};
 use crate::kernels::rows::wide::{self, Particle};
-use crate::kernels::rows::{centred, greatest_scaled, long, powers, scaled, short};
+use crate::kernels::rows::{centred, greatest_scaled, long, longer, longest, powers, scaled, short};
 use crate::reference::{RowTree, through_e4m3};
 use crate::run::Ground;
 use crate::{
@@ -353,6 +353,72 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
             // -0 is less than +0.
             numbers.reduce(|a, b| if a > b || a == b && a.is_sign_positive() { a } else { b }).unwrap_or(0.0)
         });
+    }
+    Ok(())
+}
+
+/// Sums of rows that a block has, nearly full.
+pub fn longer_folded<X: Subject>(rank: &Rank<X>) -> Outcome {
+    const COLS: usize = 7168;
+    let ground = roomy(rank)?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    let all_reduce = AllReduceOf::<longer::Hooks>::all_reduce(&ground.transport)?;
+    for rows in [1, rank.scale.pick(3, 40)] {
+        let n = rows * COLS;
+        for (k, options) in cuts::<X>(2 * COLS, 2 * n).into_iter().enumerate() {
+            let data = rank.data(10 * rows + k);
+            let input = ground.device.buffer_from(&make(n, |i| half(data, me, i)))?;
+            let (mut output, mut sums) =
+                (ground.device.buffer::<f32>(n)?, ground.device.buffer::<f32>(rows)?);
+            output.fill_bytes(stream, POISON)?;
+            sums.fill_bytes(stream, POISON)?;
+            let (output_view, sums_view) = (output.view_mut(), sums.view_mut());
+            let args = longer::Launch { input: input.view(), output: output_view, sums: sums_view };
+            all_reduce.launch_with(stream, args, &options.clone().elements(n))?;
+            let of_ranks =
+                make(n, |i| reference::tree(0, ranks, &|rank| half(data, rank, i).to_f32(), &|a, b| a + b));
+            let tree = RowTree { cols: COLS, nothing: -0.0, f: |a, b| a + b };
+            let most: Vec<f32> =
+                of_ranks.chunks(COLS).map(|row| row.iter().copied().fold(f32::MIN, f32::max)).collect();
+            same(format_args!("{rows} rows, {options:?}: sums"), &sums.read(stream)?, |row| {
+                tree.of(|col| of_ranks[row * COLS + col])
+            });
+            same(format_args!("{rows} rows, {options:?}"), &output.read(stream)?, |i| {
+                of_ranks[i] * most[i / COLS] + (i % COLS) as f32
+            });
+        }
+    }
+    Ok(())
+}
+
+/// As long as rows may be, with scales.
+pub fn longest_scaled<X: Subject>(rank: &Rank<X>) -> Outcome {
+    const COLS: usize = 16384;
+    let ground = roomy(rank)?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    let exchange = AllToAllOf::<longest::Hooks>::all_to_all(&ground.transport)?;
+    for rows in [1, rank.scale.pick(2, 9)] {
+        let (chunk, wire) = (rows * COLS, COLS + COLS / 128 * 4);
+        let n = ranks * chunk;
+        for (k, options) in cuts::<X>(wire, rows * wire).into_iter().enumerate() {
+            let data = rank.data(10 * rows + k);
+            let input = ground.device.buffer_from(&make(n, |i| half(data, me, i)))?;
+            let (mut output, mut scales) =
+                (ground.device.buffer::<f32>(n)?, ground.device.buffer::<f32>(n / 128)?);
+            output.fill_bytes(stream, POISON)?;
+            scales.fill_bytes(stream, POISON)?;
+            let (output_view, scales_view) = (output.view_mut(), scales.view_mut());
+            let args = longest::Launch { input: input.view(), output: output_view, scales: scales_view };
+            exchange.launch_with(stream, args, &options.clone().elements(chunk))?;
+            let sent = make(n, |i| half(data, i / chunk, me * chunk + i % chunk).to_f32());
+            let most = |group: &[f32]| group.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+            let scale: Vec<f32> =
+                sent.chunks(128).map(|group| (most(group) * (1.0 / 448.0)).max(f32::MIN_POSITIVE)).collect();
+            same(format_args!("{rows} rows, {options:?}: scales"), &scales.read(stream)?, |g| scale[g]);
+            same(format_args!("{rows} rows, {options:?}: numbers"), &output.read(stream)?, |i| {
+                through_e4m3(sent[i] * (1.0 / scale[i / 128])) * scale[i / 128]
+            });
+        }
     }
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! Several things at once.
 
-use super::support::{POISON, copy_once, works};
-use crate::check::same;
+use super::faults::{mended, short, told};
+use super::folds::in_order;
+use super::support::{POISON, copy_once, operation, works};
+use crate::check::{same, says};
 use crate::data::make;
 use crate::kernels::copying::{copy, reverse};
+use crate::kernels::folds::{ordered, totals};
 use crate::kernels::hooks::{chain, scale_add};
-use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
-use fusewire::{LaunchOptions, Options, Protocol};
+use crate::{AllReduceOf, AllToAllOf, Outcome, Rank, Subject, reference};
+use fusewire::{Error, LaunchOptions, Operation, Options, Protocol};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -145,6 +148,90 @@ pub fn two_streams_on_one_transport<X: Subject>(rank: &Rank<X>) -> Outcome {
         })
     });
     Ok(())
+}
+
+/// All-reduces of one transport on two streams in turn, alike on all ranks.
+pub fn all_reduces_on_two_streams<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllReduceOf::<ordered::Hooks>::all_reduce(&ground.transport)?;
+    let streams = [ground.stream.clone(), ground.device.stream()?];
+    let (me, n) = (rank.me(), 700);
+    let inputs: Vec<_> = (0..3)
+        .map(|k| ground.device.buffer_from(&rank.data(k).all::<u32>(me, n)))
+        .collect::<fusewire::Result<_>>()?;
+    let (mut output, mut calls) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
+    for call in 0..12 {
+        let (output, calls) = (output.view_mut(), calls.view_mut());
+        let args = ordered::Launch { input: inputs[call % 3].view(), output, calls };
+        launcher.launch(&streams[(call / 2) % 2], args)?;
+    }
+    same("a chain of folds over two streams", &output.read(&streams[0])?, |i| {
+        (0..12).fold(0, |old, call| reference::link(old, in_order(rank.data(call % 3), rank.size(), i)))
+    });
+    same("calls of `consume`", &calls.read(&streams[1])?, |_| 12);
+    Ok(())
+}
+
+/// Rank 0 queues two all-reduces of one transport in the other order than its peers, on a stream each: they differ in length, then in the kernel.
+pub fn all_reduces_in_other_orders<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let one = AllReduceOf::<totals::Hooks>::all_reduce(&ground.transport)?;
+    let two = AllReduceOf::<totals::Hooks>::all_reduce(&ground.transport)?;
+    let streams = [ground.stream.clone(), ground.device.stream()?];
+    let input = ground.device.buffer_from(&[1; 600])?;
+    let (mut a, mut b) = (ground.device.buffer::<i32>(600)?, ground.device.buffer::<i32>(600)?);
+    for (other, elements, what) in [(&one, 300, "number of elements"), (&two, 600, "same order")] {
+        for turn in 0..2 {
+            let first = (turn == 0) == (rank.me() == 0);
+            let (launcher, output, elements, stream) =
+                if first { (&one, &mut a, 600, 0) } else { (other, &mut b, elements, 1) };
+            let args = totals::Launch { input: input.view(), output: output.view_mut() };
+            // The second may find the transport poisoned.
+            let options = LaunchOptions::default().elements(elements);
+            let launched = launcher.launch_with(&streams[stream], args, &options);
+            if turn == 0 {
+                launched?;
+            }
+        }
+        let fault = told(rank, &ground)?;
+        assert!(!matches!(operation(&fault), Operation::Expired { .. }), "{fault}");
+        says(&fault, &[what]);
+        let _ = streams[1].synchronize();
+        mended(rank, &ground)?;
+        // The next fault is not to stop who still reads.
+        rank.world.barrier()?;
+    }
+    Ok(())
+}
+
+/// What `docs/decisions/0028-launches-do-not-wait.md` leaves to the deadline: rank 0 queues one all-reduce and behind it another of other transport and
+/// stream, which reads its output; the others queue them the other way round.
+pub fn all_reduces_that_wait_for_each_other<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let (a, b) = (rank.small()?, rank.small()?);
+    let on_a = AllReduceOf::<totals::Hooks>::all_reduce(&a.transport)?;
+    let on_b = AllReduceOf::<totals::Hooks>::all_reduce(&b.transport)?;
+    let input = a.device.buffer_from(&[1; 300])?;
+    let (mut between, mut output) = (a.device.buffer::<i32>(300)?, a.device.buffer::<i32>(300)?);
+    for turn in 0..2 {
+        if (turn == 0) == (rank.me() == 0) {
+            let args = totals::Launch { input: input.view(), output: between.view_mut() };
+            on_a.launch_with(&a.stream, args, &short())?;
+        } else {
+            let args = totals::Launch { input: between.view(), output: output.view_mut() };
+            on_b.launch(&b.stream, args)?;
+        }
+    }
+    let fault = told(rank, &a)?;
+    assert_eq!((fault.rank, fault.transport), (0, X::NAME), "{fault}");
+    assert!(matches!(operation(&fault), Operation::Expired { .. }), "{fault}");
+    // With the first at its end the second goes on, and its transport is none the worse for it.
+    match b.stream.synchronize() {
+        Ok(()) | Err(Error::Fault(_)) => b.transport.check()?,
+        Err(other) => return Err(other.into()),
+    }
+    rank.world.barrier()?;
+    mended(rank, &a)?;
+    works(rank, &b)
 }
 
 pub fn transports_come_and_go<X: Subject>(rank: &Rank<X>) -> Outcome {

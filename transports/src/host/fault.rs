@@ -99,7 +99,7 @@ pub enum Operation {
         /// The peer's.
         seen: u64,
     },
-    /// The peer launched the same kernel with the same size, but cuts its chunks in another way.
+    /// The peer launched the same kernel with as many bytes on this channel, but cuts its chunks in another way.
     Cut {
         /// The peer.
         peer: usize,
