@@ -118,16 +118,27 @@ fn stubs(model: Option<&Model>, params: &Params, errors: &Errors) -> (TokenStrea
     };
     let free = |name: &str| !taken.iter().any(|t| t == name);
     let functions = names.into_iter().filter(|n| free(&n.to_string()));
-    let hooks = free("Hooks").then(|| {
-        quote!(
+    let (own, of_type) = (params.own(), params.element());
+    let hooks = free("Hooks").then(|| match params.names().next() {
+        None => quote!(
             pub type Hooks = __Refused;
-        )
+        ),
+        Some(_) => quote!(
+            pub struct Hooks<#param>(::core::marker::PhantomData<(#of_type)>);
+        ),
+    });
+    let compiled = params.names().next().filter(|_| free("Compiled")).map(|_| {
+        quote! {
+            pub trait Compiled<#param Sched, X> {}
+            impl<__H, #param Sched, X> Compiled<#own Sched, X> for __H {}
+        }
     });
     let fields = model.and_then(Model::args).into_iter().flat_map(|a| &a.fields).map(|f| &f.ident);
     let launch = free("Launch").then(|| quote!(pub struct Launch { #(pub #fields: __Refused,)* }));
     let stubs = quote! {
         type __Refused = #first;
         #hooks
+        #compiled
         #launch
         #(pub fn #functions<#param X>(_: &X) -> __Refused { loop {} })*
     };

@@ -47,6 +47,14 @@ impl Params {
         self.0.iter().map(Param::ident)
     }
 
+    /// The element type, if there is one.
+    pub fn element(&self) -> Option<&Ident> {
+        self.0.iter().find_map(|param| match param {
+            Param::Element(ident) => Some(ident),
+            Param::Number(..) => None,
+        })
+    }
+
     /// `T: bound, const N: usize,`
     pub fn declared(&self, bound: &TokenStream) -> TokenStream {
         let one = |param: &Param| match param {
