@@ -202,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) copy__all_to_all_direct__nv
     doors.close();
 }
 
-// The same by bulk copies of one thread: every so manieth piece for one peer after another goes through shared memory, eight at a time.
+// The same by bulk copies that one thread issues: peer after peer, one piece in every `stride` bytes, through eight stages of shared memory.
 template <typename From> struct Pipe {
     static constexpr u32 STAGES = 8, BEHIND = 2, FIRST = STAGES - 2 * BEHIND, BARRIERS = 128;
     struct Cursor {

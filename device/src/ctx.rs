@@ -35,15 +35,15 @@ pub struct Ctx {
     pub cols: usize,
     /// Row and column of `pos`, where whoever made the context knew them.
     pub(crate) shaped: Option<(usize, usize)>,
-    /// Columns behind the one in `shaped`, of a number that the compiler knows: then what belongs to neighbours is one addition apart.
+    /// Columns after the one in `shaped`. The compiler knows this number, so the index of a neighbour costs one addition.
     pub(crate) beside: usize,
-    /// `index()`, or a larger one that whoever made the context asks for beside it: where that is inside, this one is.
+    /// The largest index that this context's maker asks for, at least `index()`: if it is in bounds, `index()` is too.
     pub(crate) most: usize,
     /// The pack is whole and its index a multiple of its length, so that a 16-byte access is right.
     pub(crate) whole: bool,
     /// Every slice of the launch begins at a multiple of 16 bytes.
     pub(crate) aligned: bool,
-    /// The grid's blocks take rows one after another, in their order: what comes soon can be asked for ahead.
+    /// The grid's blocks take rows one after another, in order, so the next rows can be prefetched.
     pub(crate) in_order: bool,
     /// Keeps a context, and so its witness of exclusive access, on the thread it was made for.
     pub(crate) thread: PhantomData<*mut ()>,
@@ -65,8 +65,8 @@ impl Ctx {
         }
     }
 
-    /// Flat index of what stands here once a chunk that lies in memory as `cols` rows of `rows` columns is transposed: of its row
-    /// `row_col().1` and column `row_col().0`.
+    /// Flat index in the input of the element that a transpose moves here. The chunk lies in memory as `cols` rows of `rows` columns;
+    /// the element is in its row `row_col().1` and column `row_col().0`.
     #[inline(always)]
     pub fn transposed_index(&self) -> usize {
         let (row, col) = self.row_col();

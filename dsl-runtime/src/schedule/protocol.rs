@@ -18,23 +18,23 @@ pub enum Protocol {
     Ll128,
     /// Nowhere: of a rank alone in its world, on a GPU.
     Local,
-    /// Straight into the peers' outputs ("zero copy"): where those are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
+    /// Straight into the peers' outputs ("zero copy"), if they are symmetric memory ([`Buffer::symmetric`](crate::Buffer::symmetric)) and the
     /// hooks have no `consume`. Nothing is staged, and no block receives.
     Direct,
-    /// As `Direct`, by bulk copies through shared memory that one thread of each block asks for (the Tensor Memory Accelerator): for hooks
-    /// that have no `produce` either, chunks of whole multiples of 16 bytes, and GPUs of compute capability 9.0 and later that let a block
-    /// have 128 KiB of shared memory.
+    /// As `Direct`, by bulk copies through shared memory (the Tensor Memory Accelerator), which one thread of each block issues. It needs
+    /// hooks that have no `produce` either, chunks of whole multiples of 16 bytes, and a GPU of compute capability 9.0 or later that gives
+    /// a block 128 KiB of shared memory.
     Bulk,
-    /// By the copy engine, straight into the peers' outputs, with no multiprocessor busy: as `Direct`, for hooks that have no `produce`
-    /// either, on GPUs. The copies are queued behind the wait for the peers, and made even if it fails: after a fault, the outputs
-    /// of a launch hold anything, also that of a rank which had not launched yet.
+    /// As `Direct`, by the copy engine, which keeps no multiprocessor busy: on GPUs, for hooks that have no `produce` either. The copies
+    /// are queued behind the wait for the peers and run even if that wait fails. After a fault the contents of all ranks' outputs are
+    /// unspecified, including the output of a rank that had not launched yet.
     Copy,
-    /// Through staging twice ("two-shot"), for `all_reduce`, `broadcast` and `reduce`: each rank takes a part of a chunk, folds what all contribute to it,
-    /// and passes the result on. From three ranks on fewer bytes go over one link than by the others: about two chunks of an all-reduce, and one of the two with
-    /// a root. What is passed on of a fold is of the output's type, or where the module has a `consume` of the accumulator's; neither may be narrower than the
-    /// wire type. The bits are the same as by the others.
+    /// Through staging twice ("two-shot"), for `all_reduce`, `broadcast` and `reduce`: each rank takes a part of a chunk, folds all contributions to it,
+    /// and passes the result on. From three ranks on, a link carries fewer bytes than with the other protocols: about two chunks for an all-reduce, and one
+    /// for a broadcast or a reduce. The result of a fold travels in the output's type, or in the accumulator's if the module has a `consume`; neither may be
+    /// narrower than the wire type. The bits are the same as with the other protocols.
     TwoShot,
-    /// As `TwoShot`, but in lines as `Ll128`: all-reduces among several ranks that are too long for one step by LL128, and too short for staging.
+    /// As `TwoShot`, but in LL128 lines: for all-reduces that are too long for one step by LL128 and too short for staging.
     Ll128TwoShot,
 }
 

@@ -65,7 +65,7 @@ pub mod kind {
     pub const SYNC: u32 = 2;
 }
 
-/// A control message under way, by number: the how-manieth sent, or received.
+/// A control message under way, by its sequence number among those sent, or received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CtrlRequest {
     /// One that is sent.
@@ -195,7 +195,7 @@ pub struct RecvChunk {
     pub hooks: Option<Box<dyn RecvHooks>>,
 }
 
-/// A chunk under way: the how-manieth of its channel (zero-copy) or slot (copy-based).
+/// A chunk under way, by its sequence number in its channel (zero-copy) or slot (copy-based).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRequest {
     /// Whether it is sent.

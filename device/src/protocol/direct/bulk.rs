@@ -323,7 +323,7 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Stage {
         Free,
-        /// From there, of so many bytes, the stage's so manieth.
+        /// The source address and the number of bytes.
         Loading(u64, u32),
         Loaded(u64, u32),
         Storing,

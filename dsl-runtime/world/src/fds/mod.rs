@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::{Rank, Result};
 
-/// Names one exchange: the group's id and the how-manieth of that group it is.
+/// Names one exchange: the group's id, and the exchange's sequence number in that group.
 pub(crate) type ExchangeKey = (u64, u64);
 
 /// How descriptors travel in this world.

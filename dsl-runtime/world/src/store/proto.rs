@@ -13,7 +13,7 @@ use crate::wire::Bytes;
 /// No world is larger.
 pub(crate) const MAX_RANKS: usize = 1 << 16;
 
-/// Names one collective: the group's id and the how-manieth of that group it is.
+/// Names one collective: the group's id, and the collective's sequence number in that group.
 pub(crate) type OpKey = (u64, u64);
 
 /// From a rank to the store.
