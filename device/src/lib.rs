@@ -1,33 +1,33 @@
 //! The device side of fusewire, compiled twice from one source: for `nvptx64` and for the host.
 //!
-//! | module | what is there |
+//! | module | contents |
 //! |---|---|
 //! | [`element`](mod@element) | element types and their conversions, bit-equal on both targets |
-//! | [`math`] | functions of floating-point numbers: exact, bit-equal on both targets, and fast |
+//! | [`math`] | floating-point functions: some bit-equal on both targets, some fast |
 //! | [`pack`] | 16-byte packs, the unit that crosses the wire |
 //! | [`ctx`] | what a hook knows about the element it handles |
 //! | [`args`] | kernel arguments: slices, exclusive outputs, atomic outputs |
-//! | [`fold`] | how what all ranks contribute to an element becomes one value |
+//! | [`fold`] | how the contributions of all ranks to an element become one value |
 //! | [`hooks`] | the trait behind `produce` and `consume` |
-//! | [`ops`] | the seam a transport fills in: `put`, `get`, `signal`, `wait` |
-//! | [`mapped`] | that seam for peers whose memory can be stored to (NVLink, host shared memory) |
-//! | [`row`] | rows: what hooks of `grain = row(N)` handle at a time |
+//! | [`ops`] | the interface that a transport implements: `put`, `get`, `signal`, `wait` |
+//! | [`mapped`] | that interface for peers with mapped memory (NVLink, host shared memory) |
+//! | [`row`] | rows, which hooks of `grain = row(N)` handle |
 //! | [`schedule`] | who exchanges which chunk with whom: `sendrecv`, `all_to_all` |
 //! | [`protocol`] | how the bytes of a transfer travel: through staging, by LL128, straight into outputs |
-//! | [`launch`] | what a kernel is launched with |
-//! | [`kernel`] | the context of a schedule of one's own |
-//! | [`team`] | what the threads of a block work out together, in a schedule of one's own |
+//! | [`launch`] | the launch parameters of a kernel |
+//! | [`kernel`] | the context of a custom schedule |
+//! | [`team`] | collective operations of a block's threads, in a custom schedule |
 //! | [`tile`] | loops over the packs of a chunk |
 //! | [`mod@print`] | lines that hooks print |
 //! | `panics` | messages of panics on GPUs |
 //! | [`wait`] | deadlines, abort words and abort records |
-//! | [`window`] | signals, barriers, counters and data between peers, for schedules of one's own |
+//! | [`window`] | signals, barriers, counters and data between peers, for custom schedules |
 //! | [`group`] | thread groups |
 //! | [`atomic`] | loads, stores, fences and read-modify-writes with scope and order in their types |
 //! | [`arch`] | every intrinsic: inline PTX on one side, `core` on the other |
 //!
-//! On the host each block is an OS thread with a group of one lane. A schedule written as strided loops over a group, group
-//! synchronisation and a leader is therefore right on both targets.
+//! On the host each block is an OS thread with a group of one lane. A schedule that uses strided loops over a group, group
+//! synchronisation and a leader is therefore correct on both targets.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx, link_llvm_intrinsics))]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]

@@ -205,8 +205,8 @@ impl Drop for Memory {
     }
 }
 
-/// Elements in the memory of a device. Dropping one waits for nothing: its memory is given back when what is queued with it has run, by whoever
-/// allocates, drops or synchronizes something then. An allocation that finds no room waits for such memory, as long as kernels wait for peers.
+/// Elements in the memory of a device. Dropping a buffer does not wait: its memory is freed after the work queued with it has run, at the next
+/// allocation, drop or synchronization. An allocation that finds no room waits for such memory, as long as kernels wait for peers.
 pub struct Buffer<T> {
     memory: Arc<Memory>,
     len: usize,
@@ -240,13 +240,13 @@ impl<T: Element> Buffer<T> {
         self.memory
     }
 
-    /// Allocates a buffer of zeros on every rank of a transport, which all ranks map: symmetric memory. Collective: all ranks call it,
-    /// with equal lengths. An ordinary buffer in every respect, and as an output one that peers may store to: hooks without a
-    /// `consume` then need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Bulk`], [`crate::Protocol::Copy`]).
+    /// Allocates symmetric memory: a buffer of zeros on every rank of a transport, which all ranks map. Collective: all ranks call it,
+    /// with equal lengths. It is used as any other buffer. As an output, it lets peers store to it directly, so hooks without a
+    /// `consume` need no staging ([`crate::Protocol::Direct`], [`crate::Protocol::Bulk`], [`crate::Protocol::Copy`]).
     ///
     /// # Errors
-    /// [`Error::Misuse`] where the transport has no symmetric memory, or ranks ask for different lengths; [`Error::Peer`] if a rank
-    /// does not come; the driver's if there is no memory.
+    /// [`Error::Misuse`] if the transport has no symmetric memory, or ranks ask for different lengths; [`Error::Peer`] if a rank
+    /// does not call it; the driver's error if memory is exhausted.
     pub fn symmetric<X: Transport>(transport: &X, len: usize) -> Result<Self> {
         let bytes = len
             .checked_mul(T::SIZE)
@@ -276,18 +276,18 @@ impl<T: Element> Buffer<T> {
         ViewMut::of(&self.memory, self.len)
     }
 
-    /// Copies all elements out, after everything queued on `stream` before. Waits for it, and launches of other threads that write the
-    /// buffer (a graph borrows none) wait until the elements are copied.
+    /// Waits for everything queued on `stream`, then copies all elements out. Launches of other threads that write the buffer (a graph
+    /// borrows none) wait until the elements are copied.
     ///
     /// # Errors
-    /// Those of [`Stream::synchronize`]. A fault is reported once: after that, a read gives what the launch has left.
+    /// Those of [`Stream::synchronize`]. A fault is reported once: after that, a read returns whatever the launch has written.
     pub fn read(&self, stream: &Stream) -> Result<Vec<T>> {
         let mut values = vec![T::default(); self.len];
         self.read_into(stream, &mut values)?;
         Ok(values)
     }
 
-    /// As [`Buffer::read`], into memory that is there: large fresh memory takes longer to come by than to be filled.
+    /// As [`Buffer::read`], into existing memory: a large allocation can take longer than the copy.
     ///
     /// # Errors
     /// [`Error::Misuse`] if the lengths differ; those of [`Stream::synchronize`].
@@ -321,8 +321,8 @@ impl<T: Element> Buffer<T> {
         Ok(())
     }
 
-    /// Copies `values` in, after everything queued on the streams that used the buffer and were not waited for since. Waits for that, and
-    /// launches of other threads that use the buffer (a graph borrows none) wait until the values are copied.
+    /// Waits for the streams that have used the buffer, unless they were waited for since, then copies `values` in. Launches of other
+    /// threads that use the buffer (a graph borrows none) wait until the values are copied.
     ///
     /// # Errors
     /// [`Error::Misuse`] if the lengths differ, while one of those streams is capturing, or while a capture uses the buffer.

@@ -1,7 +1,7 @@
 //! **fusewire**: fused GPU communication kernels written as two small Rust functions.
 //!
-//! `produce` says what goes on the wire, `consume` what happens to what arrives. [`comm_kernel`] compiles both to PTX, fused into a
-//! schedule and specialised on a transport's device operations; the same hooks and schedules run on CPU threads.
+//! `produce` computes the value to send; `consume` handles the value that arrives. [`comm_kernel`] compiles both to PTX, fused into a
+//! schedule and specialised for a transport's device operations. The same hooks and schedules run on CPU threads.
 //!
 //! ```no_run
 //! use fusewire::prelude::*;
@@ -38,13 +38,13 @@
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `cpu-protocols` | off | LL, LL128 and direct stores by name on CPU threads, which take none of them by themselves |
+//! | `cpu-protocols` | off | LL, LL128 and direct stores on CPU threads, if a launch names them; they are never the default there |
 //! | `cudarc` | off | `Buffer::from_cudarc`, `Buffer::lend_cudarc` and `Stream::from_cudarc`: slices and streams of [cudarc](https://crates.io/crates/cudarc) 0.19 |
 //! | `dlpack` | off | `Buffer::from_dlpack` and `Buffer::to_dlpack`: tensors of other libraries, by [DLPack](https://crates.io/crates/dlpark) |
 //! | `mlx5` | off | `fusewire::mlx5`: ConnectX adapters for [`Ibgda`], over libibverbs and libmlx5 |
 //!
-//! CUDA and libibverbs need no feature. The driver and the library are loaded at run time, the build needs neither, and a program
-//! starts where they are missing; only [`Nvl`], GPU devices and real adapters are refused there. The host side is written for Linux.
+//! CUDA and libibverbs need no feature. The driver and the library are loaded at run time, so the build needs neither. A program also
+//! starts without them; only [`Nvl`], GPU devices and real adapters are then refused. The host side is written for Linux.
 
 // So that generated code can name this crate inside it.
 extern crate self as fusewire;

@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
-/// A queue of copies, launches and graphs that run in order. Dropping the last handle waits for nothing: what is queued runs, and keeps what it
-/// uses. Whoever reads results later waits for it, and is told of its faults. What is queued when the process ends is lost.
+/// A queue of copies, launches and graphs that run in order. Dropping the last handle does not wait: queued work still runs, and keeps what it
+/// uses alive. A later read of its results waits for it, and returns its faults. Work that is still queued when the process ends is lost.
 #[derive(Clone)]
 pub struct Stream(pub(crate) Arc<Handle>);
 
-/// What the users' handles of a stream share; whatever was used on the stream knows its queue alone.
+/// What the users' handles of a stream share. Memory and links used on the stream hold only its queue.
 pub(crate) struct Handle(Arc<Queue>);
 
 pub(crate) struct Queue {
@@ -32,9 +32,9 @@ pub(crate) struct Queue {
     pub(crate) foreign: Option<Foreign>,
     pub(crate) links: Mutex<Vec<Due>>,
     pub(crate) capture: Mutex<Option<Captured>>,
-    /// Whether there is one: most launches need no more than that.
+    /// Whether a capture is under way: most launches need to know only that.
     pub(crate) capturing: AtomicBool,
-    /// Shared by whoever queues, for as long as it matters whether the stream is capturing; alone for who begins or ends a capture.
+    /// Read-locked while work is queued, so that no capture begins or ends; write-locked to begin or end one.
     mode: RwLock<()>,
     pub(crate) marks: Marks,
     /// Another stream is waited for since the last kernel.
@@ -43,12 +43,12 @@ pub(crate) struct Queue {
     used: AtomicU64,
     /// The last of them that was waited for.
     past: AtomicU64,
-    /// Somebody stopped waiting for it: nobody waits for it any more but who says so.
+    /// A wait for it was given up: only an explicit wait waits for it now.
     given_up: AtomicBool,
     /// No handle is left.
     pub(crate) retired: AtomicBool,
-    /// Graphs that may still run, each with a number of a use that comes behind it. To destroy one that runs keeps other graphs of the GPU
-    /// from beginning until it has ended.
+    /// Graphs that may still run, each with the number of a later use. Destroying a running graph keeps other graphs of the GPU
+    /// from starting until it has ended.
     graphs: Mutex<Vec<(u64, Arc<cuda::GraphExec>)>>,
     pub(crate) pending: Pending,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Due {
     last: u64,
 }
 
-/// From so many graphs on a stream is asked whether it is idle, if nobody waits for it.
+/// With this many graphs, the host polls whether the stream is idle, if nobody waits for it.
 const MANY_GRAPHS: usize = 16;
 
 pub(crate) enum Kind {
@@ -128,9 +128,9 @@ impl Stream {
         self.check_links()
     }
 
-    /// As [`Stream::synchronize`]; gives up waiting after `limit`, with the work still queued. From then on nothing waits for the stream
-    /// but [`Stream::synchronize`] and this, until one of them has come to its end: dropping it or a transport does not, so that the process
-    /// can exit, and whoever wants a buffer that it uses is refused. What the stream uses is given back when it gets there.
+    /// As [`Stream::synchronize`], but gives up after `limit`, with the work still queued. After that only this function and
+    /// [`Stream::synchronize`] wait for the stream, until one of them succeeds. Dropping the stream or a transport does not wait, so the
+    /// process can exit, and other uses of its buffers are refused. Its resources are freed when its work ends.
     ///
     /// # Errors
     /// As for [`Stream::synchronize`], and [`Error::Misuse`] when `limit` has passed.
@@ -175,7 +175,7 @@ impl Stream {
     /// Records what `body` queues as a graph instead of running it.
     ///
     /// # Errors
-    /// Those of `body`; the stream is usable again in any case, also behind a panic of `body`.
+    /// Those of `body`; the stream is usable again in any case, even after a panic of `body`.
     pub fn capture(&self, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let recording = Recording::begin(self.queue())?;
         body()?;
@@ -304,8 +304,8 @@ impl Queue {
         self.behind.store(true, Ordering::Release);
     }
 
-    /// Whether waiting for another stream was queued since this was asked last. Of two threads that launch, the first has the kernel that
-    /// runs behind it, and the other's runs behind that.
+    /// Whether a wait for another stream was queued since the last call. If two threads launch, only the first is told: its kernel runs
+    /// after the wait, and the other's kernel after that.
     pub(crate) fn take_behind(&self) -> bool {
         self.behind.swap(false, Ordering::AcqRel)
     }
@@ -430,8 +430,8 @@ fn gone() -> fusewire_transports::host::Error {
     }
 }
 
-/// Refuses more streams on a GPU that ranks share than it has hardware queues: in one queue, a kernel of one rank could stand behind one of
-/// another that waits for it.
+/// Refuses more streams than hardware queues on a GPU that ranks share: in one queue, a kernel of one rank could be queued behind another
+/// rank's kernel that waits for it.
 fn queues_are_left(context: &cuda::Context) -> Result<()> {
     let (streams, queues) = (context.streams_of_parts(), cuda::Driver::load()?.connections());
     if context.place().is_none() || streams < queues {

@@ -1,15 +1,15 @@
-//! Transports: one folder each, device half (`ops`) and host half side by side.
+//! Transports: one folder each, with a device half (`ops`) and a host half.
 //!
 //! | transport | peers | device half | host half |
 //! |---|---|---|---|
 //! | [`shm`] | threads and processes of one host | stores into mapped memory | memfd, passed over Unix sockets |
 //! | [`nvl`] | GPUs that reach each other's memory | stores over NVLink | CUDA VMM allocations, passed as file descriptors |
-//! | [`ibgda`] | any with an adapter | mlx5 work queue entries written by kernels | queue pairs over a NIC, so far the emulated one |
-//! | [`mesh`] | those of two transports | each operation on the link that reaches the peer | a table of which peer is where |
+//! | [`ibgda`] | any rank with an adapter | mlx5 work queue entries written by kernels | queue pairs over a NIC, so far tested only on the emulated one |
+//! | [`mesh`] | the peers of two transports | each operation on the link that reaches the peer | a table that maps each peer to its transport |
 //! | [`host_ib`] | anywhere an RDMA adapter reaches | commands to a proxy thread | verbs, or threads that emulate an adapter |
-//! | [`template`] | nobody's | documented blanks | documented blanks |
+//! | [`template`] | none | documented skeleton | documented skeleton |
 //!
-//! The crate is compiled for the device without its default feature `host`; then only the device halves are there.
+//! For the device the crate is compiled without its default feature `host`; it then contains only the device halves.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub mod host_ib;
