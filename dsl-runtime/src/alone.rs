@@ -29,9 +29,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The one rank is its own peer: what `produce` gives for an element, `consume` takes for the same element, by way of the wire's type. The kernel is
-//! that of `Shm`, on CPU threads, which the attribute names. What depends on several ranks is tested with
-//! [`World::threads`](crate::World::threads), as is `sendrecv`, of which a rank has no part alone.
+//! The one rank is its own peer: `consume` takes the value that `produce` returns for the same element, in the wire type. The kernel is
+//! the one for `Shm`, on CPU threads, so the attribute must name `Shm`. To test several ranks, or `sendrecv`, which needs two, use
+//! [`World::threads`](crate::World::threads).
 
 use crate::buffer::Memory;
 use crate::kernel::HookSet;

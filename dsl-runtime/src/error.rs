@@ -9,11 +9,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong.
 ///
-/// Its `Debug` is its `Display`: a `main` that returns one, or an `unwrap`, says it in words. [`Fault`] has its fields.
+/// Its `Debug` is its `Display`: a `main` that returns one, or an `unwrap`, prints it as text. [`Fault`] has its fields.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller asked for something that cannot be; nothing was launched.
+    /// The caller asked for something impossible; nothing was launched.
     #[error("{what}")]
     Misuse {
         /// What, and what to do instead.
@@ -31,7 +31,7 @@ pub enum Error {
         /// The rank.
         rank: usize,
     },
-    /// Peers cannot map memory that somebody else allocated. Every rank is told.
+    /// Peers cannot map memory that another library allocated. Every rank is told.
     #[error("{}", fusewire_transports::host::Error::NotExportable { rank: *rank, why: *why })]
     NotExportable {
         /// Whose memory it is.
@@ -42,7 +42,7 @@ pub enum Error {
     /// The CUDA driver refused something.
     #[error(transparent)]
     Device(#[from] fusewire_driver::Error),
-    /// Peers or windows were not used as they can be.
+    /// Peers or windows were misused.
     #[error(transparent)]
     Peers(#[from] PeersError),
     /// A transport could not be made or used.
@@ -63,7 +63,7 @@ impl Error {
         Error::Misuse { what: what.into() }
     }
 
-    /// Whether it was refused, and nothing was done: by this crate or below it.
+    /// Whether the call was refused without effect, by this crate or one below it.
     pub(crate) fn is_misuse(&self) -> bool {
         matches!(self, Error::Misuse { .. } | Error::Device(fusewire_driver::Error::Misuse { .. }))
     }

@@ -1,20 +1,20 @@
-//! What other libraries of the process bring: their memory, their streams, and captures that they have begun.
+//! Memory, streams and captures of other libraries in the process.
 //!
-//! | of others | here | until when it must be valid |
+//! | theirs | here | must be valid |
 //! |---|---|---|
-//! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`]; with the feature `dlpack` tensors, by `Buffer::from_dlpack`; with `cudarc` its slices, by `Buffer::from_cudarc` | until its `owner` is dropped: behind the work that uses it |
-//! | memory that peers are to reach | [`Buffer::into_symmetric`]; a window over a buffer of it | the same, and until no rank has it mapped |
+//! | memory | [`Buffer::from_raw`], [`Buffer::from_vec`]; with the feature `dlpack` tensors, by `Buffer::from_dlpack`; with `cudarc` its slices, by `Buffer::from_cudarc` | until its `owner` is dropped, after the work that uses it |
+//! | memory that peers will access | [`Buffer::into_symmetric`]; a window over a buffer of it | the same, and until no rank has it mapped |
 //! | a stream | [`Stream::from_raw`]; with the feature `cudarc` `Stream::from_cudarc` | while there is a handle of it |
 //! | a capture | noticed by whatever is queued on the stream | - |
 //!
-//! Order holds across libraries: work here and work of others on one stream run in the order in which they were queued. Between streams,
-//! this library orders its own uses of a buffer or a transport; [`Buffer::hand_to`] has it order theirs as well.
+//! On one stream, work of this library and of others runs in the order in which it was queued. Between streams, this library orders
+//! its own uses of a buffer or a transport; [`Buffer::hand_to`] makes it order theirs as well.
 //!
 //! # Captures that others have begun
-//! Launches, copies and fills on a stream that somebody else captures become nodes of their graph. The graph keeps what these use (buffers,
-//! transports, kernels) until it is destroyed, with all that were instantiated or cloned from it; then it is dropped by the next call that
-//! queues or waits. Replays of such a graph are not seen here. Whoever replays it sees to it that no other work on its transports and buffers
-//! runs at the same time, as by replaying it on the one stream that all of it is queued on. Faults of its kernels are reported by
+//! Launches, copies and fills on a stream that somebody else captures become nodes of their graph. The graph keeps the resources of these
+//! (buffers, transports, kernels) until it and all graphs that were instantiated or cloned from it are destroyed; the next call that queues
+//! or waits then drops them. This library does not see replays of such a graph. The caller must ensure that no other work on its transports and
+//! buffers runs at the same time, for example by queueing all of it on the stream that replays the graph. Faults of its kernels are reported by
 //! [`Stream::synchronize`] of the stream that was captured.
 
 #[cfg(feature = "cudarc")]
@@ -205,20 +205,20 @@ fn is_on(device: &Device, address: u64) -> Result<()> {
 }
 
 impl Stream {
-    /// A stream of CUDA that somebody else made, as `cudaStream_t` or `CUstream`; null is the legacy default stream. Launches, copies, fills
-    /// and events keep their order with whatever else is queued on it. All handles of one stream are clones of each other; made from one of
-    /// this library's, they are of that. Dropping the last waits for nothing. `owner` is dropped when nothing here needs the stream.
+    /// A CUDA stream that another library made, as `cudaStream_t` or `CUstream`; null is the legacy default stream. Launches, copies, fills
+    /// and events stay in order with other work that is queued on it. All handles of one stream are clones of each other; for a stream that
+    /// this library made, they are clones of its handle. Dropping the last does not wait. `owner` is dropped when the stream is not needed here.
     ///
-    /// Ranks that share a GPU have parts of it, and kernels of their transports are refused on streams of the whole GPU: there, make the
-    /// stream here and give the others [`Stream::as_raw`].
+    /// Ranks that share a GPU have parts of it, and kernels of their transports are refused on streams of the whole GPU. In that case make
+    /// the stream here and give the other library [`Stream::as_raw`].
     ///
     /// # Errors
     /// [`Error::Misuse`] on CPU threads; for the default stream of a thread, which has no handle; for a stream of another GPU, of another
-    /// context than the primary one or of a green context. The driver's.
+    /// context than the primary one or of a green context. The driver's errors.
     ///
     /// # Safety
     /// The stream is valid while a handle made from it exists. If the last one is dropped while the stream captures, it stays valid for as long
-    /// as the program uses this library: keep a handle over a capture. Whatever else is queued on it is no threat to the memory of this library.
+    /// as the program uses this library: keep a handle over a capture. No other work that is queued on it corrupts the memory of this library.
     pub unsafe fn from_raw(
         device: &Device,
         raw: *mut c_void,
@@ -247,7 +247,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The handle of CUDA, for other libraries: `CUstream`. Null on CPU threads. Valid while there is a handle of the stream here.
+    /// The CUDA handle (`CUstream`), for other libraries. Null on CPU threads. Valid while a handle of the stream exists here.
     pub fn as_raw(&self) -> *mut c_void {
         match &self.0.kind {
             Kind::Cuda(stream) => stream.as_raw().cast(),
@@ -257,9 +257,9 @@ impl Stream {
 }
 
 impl<T: Element> Buffer<T> {
-    /// `len` elements at `address`, in memory that somebody else has allocated on `device`: of a GPU an address of CUDA, of CPU threads an
-    /// ordinary one. It is a buffer in every respect; peers map it by [`Buffer::into_symmetric`]. `owner` is dropped behind all work that was queued with the
-    /// buffer, and behind graphs that use it; dropping the buffer waits for nothing.
+    /// `len` elements at `address`, in memory that another library has allocated on `device`: for a GPU a CUDA address, for CPU threads an
+    /// ordinary one. It is used as any other buffer; [`Buffer::into_symmetric`] lets peers map it. `owner` is dropped after all work that was queued with
+    /// the buffer, and after graphs that use it; dropping the buffer does not wait.
     ///
     /// A launch asks for addresses that are multiples of 16.
     ///
@@ -267,8 +267,8 @@ impl<T: Element> Buffer<T> {
     /// [`Error::Misuse`] if the address is null, is not aligned to an element, or is not in the memory of `device`.
     ///
     /// # Safety
-    /// The elements can be read and written until `owner` is dropped. Nobody else uses them at the same time as what is queued with this
-    /// buffer, unless both only read ([`Buffer::hand_to`] orders uses by others), and no other buffer is made of them meanwhile.
+    /// The elements can be read and written until `owner` is dropped. Nobody else uses them while work that is queued with this buffer does,
+    /// unless both only read ([`Buffer::hand_to`] orders uses by others). No other buffer is made of them during that time.
     pub unsafe fn from_raw(
         device: &Device,
         address: u64,
@@ -279,7 +279,7 @@ impl<T: Element> Buffer<T> {
         Ok(Self::over(memory(device, address, len, T::SIZE, Some(Box::new(owner)))?, len))
     }
 
-    /// The elements of `values` as a buffer of CPU threads, where they are.
+    /// The elements of `values` as a buffer of CPU threads, without a copy.
     pub fn from_vec(values: Vec<T>) -> Self {
         /// Elements that are reached by their address alone.
         struct Owned<T>(*mut [T]);
@@ -298,10 +298,10 @@ impl<T: Element> Buffer<T> {
         Self::over(Memory::foreign(&Device::host(), address, Some(Box::new(owned))), len)
     }
 
-    /// Makes the elements symmetric memory where they are, as [`Buffer::symmetric`] allocates it: those of [`Buffer::from_raw`], of a tensor, or of an
-    /// ordinary buffer. Collective: all ranks call it, with equal lengths. Waits for what is queued with the buffer.
+    /// Makes the elements symmetric memory in place, like that of [`Buffer::symmetric`]. They may come from [`Buffer::from_raw`], a tensor, or an
+    /// ordinary buffer. Collective: all ranks call it, with equal lengths. Waits for work that is queued with the buffer.
     ///
-    /// Peers have the memory mapped. So its owner is dropped when every rank has dropped its buffer or is gone. If this is refused, the buffer is gone.
+    /// Peers map the memory, so its owner is dropped when every rank has dropped its buffer or is gone. On an error the buffer is dropped.
     ///
     /// | memory | ranks of one process | ranks of several |
     /// |---|---|---|
@@ -311,8 +311,8 @@ impl<T: Element> Buffer<T> {
     /// | of the host | yes | no |
     ///
     /// # Errors
-    /// [`Error::NotExportable`], on all ranks; [`Error::Misuse`] for no elements, and where [`Buffer::symmetric`] gives it; [`Error::Peer`] if a rank
-    /// does not come or has another length.
+    /// [`Error::NotExportable`], on all ranks; [`Error::Misuse`] for no elements, and as for [`Buffer::symmetric`]; [`Error::Peer`] if a rank
+    /// does not call it or has another length.
     pub fn into_symmetric<X: Transport>(self, transport: &X) -> Result<Self> {
         // Graphs of others may have let go of it.
         settle();
@@ -334,14 +334,14 @@ impl<T: Element> Buffer<T> {
         Ok(Self::over(Memory::over(&device, symmetric), len))
     }
 
-    /// The address of the first element, for other libraries; 0 if there is none. Valid as long as the buffer. [`Buffer::hand_to`] says when
-    /// others may use it.
+    /// The address of the first element, for other libraries; 0 if the buffer is empty. Valid as long as the buffer. [`Buffer::hand_to`] says
+    /// when others may use it.
     pub fn address(&self) -> u64 {
         self.memory().address()
     }
 
-    /// Makes `stream` the next that uses the buffer: what is queued on it from here on, by whomever, runs behind all work that uses the
-    /// buffer now; and whatever uses the buffer on another stream later runs behind what is queued on `stream` until then. Waits for nothing.
+    /// Makes `stream` the next user of the buffer. Work that anyone queues on it from now on runs after all work that uses the buffer
+    /// now. Later uses of the buffer on another stream run after the work that is queued on `stream` by then. The call does not wait.
     ///
     /// # Errors
     /// [`Error::Misuse`] if the stream is of another device, or a capture on another stream uses the buffer.

@@ -23,7 +23,7 @@ pub struct Graph {
     ops: Vec<Op>,
     links: Vec<Used>,
     memory: Vec<(Arc<Memory>, Access)>,
-    /// What nodes refer to beside.
+    /// Other resources that nodes use.
     kept: Held,
     demand: Demand,
     /// Of the GPU, if it is one.
@@ -54,7 +54,7 @@ impl Graph {
         })
     }
 
-    /// Queues sending it to the GPU, so that the first replay is as the others.
+    /// Queues the upload to the GPU, so that the first replay is as fast as the others.
     pub(crate) fn upload(&self, stream: &Stream) -> Result<()> {
         if let (Kind::Cuda(s), Some(exec)) = (&stream.0.kind, &self.exec) {
             stream.queue().keep(exec);
@@ -68,18 +68,18 @@ impl Graph {
         self.exec.as_ref().map_or(self.ops.len(), |exec| exec.node_count())
     }
 
-    /// The graph's handle of CUDA, for other libraries that make it a child node: `CUgraph`. Null on CPU threads. They copy it; what its nodes use stays
-    /// as long as this graph does: keep it while theirs may be launched.
+    /// The graph's CUDA handle (`CUgraph`), for other libraries that make it a child node. Null on CPU threads. They copy the graph, but this one keeps
+    /// the resources of its nodes alive: do not drop it while theirs may be launched.
     pub fn as_raw(&self) -> *mut c_void {
         self.template.as_ref().map_or(std::ptr::null_mut(), |graph| graph.as_raw().cast())
     }
 
-    /// Queues one replay, which runs behind other streams' work that uses its buffers or transports, as a launch does. Waits for nothing but
-    /// a host's copy to or from one of the buffers. While the stream captures, by this library or by another, the graph becomes one node of
-    /// what is captured, which keeps all that it uses.
+    /// Queues one replay. As a launch, it runs after other streams' work that uses its buffers or transports. The call waits only for
+    /// host copies to or from one of the buffers. While the stream captures, by this library or by another, the graph becomes one node of
+    /// the captured graph, which keeps all that it uses.
     ///
     /// # Errors
-    /// [`crate::Error::Misuse`] on a stream of another device, if a stream that is to be waited for captures, or if its kernels and those
+    /// [`crate::Error::Misuse`] on a stream of another device, if a stream that it must wait for is capturing, or if its kernels and those
     /// queued on other streams do not fit on the GPU together.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.device.check_stream(stream)?;
@@ -106,7 +106,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Becomes a node of what the stream captures.
+    /// Becomes a node of the graph that the stream captures.
     fn record(&self, stream: &Stream) -> Result<()> {
         stream.captured(|captured| {
             captured.held.push(Arc::clone(&self.kept));

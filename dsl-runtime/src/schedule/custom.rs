@@ -30,11 +30,11 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
         Ok(Self { prepared: Prepared::new::<Custom, H>(transport, "custom")?, hooks: PhantomData })
     }
 
-    /// Queues the schedule with `blocks` blocks. Blocks that use tiles work the channel of their index, so there are at most as many as
-    /// the transport has channels.
+    /// Queues the schedule with `blocks` blocks. Blocks that use tiles use the channel of their index, so at most as many are allowed
+    /// as the transport has channels.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is launched: buffers that overlap or are elsewhere, more blocks than the device
+    /// [`Error::Misuse`] before anything is launched: buffers that overlap or are on another device, more blocks than the device
     /// holds at once. Faults of the kernel itself come from [`Stream::synchronize`].
     pub fn launch(&self, stream: &Stream, blocks: u32, args: H::Args<'_>) -> Result<()> {
         self.launch_with(stream, blocks, args, &LaunchOptions::default())

@@ -47,7 +47,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// options.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is launched: buffers that overlap or are elsewhere, a length that does not divide into
+    /// [`Error::Misuse`] before anything is launched: buffers that overlap or are on another device, a length that does not divide into
     /// the schedule's chunks, a peer that is this rank or no rank, more blocks than the device holds. Faults of the kernel itself come from [`Stream::synchronize`].
     pub fn launch_as(
         &self,
@@ -80,7 +80,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         self.prepared.launch(stream, &args, &call, schedule)
     }
 
-    /// How a launch with these arguments would be cut.
+    /// The configuration of a launch with these arguments.
     ///
     /// # Errors
     /// As for [`Launcher::launch_as`].
@@ -92,7 +92,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// The same launcher with a table of the caller's instead of [`Table::current`]. Collective.
     ///
     /// # Errors
-    /// [`Error::Peer`] if the ranks' tables differ in what they say of this kernel.
+    /// [`Error::Peer`] if the ranks' tables differ for this kernel.
     pub fn with_table(self, table: &Table) -> Result<Self> {
         Ok(Self { prepared: self.prepared.with_table(table)?, ..self })
     }
@@ -111,7 +111,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         Ok(Self { prepared: unsafe { self.prepared.with_ptx(text)? }, ..self })
     }
 
-    /// What a tuning table is asked for such a launch.
+    /// The key of such a launch in a tuning table.
     ///
     /// # Errors
     /// As for [`Launcher::launch_as`].
@@ -228,7 +228,7 @@ fn stored<S: Schedule>(schedule: &S, me: Member) -> bool {
     !S::FOLDS && (S::MUTUAL || (schedule.sends(me) > 0 && schedule.receives(me) > 0))
 }
 
-/// What the copy engine copies: the own chunk first, since it goes by another engine; then each peer's, the next neighbour's first.
+/// The copies of the copy engine: the rank's own chunk first, since another engine copies it; then each peer's, from the next neighbour on.
 fn copies<S: Schedule>(schedule: &S, me: Member) -> Vec<Chunk> {
     let own = schedule.own(me).map(|chunk| chunk as usize);
     let own = (S::OWN && own[0] != NOBODY as usize).then(|| Chunk {
@@ -248,7 +248,7 @@ fn another_ranks<S: Schedule>(schedule: &S, me: Member) -> Result<()> {
     to.chain(from).try_for_each(|leg| another_rank(me, leg.peer as usize))
 }
 
-/// Refuses a peer that there is not, or that is this rank.
+/// Refuses a peer that does not exist, or that is this rank.
 pub(super) fn another_rank(me: Member, peer: usize) -> Result<()> {
     let [rank, world] = [me.rank, me.world].map(|n| n as usize);
     if peer >= world {

@@ -7,7 +7,7 @@ use fusewire_device::protocol::{ll, ll128 as line};
 use fusewire_device::tile::transpose as tiles;
 use std::fmt;
 
-/// Most threads of a block: kernels are compiled for at most as many.
+/// Most threads of a block: kernels are compiled for this limit.
 pub(crate) const THREADS: u32 = 512;
 
 /// The same of kernels of `layout(transposed)`, whose warps have shared memory, and of those that fold or work by rows, whose threads have many
@@ -17,10 +17,10 @@ pub(crate) const TILE_THREADS: u32 = 32 * tiles::WARPS;
 /// Most blocks of a launch on CPU threads.
 pub(crate) const HOST_BLOCKS: u32 = 1024;
 
-/// Packs of a block's share at most: device code counts them in 32 bits.
+/// Most packs of a block's share: device code counts them in 32 bits.
 pub(super) const MOST_PACKS: u64 = u32::MAX as u64 & !7;
 
-/// How a launch is cut; `explain` of each launcher gives it, and it prints itself.
+/// The configuration of a launch. `explain` of each launcher returns it, and it can be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// How bytes travel.
@@ -43,10 +43,10 @@ pub struct Plan {
     pub chunk: u64,
     /// Packs in flight per thread.
     pub unroll: u32,
-    /// Blocks that every rank's device holds at once, so that they can wait for each other: of a device that ranks share, each has a part.
-    /// 1024 on the host, where each has a CPU thread.
+    /// Blocks that every rank's device holds at once, so that they can wait for each other. If ranks share a device, each has a part of it.
+    /// 1024 on the host, where each block has a CPU thread.
     pub resident: u32,
-    /// Bulk: packs that each chunk begins with and that go by LL128, while the peers' *go* is awaited.
+    /// Bulk: the first packs of each chunk, which go by LL128 while the rank waits for the peers' *ready*.
     pub(crate) first: u64,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs. `grain = row(N)`: packs of the fewest rows that are whole lines. Else 0.
     pub(crate) rows: u64,
@@ -56,18 +56,18 @@ pub struct Plan {
     pub(crate) tiles: u32,
     /// Elements of a chunk's last pack, if that is not whole; else 0.
     pub(crate) rest: u32,
-    /// Two ranks between whose GPUs nothing carries LL128's lines whole, if that is why there are none.
+    /// Two ranks whose GPUs have no link that carries LL128 lines whole, if that rules out LL128.
     pub parted: Option<(usize, usize)>,
-    /// Who decided.
+    /// What decided the configuration.
     pub decided: Decided,
 }
 
-/// Who decided how a launch is cut: the first of these that had something to say.
+/// What decided a launch's configuration: the first of these that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// The caller's options; what they left open is as by default.
+    /// The caller's options; the default fills in the rest.
     Caller,
-    /// A row of the tuning table, for all that the caller left open.
+    /// A row of the tuning table, for everything that the caller left open.
     Table,
     /// The analytic default.
     Default,

@@ -7,23 +7,23 @@ use fusewire_device::schedule::{Broadcast, Gather, Member, Reduce, Scatter};
 
 /// A broadcast with hooks `H` on a transport.
 ///
-/// The root's input is one chunk, and so is every rank's output, the root's among them; the others' inputs are not read. `produce` is called on
-/// the root alone, once for each element, and `consume` on every rank.
+/// The root's input is one chunk, and so is every rank's output, including the root's. The other ranks' inputs are not read. `produce` is called
+/// only on the root, once for each element, and `consume` on every rank.
 pub type BroadcastLauncher<X, H> = Launcher<Broadcast, X, H>;
 
 /// A scatter with hooks `H` on a transport.
 ///
-/// Chunk `p` of the root's input is what rank `p` gets, whose output is one chunk. `produce` is called on the root alone.
+/// Rank `p` gets chunk `p` of the root's input; its output is one chunk. `produce` is called only on the root.
 pub type ScatterLauncher<X, H> = Launcher<Scatter, X, H>;
 
 /// A gather with hooks `H` on a transport.
 ///
-/// Every rank's input is one chunk, and chunk `p` of the root's output what rank `p` sent. `consume` is called on the root alone.
+/// Every rank's input is one chunk. Chunk `p` of the root's output comes from rank `p`. `consume` is called only on the root.
 pub type GatherLauncher<X, H> = Launcher<Gather, X, H>;
 
 /// A reduce with hooks `H` on a transport.
 ///
-/// Every rank's input is one chunk, and so is the root's output: what all ranks contributed, folded. `consume` is called on the root alone.
+/// Every rank's input is one chunk. The root's output is one chunk: the fold of all ranks' contributions. `consume` is called only on the root.
 pub type ReduceLauncher<X, H> = Launcher<Reduce, X, H>;
 
 macro_rules! rooted {
@@ -52,7 +52,7 @@ macro_rules! rooted {
                 self.launch_as(stream, $schedule { root }, args, options)
             }
 
-            /// How a launch with these arguments would be cut.
+            /// The configuration of a launch with these arguments.
             ///
             /// # Errors
             #[doc = concat!("As for [`", stringify!($launcher), "::launch_with`].")]

@@ -10,11 +10,11 @@ use fusewire_device::schedule::{NOBODY, SendRecv};
 /// Send and receive with hooks `H` on a transport.
 pub type SendRecvLauncher<X, H> = Launcher<SendRecv, X, H>;
 
-/// With both a send and a receive; who the peers are plays no part.
+/// With both a send and a receive; the peers do not matter.
 const BOTH: SendRecv = SendRecv { to: 0, from: 0 };
 
 impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
-    /// Queues a send to `peer`: `input` (or the output's length, or the options') says how many elements.
+    /// Queues a send to `peer`. The length of `input` (or of the output, or of the options) is the number of elements.
     ///
     /// # Errors
     /// As for [`Launcher::launch_as`]; also for a peer that is this rank or no rank.
@@ -22,7 +22,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         self.launch_with(stream, Some(peer), None, args, &LaunchOptions::default())
     }
 
-    /// Queues a receive from `peer`: the output's length says how many elements.
+    /// Queues a receive from `peer`. The output's length is the number of elements.
     ///
     /// # Errors
     /// As for [`SendRecvLauncher::send`].
@@ -30,8 +30,8 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         self.launch_with(stream, None, Some(peer), args, &LaunchOptions::default())
     }
 
-    /// Queues a send to one peer and a receive of as many elements from another (or the same), at once. Where the output is symmetric
-    /// memory, it must be so on the peers too, at the same place, and they must call this method, not `send` or `recv` alone.
+    /// Queues a send to one peer and a receive of as many elements from another (or the same), at once. If the output is symmetric
+    /// memory, the peers' outputs must be too, at the same place, and the peers must call this method, not `send` or `recv` alone.
     ///
     /// # Errors
     /// As for [`SendRecvLauncher::send`].
@@ -62,7 +62,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         self.launch_as(stream, schedule, args, options)
     }
 
-    /// How a launch with these arguments would be cut.
+    /// The configuration of a launch with these arguments.
     ///
     /// # Errors
     /// As for [`SendRecvLauncher::launch_with`].
@@ -78,7 +78,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
         self.explain_as(&schedule, args, options)
     }
 
-    /// What a tuning table is asked for a launch with both a send and a receive.
+    /// The key in a tuning table of a launch with both a send and a receive.
     ///
     /// # Errors
     /// As for [`SendRecvLauncher::launch_with`].
@@ -103,7 +103,7 @@ impl<X: Transport, H: HookSet> SendRecvLauncher<X, H> {
     }
 }
 
-/// What is sent and what is received by one launch are of one length.
+/// One launch sends and receives the same length.
 pub(crate) fn same_length<H: HookSet>(
     schedule: &SendRecv,
     args: &H::Args<'_>,

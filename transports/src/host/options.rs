@@ -12,19 +12,19 @@ pub struct Options {
     pub per_peer_bytes: usize,
     /// Channels to each peer: the most blocks that can work for one peer and direction at once.
     pub channels: u32,
-    /// Signals from each peer for schedules of one's own.
+    /// Signals from each peer for custom schedules.
     pub signals: u32,
     /// Symmetric heap of each rank in bytes, for raw `put` and `get`.
     pub heap_bytes: usize,
-    /// Channels with buffers for LL128: 816 KiB each from each peer. They are the most blocks that can send small
-    /// chunks at once, and bound what one call can carry, 191 KiB each; 0 leaves that protocol out.
+    /// Channels with buffers for LL128: 816 KiB each from each peer. At most this many blocks can send small
+    /// chunks at once, and one call carries at most 191 KiB for each; 0 leaves that protocol out.
     pub ll128_channels: u32,
     /// Channels with buffers for LL: 257 KiB each from each peer, of which one call carries 32 KiB; 0 leaves that protocol out.
     pub ll_channels: u32,
     /// How long one wait in a kernel may last.
     pub deadline: Duration,
-    /// After how long a host thread that waits for kernels is warned of, by [`on_warning`](super::on_warning); ranks may differ in it. `None` is
-    /// never. It stops nothing: that is the deadline's part.
+    /// How long a host thread may wait for kernels before a warning, by [`on_warning`](super::on_warning); ranks may set different times. `None` is
+    /// never. A warning stops nothing; the deadline does.
     pub warn: Option<Duration>,
 }
 
@@ -78,7 +78,7 @@ impl Options {
         self
     }
 
-    /// Sets after how long a thread that waits for kernels is warned of.
+    /// Sets how long a thread may wait for kernels before a warning.
     #[must_use]
     pub fn warn(mut self, after: Duration) -> Self {
         self.warn = Some(after);
