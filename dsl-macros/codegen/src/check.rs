@@ -1,13 +1,14 @@
 //! Every rule, all errors at once. Each message gives the rule and the accepted form, at the token that breaks it.
 
 mod fields;
+mod folds;
 mod generics;
 mod rows;
 
 use crate::configured;
 use crate::errors::Errors;
 use crate::generate::names;
-use crate::model::{Args, Fold, Hook, HookModule, Instance, Item, Kind, Model, Params, ScheduleFn, values};
+use crate::model::{Args, Hook, HookModule, Instance, Item, Kind, Model, Params, ScheduleFn, values};
 use fields::{element, fields};
 use generics::generics;
 use quote::ToTokens;
@@ -31,7 +32,7 @@ pub fn check(model: &Model, errors: &mut Errors) {
             if let Some(span) = model.options.transposed {
                 layout(module, span, errors);
             }
-            folds(model, module, errors);
+            folds::folds(model, module, errors);
             in_place(model, module, errors);
             rows::rows(model, module, errors);
             if let Some(args) = &module.args {
@@ -95,64 +96,6 @@ fn in_place(model: &Model, module: &HookModule, errors: &mut Errors) {
     }
 }
 
-/// A fold is for schedules that fold, which need one.
-fn folds(model: &Model, module: &HookModule, errors: &mut Errors) {
-    let options = &model.options;
-    let [mut folding, mut other] =
-        [true, false].map(|folds| options.schedules.iter().filter(move |s| s.folds == folds));
-    let at =
-        options.given.iter().find(|(name, _)| name == "schedules").map_or(options.span, |(_, span)| *span);
-    let Some(reduce) = &options.reduce else {
-        if let (Some(schedule), false) =
-            (folding.next(), options.given.iter().any(|(name, _)| name == "reduce"))
-        {
-            errors.span(
-                at,
-                format!("`{}` folds what all ranks send: say how, `reduce(sum, f32)`", schedule.name),
-            );
-        }
-        return;
-    };
-    if let Some(schedule) = other.next() {
-        let why = match folding.next() {
-            Some(folding) => format!(
-                "`{}` folds; name `{}` in a second module, without `reduce`",
-                folding.name, schedule.name
-            ),
-            None => "leave `reduce` out, or name `reduce_scatter`, `all_reduce` or `reduce`".to_owned(),
-        };
-        errors.span(
-            at,
-            format!("`{}` hands `consume` what each rank sent, and folds nothing: {why}", schedule.name),
-        );
-    }
-    if options.transposed.is_some() {
-        errors.span(reduce.span, "`reduce` and `layout(transposed)` do not go together: leave `layout` out");
-    }
-    let Some((taken, by_pack)) = module.consume.as_ref().and_then(|c| c.wire.as_ref()) else { return };
-    let rows = options.row.is_some();
-    if rows::has_scales(&module.consume) {
-        return;
-    }
-    if *by_pack && !rows {
-        errors.at(
-            taken,
-            format!("with `reduce`, `consume` takes one value: `{}`", CONSUME.replace("W)", "A)")),
-        );
-    } else if let Fold::Shipped(_, acc, _) = &reduce.fold
-        && text(taken) != text(acc)
-    {
-        let (acc, taken_text) = (text(acc), text(taken));
-        errors.at(
-            taken,
-            match rows {
-                false => format!("`reduce` folds in `{acc}`, but `consume` takes `{taken_text}`: `value: {acc}`"),
-                true => format!("`reduce` folds in `{acc}`, but `consume` takes a row of `{taken_text}`: `row: Row<{acc}>`"),
-            },
-        );
-    }
-}
-
 fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     let before = errors.shown();
     let ([give, take], [producing, consuming]) = (rows::forms(model), rows::contexts(model));
@@ -188,11 +131,17 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
             );
         }
     }
-    let once = model.options.schedules.iter().find(|s| s.once);
+    let schedules = &model.options.schedules;
+    let [once, each] = [true, false].map(|once| schedules.iter().find(|s| s.once == once));
     if let (Some(schedule), Some(peer)) = (once, module.produce.as_ref().and_then(|p| p.peer)) {
+        let name = schedule.name;
+        let instead = match each {
+            Some(_) => format!("leave it out, or name `{name}` in a second module"),
+            None => "leave it out".to_owned(),
+        };
         errors.span(
             peer,
-            format!("`{}` calls `produce` once for all peers, so there is no `peer` here: leave it out, or name that schedule in a second module", schedule.name),
+            format!("`{name}` calls `produce` once for all peers, so `produce` has no `peer`: {instead}. This rank is `ctx.rank`"),
         );
     }
     if let Some(consume) = &module.consume {

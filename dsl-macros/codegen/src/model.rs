@@ -271,6 +271,8 @@ pub struct Hook {
     pub row: Option<Type>,
     /// Where it first asks for a field `peer`.
     pub peer: Option<Span>,
+    /// Its body; empty where that is missing.
+    pub body: TokenStream,
 }
 
 /// `fn ring<O: Put>(kernel: &Kernel<O>, ..) -> Flow`.

@@ -340,9 +340,6 @@ pub const FOLDS: &[(&str, &str)] = &[
     ("average", "Average"),
 ];
 
-/// Orders of a fold.
-pub const ORDERS: &[&str] = &["tree", "ranks"];
-
 /// Element types by the name users write; the path is relative to `fusewire_device`.
 pub const ELEMENTS: &[(&str, &str)] = &[
     ("u8", "u8"),

@@ -8,6 +8,7 @@ const MODULE: &str = "mod m {
     pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }
 }";
 const FUNCTION: &str = "fn ring<O: Ops>(kernel: &Kernel<O>) -> Flow { Ok(()) }";
+const COUNTED: &str = "pub input: &'a [f32], pub output: Out<'a, f32>, pub calls: Accumulate<'a, u32>";
 
 fn messages(attribute: &str, item: &str) -> Vec<String> {
     analyse(tokens(attribute), tokens(item)).1.messages()
@@ -57,7 +58,12 @@ fn every_message() {
         "reduce",
         "reduce()",
         "reduce(sum)",
+        "reduce(xor)",
         "reduce(sum f32)",
+        "reduce(sum, Bf16)",
+        "reduce(min, usize)",
+        "reduce(xor, f32)",
+        "reduce(average, u32)",
         "reduce(sums, f32)",
         "reduce(sum, f32, ranks)",
         "reduce(sum, f32, way = tree)",
@@ -203,6 +209,9 @@ fn every_message() {
         "schedules(all_reduce), reduce(sum, f32)".into(),
         hooks("fn produce(ctx: &Produce, args: &Args) -> f32 { args.input[ctx.peer] }"),
     ));
+    let counting =
+        "fn produce(ctx: &Produce, args: &Args) -> f32 { args.calls.add(0, 1); args.input[ctx.index()] }";
+    cases.push(("reduce(sum, f32)".into(), module(COUNTED, counting)));
     cases.extend(functions.map(|f| (String::new(), f.into())));
     cases.extend(
         ["elements(f32)", "schedules(sendrecv)", "unroll(8)", "layout(transposed)", "reduce(sum, f32)"]
@@ -302,4 +311,25 @@ fn a_half_typed_hook_keeps_its_module() {
     // The compiler gets the names alone: what it would say of a refused hook follows from what was said.
     let compiled = expand(tokens("transports(Shm)"), tokens(&refused), Mode::Compile).to_string();
     assert!(compiled.contains("fn all_to_all") && !compiled.contains("fn helper"), "{compiled}");
+}
+
+/// Where a counter in `produce` counts each element once, or may be asked twice.
+#[test]
+fn a_counter_is_refused_where_it_may_count_twice() {
+    let add = "args.calls.add(0, 1);";
+    for (attribute, body, refused) in [
+        ("reduce(sum, f32)", add, true),
+        ("transports(Shm, Ibgda), schedules(all_reduce), reduce(sum, f32)", add, true),
+        ("reduce(sum, f32)", "if true { count(&args.calls) }", true),
+        ("reduce(sum, f32)", "args.calls.fetch_max(0, 1); args.calls.load(args.calls.len() - 1);", false),
+        ("transports(Shm), reduce(sum, f32)", add, false),
+        ("schedules(reduce_scatter, reduce), reduce(sum, f32)", add, false),
+        ("schedules(all_gather)", add, false),
+        ("reduce(sum, f32)", "let calls = 0;", false),
+    ] {
+        let hooks = format!("fn produce(ctx: &Produce, args: &Args) -> f32 {{ {body} 0.0 }}");
+        assert_eq!(!messages(attribute, &module(COUNTED, &hooks)).is_empty(), refused, "{attribute} {body}");
+    }
+    let consume = format!("fn consume(ctx: &Consume, args: &Args, value: f32) {{ {add} }}");
+    assert!(messages("reduce(sum, f32)", &module(COUNTED, &consume)).is_empty());
 }

@@ -160,12 +160,13 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     let start = input.span();
     let vis: Visibility = input.parse()?;
     let sig: Signature = input.parse()?;
-    let mut peer = None;
+    let (mut peer, mut written) = (None, TokenStream::new());
     // The body stays what it is.
     if input.peek(syn::token::Brace) {
         let body: TokenTree = input.parse()?;
-        peer = field(body.to_token_stream(), "peer");
-        let asks = |name| field(body.to_token_stream(), name).is_some();
+        written = body.to_token_stream();
+        peer = field(written.clone(), "peer");
+        let asks = |name| field(written.clone(), name).is_some();
         module.asks_shape |= asks("transposed") || asks("transposed_index");
         module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
         let says = attrs.iter().any(|a| a.path().is_ident("inline"));
@@ -202,7 +203,7 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     };
     let row = wire.as_ref().and_then(|(whole, ..)| is_row(whole).then(|| whole.clone()));
     let wire = wire.map(|(_, element, by_pack)| (element, by_pack));
-    *slot = Some(Hook { start, sig, wire, row, peer });
+    *slot = Some(Hook { start, sig, wire, row, peer, body: written });
     Ok(())
 }
 

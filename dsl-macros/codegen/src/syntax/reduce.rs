@@ -3,14 +3,14 @@
 use super::options::{known, skip_value};
 use crate::errors::Errors;
 use crate::model::{Fold, Reduce};
-use crate::tables::{FOLDS, ORDERS, list};
+use crate::tables::{FOLDS, list};
 use proc_macro2::Ident;
 use syn::parse::ParseStream;
 use syn::{Path, Token};
 
 /// `(sum, f32, order = tree)` or `(path::of::a::Fold)`.
 pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Result<Option<Reduce>> {
-    let form = "`reduce` names a fold and what it adds up in: `reduce(sum, f32)`, `reduce(sum, f32, order = ranks)`, \
+    let form = "`reduce` names a fold and its accumulator: `reduce(sum, f32)`, `reduce(sum, f32, order = ranks)`, \
                 or a type that implements `Fold`: `reduce(Farthest)`";
     if !input.peek(syn::token::Paren) {
         errors.at(key, form);
@@ -30,7 +30,7 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
         {
             errors.at(
                 word,
-                format!("`reduce({name})` does not say in what: `reduce({name}, f32)` names the accumulator"),
+                format!("`reduce({name})` lacks the accumulator, the type that values are folded in: `reduce({name}, {})`", if accumulators(name).contains(&"f32") { "f32" } else { "u32" }),
             );
             return Ok(None);
         }
@@ -52,11 +52,14 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
             "ranks" => ranks = true,
             "any" => errors.at(
                 &order,
-                "a fold has one order: no algorithm here would be faster with `any`. `tree`, the default, has the same bits everywhere",
+                "there is no order `any`: a fold without an order would be no faster here. Leave `order` out: `tree`, the default, gives every \
+                 rank the same bits in every run",
             ),
             other => errors.at(
                 &order,
-                format!("there is no order `{other}` of a fold. There are {}", list(ORDERS.iter().copied())),
+                format!(
+                    "a fold has no order `{other}`. There are `tree`, the default, and `ranks`, which goes from rank 0 up"
+                ),
             ),
         }
     }
@@ -64,10 +67,53 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
         return Err(syn::Error::new(content.span(), form));
     }
     let Some(word) = path.get_ident() else {
-        errors.at(&path, "a fold of your own says itself in what it folds, and in which order: `reduce(path::of::the::Fold)`");
+        errors.at(&path, "a fold of your own stands alone: its `impl Fold` has the accumulator and the order: `reduce(path::of::the::Fold)`");
         return Ok(None);
     };
     let shipped = known(word, "fold", FOLDS, |f| f.0, errors);
+    if let Some((name, _)) = shipped {
+        accumulator(name, &acc, errors);
+    }
     let fold = shipped.map(|(_, name)| Fold::Shipped(name, Box::new(acc), ranks));
     Ok(fold.map(|fold| Reduce { span: key.span(), fold }))
+}
+
+const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
+const FLOATS: [&str; 2] = ["f32", "f64"];
+/// Types that hold a number or a bit and are no accumulators.
+const OTHERS: [&str; 13] = [
+    "F16", "Bf16", "F8E4M3", "F8E5M2", "f16", "bf16", "f128", "usize", "isize", "u128", "i128", "bool",
+    "char",
+];
+
+/// Accumulators of a fold.
+fn accumulators(fold: &str) -> Vec<&'static str> {
+    match fold {
+        "and" | "or" | "xor" => INTEGERS.to_vec(),
+        "average" => FLOATS.to_vec(),
+        _ => FLOATS.into_iter().chain(INTEGERS).collect(),
+    }
+}
+
+/// Refuses an accumulator that is known by its name and does not fit; of other types rustc knows more.
+fn accumulator(fold: &str, acc: &syn::Type, errors: &mut Errors) {
+    let syn::Type::Path(path) = acc else { return };
+    let Some(name) = path.path.get_ident().map(Ident::to_string) else { return };
+    let taken = accumulators(fold);
+    let known = INTEGERS.iter().chain(&FLOATS).chain(&OTHERS).any(|known| name == *known);
+    if !known || taken.contains(&name.as_str()) {
+        return;
+    }
+    let narrow = ["F16", "Bf16", "F8E4M3", "F8E5M2", "f16", "bf16"].contains(&name.as_str());
+    let hint = match fold {
+        _ if narrow && taken.contains(&"f32") => {
+            format!(". f32 holds every value of a narrow float: `reduce({fold}, f32)`")
+        }
+        "average" if INTEGERS.contains(&name.as_str()) => {
+            format!(". Of integers take `reduce(sum, {name})`, and divide in `consume`")
+        }
+        _ => String::new(),
+    };
+    let all = list(taken.into_iter());
+    errors.at(acc, format!("`{fold}` does not fold in `{name}`. Its accumulators are {all}{hint}"));
 }
