@@ -186,7 +186,10 @@ impl<T: Element> Packs<T> for [T] {
     #[track_caller]
     fn pack_at(&self, first: usize) -> Pack<T> {
         assert!(Pack::<T>::LANES > 0, "elements of this size are no part of a pack: take them one by one");
-        let own = &self[first..first + Pack::<T>::LANES];
+        // As in `pack`. No sum of `first`, which may be any number.
+        assert!(first <= self.len() && Pack::<T>::LANES <= self.len() - first, "input ends before this pack");
+        // SAFETY: in bounds by the assertion.
+        let own = unsafe { self.get_unchecked(first..first + Pack::<T>::LANES) };
         if (own.as_ptr() as usize).is_multiple_of(16) {
             // SAFETY: in bounds by the slicing above, aligned by the test.
             Pack::from_words(unsafe { arch::load_16(own.as_ptr().cast()) })
