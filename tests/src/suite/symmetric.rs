@@ -243,7 +243,7 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
         let told = ground.transport.check().expect_err("all ranks are told").to_string();
         // What bulk copies send ahead in lines is awaited by blocks of its own: which of a rank's blocks gives up first is open.
         if way != Protocol::Bulk || !told.contains("for data of rank 0") {
-            says(told, &["leave to write the output of rank 0"]);
+            says(told, &["permission to write the output of rank 0"]);
         }
         ground.transport.renew().map_err(Error::from)?;
         // Copies are in the stream's queue already: the engine makes them, whatever came of the wait before them.

@@ -53,7 +53,7 @@ impl fmt::Display for Place {
 pub enum Operation {
     /// A wait expired.
     Expired {
-        /// What for: "data", "room in staging", "leave to write the output", "a signal"..
+        /// What for: "data", "room in staging", "permission to write the output", "a signal"..
         what: &'static str,
         /// The rank waited for.
         peer: usize,
@@ -309,7 +309,7 @@ impl Fault {
                     operation::PUT | operation::SIGNAL => "the adapter's report of a write to the memory",
                     operation::RECEIVE => "data",
                     operation::SEND => ROOM,
-                    operation::LEAVE => "leave to write the output",
+                    operation::LEAVE => "permission to write the output",
                     op if op >= operation::WINDOW => awaited(op),
                     _ => "a signal",
                 },
