@@ -132,7 +132,7 @@ pub struct fusewire_field {
     pub any_bytes: bool,
 }
 
-/// A kernel for one element type, schedule and transport. Valid as long as the library is loaded.
+/// A kernel for one element type, number, schedule and transport. Valid as long as the library is loaded.
 #[repr(C)]
 #[derive(Debug)]
 pub struct fusewire_kernel {
