@@ -8,7 +8,7 @@ mod rows;
 use crate::configured;
 use crate::errors::Errors;
 use crate::generate::names;
-use crate::model::{Args, Hook, HookModule, Instance, Item, Kind, Model, Params, ScheduleFn, values};
+use crate::model::{Args, Hook, HookModule, Instance, Item, Kind, Model, ScheduleFn, values};
 use fields::{element, fields};
 use generics::generics;
 use quote::ToTokens;
@@ -100,8 +100,7 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     let before = errors.shown();
     let ([give, take], [producing, consuming]) = (rows::forms(model), rows::contexts(model));
     let given = if model.options.row.is_some() { &ROWS[..] } else { &[] };
-    let bound =
-        if Params::of(module.args.as_ref()).names().next().is_some() { &["Compiled"][..] } else { &[] };
+    let bound = if module.params().is_empty() { &[][..] } else { &["Compiled"] };
     for name in &module.names {
         let mut given =
             ["Launch", "Hooks"].iter().chain(given).chain(bound).copied().chain(model.prepared_by());
@@ -282,7 +281,7 @@ fn wire(ty: &Type, one: bool, module: &HookModule, errors: &mut Errors) {
         }
         element(value, Some(module), errors);
     }
-    let params = Params::of(module.args.as_ref());
+    let params = module.params();
     if let Some(param) = params.names().find(|param| names(ty, param)) {
         let ty_text = text(ty);
         errors.at(ty, format!("`{ty_text}` on the wire is of types that are known here, not of `{param}`: write a module for each"));

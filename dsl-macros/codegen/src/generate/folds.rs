@@ -1,6 +1,6 @@
 //! What a fold adds to a module's hooks.
 
-use super::glue::{is_param, type_param, whole_output};
+use super::glue::{is_param, whole_output};
 use crate::model::{Fold, HookModule, Model, Reduce};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -8,13 +8,14 @@ use quote::{format_ident, quote, quote_spanned};
 /// `where` predicates of a generic module, for what the attribute's fold does with elements that no hook touches.
 pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
-    let (Some(reduce), Some(param)) = (&model.options.reduce, type_param(module)) else { return out };
+    let params = module.params();
+    let (Some(reduce), Some(param)) = (&model.options.reduce, params.element()) else { return out };
     // A fold of the module's own says by its implementations what it takes.
     let Fold::Shipped(_, accumulator, _) = &reduce.fold else { return out };
-    if model.wire().is_some_and(|(wire, _)| is_param(&wire, &param)) {
+    if model.wire().is_some_and(|(wire, _)| is_param(&wire, param)) {
         out.extend(quote!(#param: #d::fold::Lift<#accumulator>,));
     }
-    let settles = module.output().and_then(|f| f.kind.element()).is_some_and(|ty| is_param(ty, &param));
+    let settles = module.output().and_then(|f| f.kind.element()).is_some_and(|ty| is_param(ty, param));
     if module.consume.is_none() && settles {
         out.extend(quote!(#param: #d::fold::Settle<#accumulator>,));
     }

@@ -2,16 +2,11 @@
 
 use super::wired::Wired;
 use super::{folds, rows};
-use crate::model::{Args, Field, Hook, HookModule, Item, Kind, Model, Params};
+use crate::model::{Args, Field, Hook, HookModule, Kind, Model, Params};
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-
-/// The type parameter of a generic module.
-pub fn type_param(module: &HookModule) -> Option<Ident> {
-    module.args.as_ref()?.generics.type_params().next().map(|t| t.ident.clone())
-}
 
 /// Whether a type is that parameter.
 pub fn is_param(ty: &syn::Type, param: &Ident) -> bool {
@@ -42,7 +37,7 @@ pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStrea
 pub fn args_type(module: &HookModule, lifetime: &TokenStream) -> TokenStream {
     let Some(args) = &module.args else { return quote!(Args) };
     let life = args.generics.lifetimes().next().map(|_| quote!(#lifetime,));
-    let own = Params::of(Some(args)).own();
+    let own = module.params().own();
     let given = angled(quote!(#life #own));
     quote!(Args #given)
 }
@@ -91,7 +86,7 @@ pub fn wire_code(given: &TokenStream, d: &TokenStream) -> TokenStream {
 /// The parameters of a generic module that its fields' types name.
 pub fn raw_params(module: &HookModule) -> Params {
     let fields = module.args.as_ref().map_or(&[][..], |args| &args.fields);
-    Params::of(module.args.as_ref()).only(|param| fields.iter().any(|f| names(&f.ty, param)))
+    module.params().only(|param| fields.iter().any(|f| names(&f.ty, param)))
 }
 
 /// `__Raw`, with what stands for those.
@@ -137,7 +132,8 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let Some(args) = &module.args else { return TokenStream::new() };
     let raw = raw_struct(&args.fields, &raw_params(module), d);
     let (wire, _) = model.wire().unwrap_or_else(|| (syn::parse_quote!(u8), false));
-    let (param, params) = (type_param(module), Params::of(module.args.as_ref()));
+    let params = module.params();
+    let param = params.element();
     let raw_type = raw_type(module, Params::own);
     let (bounds, life) = (bounds(model, module, d), quote!('x));
     let (args_x, args_elided) = (args_type(module, &life), args_type(module, &quote!('_)));
@@ -252,11 +248,11 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         )
     });
     let hooks = format_ident!("__Hooks");
-    let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
+    let phantom = param.map_or_else(|| quote!(()), |t| quote!(#t));
     let (decl, own) = (params.declared(&TokenStream::new()), params.own());
     let unroll = format_ident!("{}", if params.names().any(|name| name == "U") { "__U" } else { "U" });
     let (generic, plain) = (quote!(<#decl const #unroll: ::core::primitive::usize>), quote!(<#own #unroll>));
-    let static_bound = param.as_ref().map(|t| quote!(#t: #d::element::Element,));
+    let static_bound = param.map(|t| quote!(#t: #d::element::Element,));
     let copy = copy(args, &params, &bounds, d);
     let plain_types = module.plain.iter().map(|plain| {
         let parts = &plain.parts;
@@ -323,8 +319,7 @@ pub fn whole_output(module: &HookModule) -> TokenStream {
 fn copy(args: &Args, params: &Params, bounds: &TokenStream, d: &TokenStream) -> TokenStream {
     let life = args.generics.lifetimes().next().map(|l| quote!(#l,));
     let (decl, own) = (params.declared(&TokenStream::new()), params.own());
-    let element = args.generics.type_params().map(|t| &t.ident);
-    let element = quote!(#(#element: #d::element::Element,)*);
+    let element = params.element().map(|t| quote!(#t: #d::element::Element,));
     let mut out = TokenStream::new();
     if !args.has.contains(&"Clone") {
         out.extend(quote! {
@@ -369,12 +364,8 @@ fn call(
 /// Bounds at the user's tokens: element types are elements, values are plain.
 pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
-    let generic = match &model.item {
-        Item::Hooks(m) => type_param(m),
-        Item::Schedule(_) => None,
-    };
     let params = model.params();
-    let is_param = |ty: &syn::Type| generic.as_ref().is_some_and(|g| is_param(ty, g));
+    let is_param = |ty: &syn::Type| params.element().is_some_and(|t| is_param(ty, t));
     for field in model.args().into_iter().flat_map(|a| &a.fields) {
         match field.kind.element() {
             None if matches!(field.kind, Kind::Handle(_)) => {}

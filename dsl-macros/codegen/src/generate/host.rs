@@ -142,10 +142,11 @@ impl Concrete {
 fn kernels(model: &Model) -> TokenStream {
     let krate = &model.options.krate;
     let Some(args) = model.args() else { return TokenStream::new() };
-    let (param, params) = (type_param(model), model.params());
+    let params = model.params();
+    let param = params.element();
     let launch = launch(model, &args.fields, &params);
     let generic = angled(params.declared(&TokenStream::new()));
-    let phantom = param.as_ref().map_or_else(|| quote!(()), |t| quote!(#t));
+    let phantom = param.map_or_else(|| quote!(()), |t| quote!(#t));
     let name = model.ident().to_string();
     let fingerprint = fingerprint(model);
     let marker_doc = format!("The kernels of `{name}`.");
@@ -193,7 +194,7 @@ fn kernels(model: &Model) -> TokenStream {
     };
     for of in &Concrete::all(model) {
         let (args, concrete, text) = (&of.args, &of.angled, of.instance.text());
-        let wire = wire(model, of, param.as_ref());
+        let wire = wire(model, of, param);
         let (row, relays) = (row(args), relays(args));
         out.extend(quote! {
             // SAFETY: `Launch` binds what the hooks of this module take; the wire is theirs.
@@ -252,13 +253,6 @@ fn by_name(model: &Model) -> TokenStream {
         #impls
         #[doc(hidden)]
         pub const __KERNELS: &[#krate::dynamic::Kernel] = &[#kernels];
-    }
-}
-
-fn type_param(model: &Model) -> Option<Ident> {
-    match &model.item {
-        Item::Hooks(m) => glue::type_param(m),
-        Item::Schedule(_) => None,
     }
 }
 

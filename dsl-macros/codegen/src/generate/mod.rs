@@ -76,7 +76,7 @@ pub fn fallback(model: Option<&Model>, item: TokenStream, errors: &Errors, bodie
                 }
                 _ => TokenStream::new(),
             };
-            let generic = |m: &&Model| !m.instances().iter().all(|i| i.name().is_empty());
+            let generic = |m: &&Model| m.instances().iter().any(|i| i.span().is_some());
             let params = model.filter(generic).map(Model::params).unwrap_or_default();
             let (stubs, others) = stubs(model, &params, errors);
             let prelude = quote!(#[allow(unused_imports)] use #krate::device::prelude::*;);
@@ -119,15 +119,15 @@ fn stubs(model: Option<&Model>, params: &Params, errors: &Errors) -> (TokenStrea
     let free = |name: &str| !taken.iter().any(|t| t == name);
     let functions = names.into_iter().filter(|n| free(&n.to_string()));
     let (own, of_type) = (params.own(), params.element());
-    let hooks = free("Hooks").then(|| match params.names().next() {
-        None => quote!(
+    let hooks = free("Hooks").then(|| match params.is_empty() {
+        true => quote!(
             pub type Hooks = __Refused;
         ),
-        Some(_) => quote!(
+        false => quote!(
             pub struct Hooks<#param>(::core::marker::PhantomData<(#of_type)>);
         ),
     });
-    let compiled = params.names().next().filter(|_| free("Compiled")).map(|_| {
+    let compiled = (!params.is_empty() && free("Compiled")).then(|| {
         quote! {
             pub trait Compiled<#param Sched, X> {}
             impl<__H, #param Sched, X> Compiled<#own Sched, X> for __H {}

@@ -1,6 +1,6 @@
 //! The parameters of a generic module, and what stands for them in each of its kernels.
 
-use super::{Args, Model};
+use super::{Args, HookModule, Model};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::{GenericParam, Type};
@@ -26,9 +26,8 @@ pub struct Given {
 
 impl Params {
     /// Those of `Args`.
-    pub fn of(args: Option<&Args>) -> Self {
-        let params = args.into_iter().flat_map(|args| &args.generics.params);
-        let known = params.filter_map(|param| match param {
+    fn of(args: &Args) -> Self {
+        let known = args.generics.params.iter().filter_map(|param| match param {
             GenericParam::Type(t) => Some(Param::Element(t.ident.clone())),
             GenericParam::Const(c) => Some(Param::Number(c.ident.clone(), Box::new(c.ty.clone()))),
             GenericParam::Lifetime(_) => None,
@@ -40,6 +39,11 @@ impl Params {
     pub fn only(mut self, keep: impl Fn(&Ident) -> bool) -> Self {
         self.0.retain(|param| keep(param.ident()));
         self
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Their names.
@@ -158,6 +162,13 @@ impl Instance {
     }
 }
 
+impl HookModule {
+    /// The parameters of `Args`.
+    pub fn params(&self) -> Params {
+        self.args.as_ref().map(Params::of).unwrap_or_default()
+    }
+}
+
 impl Model {
     /// What kernels are compiled for: each element type with each number.
     pub fn instances(&self) -> Vec<Instance> {
@@ -175,7 +186,7 @@ impl Model {
     /// The parameters of the module; a schedule function has none.
     pub fn params(&self) -> Params {
         match &self.item {
-            super::Item::Hooks(module) => Params::of(module.args.as_ref()),
+            super::Item::Hooks(module) => module.params(),
             super::Item::Schedule(_) => Params::default(),
         }
     }

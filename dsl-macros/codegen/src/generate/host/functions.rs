@@ -55,7 +55,7 @@ pub(super) fn functions(model: &Model, params: &Params) -> TokenStream {
 /// `Compiled`: a module's bound for functions of the host that are generic as the module is. A bound on `Hooks<T>` hides from the compiler
 /// which launch its implementation has, so this one says it.
 pub(super) fn compiled(model: &Model, params: &Params) -> TokenStream {
-    let Some(args) = model.args().filter(|_| params.names().next().is_some()) else {
+    let Some(args) = model.args().filter(|_| !params.is_empty()) else {
         return TokenStream::new();
     };
     let krate = &model.options.krate;
