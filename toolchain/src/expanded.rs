@@ -57,33 +57,40 @@ impl Expanded {
 
 /// Names and contents of the package's Rust files.
 fn digest(package: &Path) -> io::Result<String> {
-    let (mut files, mut seen) = (Vec::new(), 0);
-    sources(package, &mut files, &mut seen)?;
-    files.sort();
     let mut hasher = Hasher::new("sources 1");
-    for file in files {
+    for file in sources(package, MOST)? {
         let content = fs::read(&file)?;
         hasher = hasher.path(file.strip_prefix(package).unwrap_or(&file)).part(content);
     }
     Ok(hasher.finish())
 }
 
-/// Links are not followed, nor is what another package or cargo has within this one's folder.
-fn sources(folder: &Path, files: &mut Vec<PathBuf>, seen: &mut usize) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+/// Every Rust file of a package, in order; not of packages, build outputs and hidden folders within it.
+///
+/// # Errors
+/// A folder that cannot be read, by its name, and more than so many files and folders.
+pub fn sources(package: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut seen) = (Vec::new(), 0);
+    sources_in(package, most, &mut files, &mut seen)?;
+    files.sort();
+    Ok(files)
+}
+
+fn sources_in(folder: &Path, most: usize, files: &mut Vec<PathBuf>, seen: &mut usize) -> io::Result<()> {
+    let failed = |e: io::Error| io::Error::new(e.kind(), format!("reading {}: {e}", folder.display()));
+    for entry in fs::read_dir(folder).map_err(failed)? {
         *seen += 1;
-        if *seen > MOST {
-            return Err(io::Error::other("too many files"));
+        if *seen > most {
+            return Err(io::Error::other(format!("more than {most} files and folders")));
         }
-        let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
+        let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        let kind = entry?;
-        if kind.is_dir() {
-            let ours = !name.starts_with(b".") && name != b"target" && !path.join("Cargo.toml").exists();
+        if path.is_dir() {
+            let ours = !name.starts_with(b".") && name != b"target" && !path.join("Cargo.toml").is_file();
             if ours {
-                sources(&path, files, seen)?;
+                sources_in(&path, most, files, seen)?;
             }
-        } else if kind.is_file() && name.ends_with(b".rs") {
+        } else if path.extension().is_some_and(|e| e == "rs") && path.is_file() {
             files.push(path);
         }
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use fusewire_codegen::{Errors, InFile, Model, SourceFile, analyse_in, find_in, nearest, recorded, writers};
+use fusewire_toolchain::expanded::sources;
 
 use crate::Error;
 
@@ -60,13 +61,16 @@ pub fn kernels(path: &Path) -> Result<Package, Error> {
             path.display()
         )));
     }
-    let mut paths = Vec::new();
-    sources(&folder, true, &mut paths)?;
     let mut files = Vec::new();
-    for path in paths {
+    for path in sources(&folder, usize::MAX).map_err(|e| Error::Misuse(e.to_string()))? {
+        let shown = path.strip_prefix(&folder).unwrap_or(&path).to_owned();
+        // Compile-fail cases are nobody's kernels.
+        if shown.iter().any(|part| part == "ui") {
+            continue;
+        }
         let text = fs::read_to_string(&path)
             .map_err(|e| Error::Misuse(format!("reading {}: {e}", path.display())))?;
-        files.push((path.strip_prefix(&folder).unwrap_or(&path).to_owned(), text));
+        files.push((shown, text));
     }
     let mut kernels = Vec::new();
     let mut all: Vec<(PathBuf, InFile)> = Vec::new();
@@ -192,26 +196,4 @@ fn modules(file: &Path) -> Vec<String> {
         parts.pop();
     }
     parts
-}
-
-/// Every `.rs` file of the package, sorted; not of packages or build outputs within it, nor of compile-fail cases.
-fn sources(folder: &Path, top: bool, files: &mut Vec<PathBuf>) -> Result<(), Error> {
-    if !top && folder.join("Cargo.toml").is_file() {
-        return Ok(());
-    }
-    let failed = |e| Error::Misuse(format!("reading {}: {e}", folder.display()));
-    let mut entries: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        entries.push(entry.map_err(failed)?.path());
-    }
-    entries.sort();
-    for path in entries {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() && !name.starts_with('.') && !["target", "ui"].contains(&name.as_str()) {
-            sources(&path, false, files)?;
-        } else if path.extension().is_some_and(|e| e == "rs") && path.is_file() {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
