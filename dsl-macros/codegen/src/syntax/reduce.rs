@@ -80,11 +80,10 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
 
 const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
 const FLOATS: [&str; 2] = ["f32", "f64"];
-/// Types that hold a number or a bit and are no accumulators.
-const OTHERS: [&str; 13] = [
-    "F16", "Bf16", "F8E4M3", "F8E5M2", "f16", "bf16", "f128", "usize", "isize", "u128", "i128", "bool",
-    "char",
-];
+/// Floats that are no accumulators: `f32` holds every value of theirs.
+const NARROW: [&str; 6] = ["F16", "Bf16", "F8E4M3", "F8E5M2", "f16", "bf16"];
+/// Other types that hold a number or a bit and are none.
+const OTHERS: [&str; 7] = ["f128", "usize", "isize", "u128", "i128", "bool", "char"];
 
 /// Accumulators of a fold.
 fn accumulators(fold: &str) -> Vec<&'static str> {
@@ -100,13 +99,12 @@ fn accumulator(fold: &str, acc: &syn::Type, errors: &mut Errors) {
     let syn::Type::Path(path) = acc else { return };
     let Some(name) = path.path.get_ident().map(Ident::to_string) else { return };
     let taken = accumulators(fold);
-    let known = INTEGERS.iter().chain(&FLOATS).chain(&OTHERS).any(|known| name == *known);
+    let known = INTEGERS.iter().chain(&FLOATS).chain(&NARROW).chain(&OTHERS).any(|known| name == *known);
     if !known || taken.contains(&name.as_str()) {
         return;
     }
-    let narrow = ["F16", "Bf16", "F8E4M3", "F8E5M2", "f16", "bf16"].contains(&name.as_str());
     let hint = match fold {
-        _ if narrow && taken.contains(&"f32") => {
+        _ if NARROW.contains(&name.as_str()) && taken.contains(&"f32") => {
             format!(". f32 holds every value of a narrow float: `reduce({fold}, f32)`")
         }
         "average" if INTEGERS.contains(&name.as_str()) => {
