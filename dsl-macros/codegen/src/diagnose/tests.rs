@@ -1,6 +1,13 @@
 use super::*;
+use crate::model::SourceFile;
 use crate::source::Parts;
 use fusewire_toolchain::{Arch, Target, Toolchain, Unit};
+use proc_macro2::TokenStream;
+
+/// The device's text of an item as it is.
+fn text_of(item: &TokenStream, header: &str, file: Option<&SourceFile>) -> Text {
+    Text::of(&Parts { item, inlined: item, inline: &[], blank: &[], tail: None, header, file })
+}
 
 /// What the device compiler says of a module with this body, in our words: (deferred, line, message).
 fn said(body: &str) -> Vec<(bool, usize, String)> {
@@ -8,18 +15,10 @@ fn said(body: &str) -> Vec<(bool, usize, String)> {
     let crate::Found { attribute, item, .. } = crate::find_kernels(&file).unwrap().remove(0);
     let mut errors = Errors::default();
     let mut model = crate::syntax::parse(attribute, item, Vec::new(), &mut errors).unwrap();
-    let source = crate::model::SourceFile { path: "src/kernels.rs".into(), text: file };
+    let source = SourceFile { path: "src/kernels.rs".into(), text: file };
     model.file = Some(source.clone());
     let tokens = bare(&model.tokens);
-    let text = Text::of(&Parts {
-        item: &tokens,
-        inlined: &tokens,
-        inline: &[],
-        blank: &[],
-        tail: None,
-        header: "#![no_std] #![allow(warnings)]",
-        file: Some(&source),
-    });
+    let text = text_of(&tokens, "#![no_std] #![allow(warnings)]", Some(&source));
     let target = Target::new(Arch::SM_80);
     let mut unit = Unit::new("m_kernels", &text.text, &target);
     unit.file = text.file.as_deref();
@@ -137,17 +136,9 @@ fn an_error_in_a_device_crate_is_said_at_the_call_that_a_note_tells_of() {
     };
     let mut errors = Errors::default();
     let model = crate::syntax::parse(attribute, item, vec![base], &mut errors).unwrap();
-    let source = crate::model::SourceFile { path: "src/kernels.rs".into(), text: file.to_owned() };
+    let source = SourceFile { path: "src/kernels.rs".into(), text: file.to_owned() };
     let tokens = bare(&model.tokens);
-    let mut text = Text::of(&Parts {
-        item: &tokens,
-        inlined: &tokens,
-        inline: &[],
-        blank: &[],
-        tail: None,
-        header: "",
-        file: Some(&source),
-    });
+    let mut text = text_of(&tokens, "", Some(&source));
     text.push("fn glue() {}");
     // A call of the user's; a line that fusewire added; another file.
     for (file, line, column, at) in [
@@ -172,16 +163,7 @@ fn an_error_without_a_place_is_shown_as_it_was_printed() {
         crate::find_kernels("#[comm_kernel] mod m {}").unwrap().remove(0);
     let mut errors = Errors::default();
     let model = crate::syntax::parse(attribute, item, Vec::new(), &mut errors).unwrap();
-    let tokens = model.tokens.clone();
-    let text = Text::of(&Parts {
-        item: &tokens,
-        inlined: &tokens,
-        inline: &[],
-        blank: &[],
-        tail: None,
-        header: "",
-        file: None,
-    });
+    let text = text_of(&model.tokens, "", None);
     report(&CompileError::Diagnostics(Vec::new()), &text, &model, &mut errors);
     assert!(errors.messages()[0].starts_with("this kernel does not compile for the device"));
     let mut errors = Errors::default();
