@@ -230,6 +230,7 @@ impl Agreed {
             _ => 0,
         };
         let all = facts.most_threads();
+        let long = work.long_alone().filter(|_| protocol == Protocol::Local);
         let threads = match options.threads {
             // What a plan for CPU threads says.
             Some(1) if on_host => 1,
@@ -274,7 +275,7 @@ impl Agreed {
                     _ => warps(4).clamp(64, all),
                 }
             }
-            None => match work.long_alone().filter(|_| protocol == Protocol::Local) {
+            None => match long {
                 Some((threads, _)) => row::lanes(facts.cols).max(threads),
                 None => work.threads(protocol, all),
             },
@@ -312,12 +313,12 @@ impl Agreed {
         }
         // Blocks of a rank alone wait for nobody: there may be more than the device holds.
         if alone && cut.self_copy > 0 && options.self_copy.is_none() && !facts.transposed {
-            cut.self_copy = match (protocol, work.long_alone()) {
-                (Protocol::Local, Some((_, each))) => {
+            cut.self_copy = match (protocol, long) {
+                (_, Some((_, each))) => {
                     let each = (each * threads as usize).next_multiple_of(facts.alone_rows(threads));
                     packs.div_ceil(each).min(limit as usize) as u32
                 }
-                (Protocol::Local, None) => work.in_turns(cut.self_copy, resident, threads * unroll),
+                (Protocol::Local, _) => work.in_turns(cut.self_copy, resident, threads * unroll),
                 _ if facts.cols == 0 => cut.self_copy.max(work.more_alone()),
                 _ => cut.self_copy,
             };
