@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Where to.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Save {
-    /// Write each rank's inputs and outputs of the fewest rows into this folder, as `against_torch.py` reads them.
+    /// Write each rank's inputs and outputs of the fewest rows into this folder, which holds one run, as `against_torch.py` reads them.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 }

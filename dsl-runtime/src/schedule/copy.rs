@@ -46,7 +46,7 @@ impl Agreed {
         places: Places<'_>,
         call: &Call<'_>,
         chunks: &[Chunk],
-        queue: &dyn Fn(&Call<'_>) -> Result<()>,
+        queue: &mut dyn FnMut(&Call<'_>) -> Result<()>,
     ) -> Result<()> {
         let Call { plan, shape, .. } = *call;
         let (Kind::Cuda(main), Some(output)) = (&stream.0.kind, places.output) else {

@@ -58,6 +58,6 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
             self.prepared.plan(options.elements.unwrap_or(0), options, Pattern::custom(blocks), false)?;
         let shape = self.prepared.shape(&plan, options, None)?;
         let call = Call { plan: &plan, shape, options, name: "custom", root: None };
-        self.prepared.launch(stream, &args, &call, Custom)
+        self.prepared.launch(stream, &args, &call, Custom, &Vec::new)
     }
 }

@@ -1,15 +1,14 @@
 //! One launcher for every schedule of legs.
 
-use super::copy::Chunk;
-use super::default::Pattern;
+use super::asked::{Asked, copies};
 use super::prepared::{Agreed, Call, Places, Prepared};
 use super::{LaunchOptions, Plan, Protocol};
-use crate::kernel::{Arguments, HookSet, Supports};
+use crate::kernel::{HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::fold::MOST_RANKS;
 use fusewire_device::launch::Shape;
-use fusewire_device::schedule::{InPlace, Member, NOBODY, Schedule};
+use fusewire_device::schedule::{Member, Schedule};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -56,28 +55,15 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         args: H::Args<'_>,
         options: &LaunchOptions,
     ) -> Result<()> {
-        let me = self.member();
-        another_ranks(&schedule, me)?;
-        let (plan, shape) = self.cut(&schedule, &args, options)?;
-        let [sends, receives] = [schedule.sends(me) > 0, schedule.receives(me) > 0];
-        // A send alone is called so.
-        let name = match (S::NAME, sends, receives) {
-            ("sendrecv", true, false) => "send",
-            ("sendrecv", false, true) => "recv",
-            (name, ..) => name,
-        };
-        let call = Call { plan: &plan, shape, options, name, root: schedule.root() };
-        if plan.elements == 0 || !(sends || receives || S::OWN) {
+        let asked = self.ask(&schedule)?;
+        let (plan, shape) = self.prepared.shaped(Places::of(&args), &asked, options)?;
+        let call = Call { plan: &plan, shape, options, name: asked.name, root: asked.pattern.root };
+        if plan.elements == 0 || !asked.takes_part {
             self.prepared.note(stream, &call);
             return Ok(());
         }
-        if plan.protocol == Protocol::Copy {
-            let mut chunks = if H::IN_PLACE { copies(&InPlace(schedule), me) } else { copies(&schedule, me) };
-            // In place it is there.
-            chunks.retain(|chunk| !H::IN_PLACE || chunk.peer != me.rank as usize);
-            return self.prepared.copy(stream, &args, &call, schedule, &chunks);
-        }
-        self.prepared.launch(stream, &args, &call, schedule)
+        let copies = &|| copies(&schedule, self.member(), H::IN_PLACE);
+        self.prepared.launch(stream, &args, &call, schedule, copies)
     }
 
     /// The configuration of a launch with these arguments.
@@ -85,8 +71,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn explain_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Plan> {
-        another_ranks(schedule, self.member())?;
-        Ok(self.cut(schedule, args, options)?.0)
+        Ok(self.prepared.shaped(Places::of(args), &self.ask(schedule)?, options)?.0)
     }
 
     /// The same launcher with a table of the caller's instead of [`Table::current`]. Collective.
@@ -116,9 +101,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn key_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
-        let plan = self.cut(schedule, args, options)?.0;
-        let symmetric = self.symmetric(schedule, args, plan.elements);
-        Ok(self.prepared.key(plan.wire_bytes, Layout::of(options, symmetric)))
+        self.prepared.key_of(Places::of(args), &self.ask(schedule)?, options)
     }
 
     /// What can be tried for such a launch, the default's own protocol first.
@@ -126,40 +109,15 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn spaces_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
-        let elements = self.elements(schedule, args, options)?;
-        let pattern = Pattern::of(schedule, self.member());
-        let mut spaces =
-            self.prepared.spaces(elements, options, pattern, self.symmetric(schedule, args, elements))?;
-        if Places::of(args).unaligned().is_some() {
-            spaces.retain(|space| space.start.protocol != Protocol::Bulk);
-        }
-        Ok(spaces)
+        self.prepared.spaces_of(Places::of(args), &self.ask(schedule)?, options)
     }
 
     pub(crate) fn member(&self) -> Member {
         Member { rank: self.prepared.rank() as u32, world: self.prepared.world() as u32 }
     }
 
-    /// Whether peers may store into the output.
-    fn symmetric(&self, schedule: &S, args: &H::Args<'_>, elements: usize) -> bool {
-        let (stored, chunks) = (stored(schedule, self.member()), Self::chunks(schedule, self.member()));
-        stored && self.prepared.symmetric(args.output(), elements, chunks[1] as usize)
-    }
-
-    /// Chunks of the input and of the output; in place those of the one buffer, twice.
-    fn chunks(schedule: &S, me: Member) -> [u32; 2] {
-        if H::IN_PLACE { InPlace(*schedule).chunks(me) } else { schedule.chunks(me) }
-    }
-
-    /// Elements of one peer's chunk.
-    fn elements(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<usize> {
-        self.prepared.elements(Places::of(args), Self::chunks(schedule, self.member()), options)
-    }
-
-    fn cut(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<(Plan, Shape)> {
-        let me = self.member();
-        let (pattern, stored) = (Pattern::of(schedule, me), stored(schedule, me));
-        self.prepared.shaped(Places::of(args), Self::chunks(schedule, me), pattern, stored, options)
+    fn ask(&self, schedule: &S) -> Result<Asked> {
+        Asked::of(schedule, self.member(), H::IN_PLACE)
     }
 }
 
@@ -191,18 +149,34 @@ impl Agreed {
         )))
     }
 
-    /// How a launch is cut, and its geometry. `stored`: see [`stored`].
-    fn shaped(
-        &self,
-        places: Places<'_>,
-        chunks: [u32; 2],
-        pattern: Pattern,
-        stored: bool,
-        options: &LaunchOptions,
-    ) -> Result<(Plan, Shape)> {
-        let elements = self.elements(places, chunks, options)?;
-        let chunks = chunks.map(|chunks| chunks as usize);
-        let symmetric = stored && self.symmetric(places.output, elements, chunks[1]);
+    /// Whether peers may store into the output.
+    fn stored(&self, places: Places<'_>, asked: &Asked, elements: usize) -> bool {
+        asked.stored && self.symmetric(places.output, elements, asked.chunks[1] as usize)
+    }
+
+    /// The key of a launch in a tuning table.
+    fn key_of(&self, places: Places<'_>, asked: &Asked, options: &LaunchOptions) -> Result<Key> {
+        let plan = self.shaped(places, asked, options)?.0;
+        let symmetric = self.stored(places, asked, plan.elements);
+        Ok(self.key(plan.wire_bytes, Layout::of(options, symmetric)))
+    }
+
+    /// What can be tried for a launch.
+    fn spaces_of(&self, places: Places<'_>, asked: &Asked, options: &LaunchOptions) -> Result<Vec<Space>> {
+        let elements = self.elements(places, asked.chunks, options)?;
+        let symmetric = self.stored(places, asked, elements);
+        let mut spaces = self.spaces(elements, options, asked.pattern, symmetric)?;
+        if places.unaligned().is_some() {
+            spaces.retain(|space| space.start.protocol != Protocol::Bulk);
+        }
+        Ok(spaces)
+    }
+
+    /// How a launch is cut, and its geometry.
+    fn shaped(&self, places: Places<'_>, asked: &Asked, options: &LaunchOptions) -> Result<(Plan, Shape)> {
+        let elements = self.elements(places, asked.chunks, options)?;
+        let (pattern, chunks) = (asked.pattern, asked.chunks.map(|chunks| chunks as usize));
+        let symmetric = self.stored(places, asked, elements);
         let mut plan = self.plan(elements, options, pattern, symmetric)?;
         if let (Protocol::Bulk, Some(off)) = (plan.protocol, places.unaligned()) {
             if options.protocol.is_some() {
@@ -219,45 +193,4 @@ impl Agreed {
         self.aim(&plan, &mut shape, places)?;
         Ok((plan, shape))
     }
-}
-
-/// Whether what arrives may be stored into this rank's output: it sends and receives, and nothing is folded, so that plans and rows of tables of folds
-/// are the same wherever the output is. Where ranks may send without receiving, those need not have an output, so that both ends agree on storing there
-/// only where every rank does both.
-fn stored<S: Schedule>(schedule: &S, me: Member) -> bool {
-    !S::FOLDS && (S::MUTUAL || (schedule.sends(me) > 0 && schedule.receives(me) > 0))
-}
-
-/// The copies of the copy engine: the rank's own chunk first, since another engine copies it; then each peer's, from the next neighbour on.
-fn copies<S: Schedule>(schedule: &S, me: Member) -> Vec<Chunk> {
-    let own = schedule.own(me).map(|chunk| chunk as usize);
-    let own = (S::OWN && own[0] != NOBODY as usize).then(|| Chunk {
-        peer: me.rank as usize,
-        from: own[0],
-        to: own[1],
-    });
-    let legs = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
-    let legs = legs.map(|leg| [leg.peer, leg.chunk, leg.theirs].map(|n| n as usize));
-    own.into_iter().chain(legs.map(|[peer, from, to]| Chunk { peer, from, to })).collect()
-}
-
-/// Refuses a schedule whose peers are not all other ranks.
-fn another_ranks<S: Schedule>(schedule: &S, me: Member) -> Result<()> {
-    let to = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
-    let from = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
-    to.chain(from).try_for_each(|leg| another_rank(me, leg.peer as usize))
-}
-
-/// Refuses a peer that does not exist, or that is this rank.
-pub(super) fn another_rank(me: Member, peer: usize) -> Result<()> {
-    let [rank, world] = [me.rank, me.world].map(|n| n as usize);
-    if peer >= world {
-        return Err(Error::misuse(format!("peer {peer} in a world of {world} ranks")));
-    }
-    if peer == rank {
-        return Err(Error::misuse(format!(
-            "rank {peer} cannot send to itself; `all_to_all` copies a rank's own chunk"
-        )));
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Launchers: a schedule, a hook set and a transport, ready to launch.
 
 mod alike;
+mod asked;
 pub(crate) mod copy;
 mod custom;
 mod cut;

@@ -2,6 +2,7 @@
 
 mod launch;
 mod module;
+mod parameters;
 
 pub(crate) use launch::{Call, Places};
 

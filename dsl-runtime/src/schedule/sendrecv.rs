@@ -1,6 +1,6 @@
 //! One chunk to a peer, one from a peer, or either.
 
-use super::launcher::another_rank;
+use super::asked::another_rank;
 use super::{LaunchOptions, Launcher, Plan};
 use crate::kernel::{Arguments, HookSet};
 use crate::tune::{Key, Space};

@@ -1,5 +1,6 @@
 //! The checks before a launch, and the launch.
 
+use super::parameters::{Kept, Parameters};
 use super::{Agreed, Prepared};
 use crate::kernel::{Arguments, Binder, HostEntry, Place};
 use crate::machine::{Crew, Op, Running};
@@ -10,11 +11,9 @@ use crate::schedule::{LaunchOptions, Protocol};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
 use fusewire_device::launch::{BEHIND, Grid, Params, Shape, UNALIGNED};
-use fusewire_device::ops::Ops;
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Cut, OWN_SCHEDULE};
-use std::ffi::c_void;
 use std::sync::Arc;
 
 /// What is launched, beside its arguments and the schedule.
@@ -172,14 +171,50 @@ impl Agreed {
         Ok(())
     }
 
-    /// Queues a kernel whose buffers are claimed. `params` points to its parameters, which `on_host` copies into what a CPU thread does.
+    /// Launches with checked geometry: one kernel, or two around the `copies` of the copy engine.
+    fn start(
+        &self,
+        stream: &Stream,
+        binder: Binder,
+        places: Places<'_>,
+        call: &Call<'_>,
+        mut params: Parameters<'_>,
+        copies: &dyn Fn() -> Vec<Chunk>,
+    ) -> Result<()> {
+        let call = &self.told(&binder, call)?;
+        let binder = &Arc::new(binder);
+        // For all of it: other streams are not to come between.
+        let _claims = binder.claim(stream)?;
+        let _turns = stream.touch_all(&self.links)?;
+        let mut queue = |call: &Call<'_>| self.queue(stream, binder, call, &mut params);
+        match call.plan.protocol {
+            Protocol::Copy => self.copied(stream, places, call, &copies(), &mut queue),
+            _ => queue(call),
+        }
+    }
+
+    /// The call, whose kernel is told where buffers are not aligned. Rows are loaded and stored 16 bytes at a time.
+    fn told<'c>(&self, binder: &Binder, call: &Call<'c>) -> Result<Call<'c>> {
+        let Some((name, off)) = binder.unaligned else { return Ok(*call) };
+        if self.facts.cols > 0 {
+            return Err(Error::misuse(format!(
+                "buffer `{name}` begins {off} bytes past a multiple of 16, and `{}` works by rows: begin it at a multiple of 16 bytes",
+                self.facts.name
+            )));
+        }
+        let shape = Shape { flags: call.shape.flags | UNALIGNED, ..call.shape };
+        Ok(Call { shape, ..*call })
+    }
+
+    /// Queues a kernel whose buffers are claimed.
     fn queue(
         &self,
         stream: &Stream,
+        binder: &Arc<Binder>,
         call: &Call<'_>,
-        params: *mut c_void,
-        on_host: &dyn Fn(HostEntry) -> Op,
+        params: &mut Parameters<'_>,
     ) -> Result<()> {
+        params.reshape(call.shape);
         self.note(stream, call);
         let plan = call.plan;
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
@@ -207,119 +242,51 @@ impl Agreed {
                 let config = config.programmatic_serialization(follows).dynamic_shared(plan.shared());
                 // SAFETY: the entry was compiled for these very parameter types; every buffer in them was checked and lives until
                 // the stream is idle; the blocks are resident together.
-                let launch = || unsafe { cuda::launch_raw(function, &config, s, &mut [params]) };
+                let mut launch =
+                    || unsafe { cuda::launch_raw(function, &config, s, &mut [params.address()]) };
                 match stream.is_capturing() {
                     true => launch()?,
                     false => stream.queue().pending.launch(s, 1, launch)?,
                 }
             }
-            (Kind::Host(_), _, Some(entry)) => stream.push(on_host(entry)),
+            (Kind::Host(_), _, Some(entry)) => {
+                stream.push(self.on_threads(entry, Arc::clone(binder), plan.blocks, params.kept()))
+            }
             _ => {
                 return Err(Error::misuse(format!("`{}` was not compiled for this device", self.facts.name)));
             }
         }
         Ok(())
     }
+
+    /// A kernel of so many blocks as what a CPU thread does.
+    fn on_threads(&self, entry: HostEntry, held: Arc<Binder>, blocks: u32, params: Kept) -> Op {
+        let running = Running { kernel: self.facts.name, file: self.facts.file, rank: self.rank() };
+        Arc::new(move |crew: &mut Crew| {
+            let _held = &held;
+            // SAFETY: parameters of the entry's own types, made by a checked launch; buffers are held by this operation.
+            let block = |block| unsafe { entry(Grid { block, blocks }, params.address()) };
+            crew.run(blocks, running, &block, &|code| params.tell_peers(code));
+        })
+    }
 }
 
 impl<X: Transport> Prepared<X> {
-    /// Launches with checked geometry.
+    /// Launches with checked geometry. `copies` are the copy engine's, if the plan's protocol is [`Protocol::Copy`].
     pub(crate) fn launch<A: Arguments, S: Copy + Send + Sync + 'static>(
         &self,
         stream: &Stream,
         args: &A,
         call: &Call<'_>,
         schedule: S,
+        copies: &dyn Fn() -> Vec<Chunk>,
     ) -> Result<()> {
-        let (binder, raw) = self.bind(stream, args)?;
-        let call = &self.told(&binder, call)?;
-        let _claims = binder.claim(stream)?;
-        let _turns = stream.touch_all(&self.links)?;
-        self.queue(stream, &binder, raw, call, schedule)
-    }
-
-    /// Launches with checked geometry; the plan's protocol is [`Protocol::Copy`].
-    pub(crate) fn copy<A: Arguments, S: Copy + Send + Sync + 'static>(
-        &self,
-        stream: &Stream,
-        args: &A,
-        call: &Call<'_>,
-        schedule: S,
-        chunks: &[Chunk],
-    ) -> Result<()> {
-        let (binder, raw) = self.bind(stream, args)?;
-        let call = &self.told(&binder, call)?;
-        // For all of it: other streams are not to come between.
-        let _claims = binder.claim(stream)?;
-        let _turns = stream.touch_all(&self.links)?;
-        let queue = &|call: &Call<'_>| self.queue(stream, &binder, raw, call, schedule);
-        self.copied(stream, Places::of(args), call, chunks, queue)
-    }
-
-    /// The call, whose kernel is told where buffers are not aligned. Rows are loaded and stored 16 bytes at a time.
-    fn told<'c>(&self, binder: &Binder, call: &Call<'c>) -> Result<Call<'c>> {
-        let Some((name, off)) = binder.unaligned else { return Ok(*call) };
-        if self.facts.cols > 0 {
-            return Err(Error::misuse(format!(
-                "buffer `{name}` begins {off} bytes past a multiple of 16, and `{}` works by rows: begin it at a multiple of 16 bytes",
-                self.facts.name
-            )));
-        }
-        let shape = Shape { flags: call.shape.flags | UNALIGNED, ..call.shape };
-        Ok(Call { shape, ..*call })
-    }
-
-    /// Checks the arguments of a launch.
-    fn bind<A: Arguments>(&self, stream: &Stream, args: &A) -> Result<(Arc<Binder>, A::Raw)> {
         let device = self.device();
         device.check_stream(stream)?;
         let mut binder = Binder::new(device, &self.link);
         let raw = args.bind(&mut binder)?;
-        Ok((Arc::new(binder), raw))
-    }
-
-    /// Queues a kernel whose buffers are claimed.
-    fn queue<R: Copy + Send + Sync + 'static, S: Copy + Send + Sync + 'static>(
-        &self,
-        stream: &Stream,
-        binder: &Arc<Binder>,
-        raw: R,
-        call: &Call<'_>,
-        schedule: S,
-    ) -> Result<()> {
         let control = self.link.control(call.options.deadline);
         let mut params = Params { ops: self.ops, control, shape: call.shape, raw, schedule };
-        let at: *mut Params<X::Ops, S, R> = &raw mut params;
-        let (blocks, rank) = (call.plan.blocks, self.rank());
-        let on_host = &|entry: HostEntry| -> Op {
-            let (held, ops) = (Arc::clone(binder), self.ops);
-            let running = Running { kernel: self.facts.name, file: self.facts.file, rank };
-            Arc::new(move |crew: &mut Crew| {
-                let _held = &held;
-                let at = Address((&raw const params).cast());
-                // SAFETY: parameters of the entry's own types, made by this checked launch; buffers are held by this operation.
-                let block = |block| unsafe { entry(Grid { block, blocks }, at.get()) };
-                crew.run(blocks, running, &block, &|code| tell_peers(&ops, code));
-            })
-        };
-        self.agreed.queue(stream, call, at.cast(), on_host)
-    }
-}
-
-/// A pointer that blocks' threads share; what it points to is plain data that nobody writes.
-struct Address(*const u8);
-
-impl Address {
-    fn get(&self) -> *const u8 {
-        self.0
-    }
-}
-
-// SAFETY: see the type.
-unsafe impl Sync for Address {}
-
-fn tell_peers<O: Ops>(ops: &O, code: u64) {
-    for peer in (0..ops.world()).filter(|p| *p != ops.rank()) {
-        ops.raise_abort(peer, code);
+        self.start(stream, binder, Places::of(args), call, Parameters::of(&mut params), copies)
     }
 }
