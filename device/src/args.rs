@@ -133,6 +133,20 @@ pub trait Packs<T: Element> {
     fn transposed(&self, ctx: &Ctx) -> T;
 }
 
+/// Loads 16 bytes of an input.
+///
+/// # Safety
+/// As for [`arch::load_16`].
+#[inline(always)]
+unsafe fn load(ctx: &Ctx, at: *const u8) -> [u32; 4] {
+    match ctx.stays {
+        // SAFETY: the caller's contract.
+        None => unsafe { arch::load_16_once(at) },
+        // SAFETY: the same.
+        Some(stays) => unsafe { arch::load_16_if(at, stays) },
+    }
+}
+
 impl<T: Element> Packs<T> for [T] {
     #[inline(always)]
     #[track_caller]
@@ -149,7 +163,7 @@ impl<T: Element> Packs<T> for [T] {
                 "this part of a slice is not aligned: use `pack_at`"
             );
             // SAFETY: in bounds by the slicing above, aligned by the assertion.
-            Pack::from_words(unsafe { arch::load_16_once(own.as_ptr().cast()) })
+            Pack::from_words(unsafe { load(ctx, own.as_ptr().cast()) })
         } else {
             fits::<T>(ctx, 1);
             gather(own)
@@ -172,8 +186,7 @@ impl<T: Element> Packs<T> for [T] {
             );
             unroll!(N, |K| {
                 // SAFETY: inside `own`, aligned by the assertion.
-                packs[K] =
-                    Pack::from_words(unsafe { arch::load_16_once(own.as_ptr().add(K * lanes).cast()) });
+                packs[K] = Pack::from_words(unsafe { load(ctx, own.as_ptr().add(K * lanes).cast()) });
             });
         } else {
             fits::<T>(ctx, N);

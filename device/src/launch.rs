@@ -8,6 +8,8 @@ use crate::wait::Control;
 pub const BEHIND: u32 = 1;
 /// Of [`Shape::flags`]: some slice does not begin at a multiple of 16 bytes, so that hooks' packs go element by element.
 pub const UNALIGNED: u32 = 2;
+/// Of [`Shape::flags`]: what a rank alone loads stays in the L2 cache.
+pub const STAYS: u32 = 4;
 
 /// Geometry of one launch; equal on all ranks, but for what is said to be a rank's own.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +44,7 @@ pub struct Shape {
     pub channels: u32,
     /// Blocks of the self copy: those that bring a rank's own chunk from `produce` to `consume`.
     pub self_copy: u32,
-    /// [`UNALIGNED`], and of the copy engine [`BEHIND`]; a rank's own.
+    /// [`UNALIGNED`], of the copy engine [`BEHIND`], of a rank alone [`STAYS`]; a rank's own.
     pub flags: u32,
     /// Direct: number of the output's symmetric allocation; equal on all ranks.
     pub allocation: u32,

@@ -69,6 +69,16 @@ pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
     unsafe { load_16(at) }
 }
 
+/// The same.
+///
+/// # Safety
+/// As for [`load_16`].
+#[inline(always)]
+pub unsafe fn load_16_if(at: *const u8, _stays: bool) -> [u32; 4] {
+    // SAFETY: the caller's contract.
+    unsafe { load_16(at) }
+}
+
 /// Nothing: no block of this target's takes rows in order with others.
 #[inline(always)]
 pub fn prefetch(_at: *const u8) {}

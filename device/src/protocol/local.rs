@@ -6,7 +6,7 @@ use super::{Protocol, Site, armed, work};
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
-use crate::launch::{Grid, Params, Unpack};
+use crate::launch::{Grid, Params, STAYS, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::row::walk;
@@ -45,7 +45,8 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
     }
     let shape = site.shape;
     let (team, share) = work::<H>(shape.elements, shape.own_share, site.grid.block, shape.self_copy);
-    let (place, kept) = (Ctx { in_order: true, ..site.own(schedule, 0) }, site.kept(schedule));
+    let stays = Some(shape.flags & STAYS != 0);
+    let (place, kept) = (Ctx { in_order: true, stays, ..site.own(schedule, 0) }, site.kept(schedule));
     let (first, count) = (share.first, share.packs);
     if const { !S::FOLDS } {
         tile::self_copy::<H>(team, (&place, kept), first, count, args);

@@ -94,7 +94,7 @@ impl Agreed {
             alone_packs,
             ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
             rows: facts.cols > 0,
-            narrow: facts.wire.starts_with("F8"),
+            narrow: facts.narrow(),
             keeps: facts.keeps_as_is,
             relays: facts.relays as u32,
             limit: default_limit,

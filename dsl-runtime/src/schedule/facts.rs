@@ -37,6 +37,16 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Whether what crosses the wire are 8-bit floats: what hooks load and store is wider, as a rule.
+    pub(super) fn narrow(&self) -> bool {
+        self.wire.starts_with("F8")
+    }
+
+    /// Bytes in memory for an element of the wire.
+    pub(super) fn loaded_bytes(&self) -> usize {
+        if self.narrow() { 2 * self.wire_bytes } else { self.wire_bytes }
+    }
+
     pub(crate) const fn of<H: HookSet>() -> &'static Self {
         const {
             &Facts {

@@ -39,6 +39,25 @@ pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// Loads 16 bytes by [`load_16`] if they are to stay in the caches, else by [`load_16_once`]. No branch stands between it and other loads.
+///
+/// # Safety
+/// As for [`load_16`].
+#[inline(always)]
+pub unsafe fn load_16_if(at: *const u8, stays: bool) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g; .reg .pred p; cvta.to.global.u64 g, {4}; setp.ne.u32 p, {5}, 0; @p ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; \
+             @!p ld.global.L1::no_allocate.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at, in(reg32) u32::from(stays),
+            options(nostack, readonly)
+        )
+    };
+    [a, b, c, d]
+}
+
 /// Has the L2 cache fetch the 32 bytes at `at`, which is in global memory.
 #[inline(always)]
 pub fn prefetch(at: *const u8) {

@@ -6,11 +6,12 @@ use crate::kernel::{Arguments, Binder, HostEntry, Place};
 use crate::machine::{Crew, Op, Running};
 use crate::residency::{self, Footprint};
 use crate::schedule::copy::Chunk;
+use crate::schedule::default::READ_PAST;
 use crate::schedule::plan::Plan;
 use crate::schedule::{LaunchOptions, Protocol};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
-use fusewire_device::launch::{BEHIND, Grid, Params, Shape, UNALIGNED};
+use fusewire_device::launch::{BEHIND, Grid, Params, STAYS, Shape, UNALIGNED};
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Cut, OWN_SCHEDULE};
@@ -87,6 +88,8 @@ impl Agreed {
         };
         let (share, own_share) = plan.shares();
         let copy = if plan.protocol == Protocol::Bulk { plan.chunk } else { 0 };
+        let stays = plan.protocol == Protocol::Local
+            && !READ_PAST.contains(&(plan.elements * self.facts.loaded_bytes()));
         let shape = Shape {
             elements: plan.elements as u64,
             rows: rows as u64,
@@ -102,7 +105,7 @@ impl Agreed {
             tiles: u64::from(plan.tiles),
             channels: plan.channels,
             self_copy: plan.self_copy,
-            flags: 0,
+            flags: if stays { STAYS } else { 0 },
             allocation: 0,
             cut: 0,
         };
