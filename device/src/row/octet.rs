@@ -36,58 +36,67 @@ const fn is_number<T: Element>() -> bool {
     matches!(T::SIZE, 1 | 2 | 4 | 8)
 }
 
-/// Repeats `$body` for the packs of the largest octet.
+/// Repeats `$body` for the packs of the largest octet. No constants, which rustc would work out anew for each closure that this is in.
 macro_rules! each_of_many {
     (|$p:ident| $body:expr) => {
-        unroll!(2, |HALF| {
-            unroll!(16, |K| {
-                const $p: usize = 16 * HALF + K;
-                $body
-            });
-        });
+        each_of_many!(@all $p, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
     };
+    (@all $p:ident, $body:expr, $($i:literal)*) => {{
+        $( { let $p: usize = $i; $body } )*
+    }};
 }
 
 /// The octet that lies in these packs.
 #[inline(always)]
 pub(super) fn of_packs<T: Element>(pack: impl Fn(usize) -> Pack<T>) -> [T; OCTET] {
     if const { !is_number::<T>() } {
-        let mut words = [[0; 4]; MOST_PACKS];
-        each_of_many!(|P| if P < packs::<T>() {
-            words[P] = pack(P).words();
+        let (mut words, packs) = ([[0; 4]; MOST_PACKS], const { packs::<T>() });
+        each_of_many!(|p| if p < packs {
+            words[p] = pack(p).words();
         });
         // SAFETY: no more bytes than there are words; any bits are elements.
         return unsafe { core::mem::transmute_copy(&words) };
     }
     let mut out = [T::default(); OCTET];
     unroll!(4, |P| if const { P < packs::<T>() } {
-        let pack = pack(P);
-        unroll!(OCTET = 8, |K| if const { K < Pack::<T>::LANES } {
-            out[const { (P * Pack::<T>::LANES + K) % OCTET }] = pack.lane::<K>();
-        });
+        split::<T, P>(&mut out, pack(P));
     });
     out
+}
+
+/// Puts the elements of pack `P` in their places.
+#[inline(always)]
+fn split<T: Element, const P: usize>(octet: &mut [T; OCTET], pack: Pack<T>) {
+    unroll!(OCTET = 8, |K| if const { K < Pack::<T>::LANES } {
+        octet[const { (P * Pack::<T>::LANES + K) % OCTET }] = pack.lane::<K>();
+    });
 }
 
 /// Hands each of those packs to `put`, with its number.
 #[inline(always)]
 pub(super) fn each_pack<T: Element>(octet: &[T; OCTET], put: impl Fn(usize, Pack<T>)) {
     if const { !is_number::<T>() } {
-        let mut words = [[0u32; 4]; MOST_PACKS];
+        let (mut words, packs) = ([[0u32; 4]; MOST_PACKS], const { packs::<T>() });
         // SAFETY: no more bytes than there are words; an element has no padding.
         unsafe { words.as_mut_ptr().cast::<[T; OCTET]>().write_unaligned(*octet) };
-        each_of_many!(|P| if P < packs::<T>() {
-            put(P, Pack::from_words(words[P]));
+        each_of_many!(|p| if p < packs {
+            put(p, Pack::from_words(words[p]));
         });
         return;
     }
     unroll!(4, |P| if const { P < packs::<T>() } {
-        let mut pack = Pack::ZERO;
-        unroll!(OCTET = 8, |K| if const { K < Pack::<T>::LANES } {
-            pack.put::<K>(octet[const { (P * Pack::<T>::LANES + K) % OCTET }]);
-        });
-        put(P, pack);
+        put(P, joined::<T, P>(octet));
     });
+}
+
+/// Pack `P` of these elements.
+#[inline(always)]
+fn joined<T: Element, const P: usize>(octet: &[T; OCTET]) -> Pack<T> {
+    let mut pack = Pack::ZERO;
+    unroll!(OCTET = 8, |K| if const { K < Pack::<T>::LANES } {
+        pack.put::<K>(octet[const { (P * Pack::<T>::LANES + K) % OCTET }]);
+    });
+    pack
 }
 
 /// The octet of these bytes.
