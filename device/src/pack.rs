@@ -22,6 +22,7 @@ macro_rules! unroll {
     (2, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1) };
     (3, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2) };
     (4, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3) };
+    (5, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3 4) };
     (7, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3 4 5 6) };
     (8, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3 4 5 6 7) };
     (16, |$k:ident| $body:expr) => { unroll!(@all $k, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
@@ -105,14 +106,29 @@ impl<T: Element> Pack<T> {
     #[inline(always)]
     fn cut(self, k: usize) -> T {
         let byte = k * T::SIZE;
-        if T::SIZE == 16 {
+        if const { T::SIZE == 16 } {
             // SAFETY: 16 bytes, any of which are a value.
             unsafe { core::mem::transmute_copy(&self.words) }
-        } else if T::SIZE == 8 {
+        } else if const { T::SIZE == 8 } {
             let (low, high) = (self.words[byte / 4] as u64, self.words[byte / 4 + 1] as u64);
             T::from_bits64(low | high << 32)
         } else {
             T::from_bits64((self.words[byte / 4] >> (8 * (byte % 4))) as u64)
+        }
+    }
+
+    /// Element `K`, which is below [`Pack::LANES`]. As `get`, but with constants from the start: for what is written out often, since LLVM takes its
+    /// time for what it has yet to find out of each copy.
+    #[inline(always)]
+    pub(crate) fn lane<const K: usize>(self) -> T {
+        #[cfg(not(target_arch = "nvptx64"))]
+        return self.lanes()[K];
+        #[cfg(target_arch = "nvptx64")]
+        if const { T::SIZE >= 8 } {
+            self.cut(K)
+        } else {
+            let word = self.words[const { K * T::SIZE / 4 % 4 }];
+            T::from_bits64((word >> const { 8 * (K * T::SIZE % 4) }) as u64)
         }
     }
 
@@ -126,7 +142,7 @@ impl<T: Element> Pack<T> {
     /// Calls `f(k, element)` for each element in order.
     #[inline(always)]
     pub fn for_each(self, mut f: impl FnMut(usize, T)) {
-        unroll!(Self::LANES, |K| f(K, self.get(K)));
+        unroll!(Self::LANES, |K| f(K, self.lane::<K>()));
     }
 
     /// Element by element.
@@ -138,7 +154,7 @@ impl<T: Element> Pack<T> {
             pack.lanes_mut()[k] = f(self.lanes()[k]);
         }
         #[cfg(target_arch = "nvptx64")]
-        unroll!(Self::LANES, |K| pack.put::<K>(f(self.get(K))));
+        unroll!(Self::LANES, |K| pack.put::<K>(f(self.lane::<K>())));
         pack
     }
 
@@ -151,7 +167,7 @@ impl<T: Element> Pack<T> {
             pack.lanes_mut()[k] = f(self.lanes()[k], other.lanes()[k]);
         }
         #[cfg(target_arch = "nvptx64")]
-        unroll!(Self::LANES, |K| pack.put::<K>(f(self.get(K), other.get(K))));
+        unroll!(Self::LANES, |K| pack.put::<K>(f(self.lane::<K>(), other.lane::<K>())));
         pack
     }
 
@@ -179,29 +195,29 @@ impl<T: Element> Pack<T> {
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
-    fn put<const K: usize>(&mut self, value: T) {
+    pub(crate) fn put<const K: usize>(&mut self, value: T) {
         self.lanes_mut()[K] = value;
     }
 
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn put<const K: usize>(&mut self, value: T) {
-        if T::SIZE == 16 {
+    pub(crate) fn put<const K: usize>(&mut self, value: T) {
+        if const { T::SIZE == 16 } {
             // SAFETY: 16 bytes, none of them padding.
             self.words = unsafe { core::mem::transmute_copy(&value) };
             return;
         }
-        let byte = K * T::SIZE;
         let bits = value.to_bits64();
-        if T::SIZE == 8 {
-            self.words[byte / 4] = bits as u32;
-            self.words[byte / 4 + 1] = (bits >> 32) as u32;
-        } else if T::SIZE == 4 {
-            self.words[byte / 4] = bits as u32;
+        let word = const { K * T::SIZE / 4 % 4 };
+        if const { T::SIZE == 8 } {
+            self.words[word] = bits as u32;
+            self.words[word + 1] = (bits >> 32) as u32;
+        } else if const { T::SIZE == 4 } {
+            self.words[word] = bits as u32;
         } else {
-            let shift = 8 * (byte % 4) as u32;
-            let mask = (((1u64 << (8 * T::SIZE)) - 1) as u32) << shift;
-            self.words[byte / 4] = (self.words[byte / 4] & !mask) | ((bits as u32) << shift);
+            let shift = const { 8 * (K * T::SIZE % 4) as u32 };
+            let others = const { !((((1u64 << (8 * (T::SIZE % 8))) - 1) as u32) << (8 * (K * T::SIZE % 4))) };
+            self.words[word] = (self.words[word] & others) | ((bits as u32) << shift);
         }
     }
 }
@@ -212,14 +228,14 @@ impl<T: Float> Pack<T> {
     pub fn from_f32s(mut f: impl FnMut(usize) -> f32) -> Self {
         // Loops over elements as they lie in memory are vectorised. Not of bytes, which are many branches each: those go by words.
         #[cfg(not(target_arch = "nvptx64"))]
-        if T::CODE != F8E4M3::CODE {
+        if const { T::CODE != F8E4M3::CODE } {
             return Self::of_first(Self::LANES, |k| T::from_f32(f(k)));
         }
         let mut pack = Self::ZERO;
         // Written out: a loop around a large `f` would stay one, with the elements in memory.
-        if T::CODE == Bf16::CODE {
+        if const { T::CODE == Bf16::CODE } {
             unroll!(4, |K| pack.words[K] = arch::bf16x2_from_f32(f(2 * K), f(2 * K + 1)));
-        } else if T::CODE == F8E4M3::CODE {
+        } else if const { T::CODE == F8E4M3::CODE } {
             unroll!(4, |K| {
                 let four = [f(4 * K), f(4 * K + 1), f(4 * K + 2), f(4 * K + 3)];
                 pack.words[K] = arch::e4m3x4_from_f32(four);
@@ -234,11 +250,13 @@ impl<T: Float> Pack<T> {
     #[inline(always)]
     pub fn to_f32s(self) -> [f32; 16] {
         let mut values = [0.0; 16];
-        if T::CODE == F8E4M3::CODE {
-            let fours = self.words.map(arch::e4m3x4_to_f32);
-            unroll!(16, |K| values[K] = fours[K / 4][K % 4]);
+        if const { T::CODE == F8E4M3::CODE } {
+            unroll!(4, |W| {
+                let four = arch::e4m3x4_to_f32(self.words[W]);
+                unroll!(4, |K| values[4 * W + K] = four[K]);
+            });
         } else {
-            unroll!(Self::LANES, |K| values[K] = self.get(K).to_f32());
+            unroll!(Self::LANES, |K| values[K] = self.lane::<K>().to_f32());
         }
         values
     }

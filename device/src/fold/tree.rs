@@ -30,7 +30,7 @@ pub(crate) fn octet<F: Fold<V>, V, L: Fn(usize) -> [F::Acc; TOGETHER], const FAR
     while rank < ranks {
         let left = ranks - rank;
         let lifted = of(rank, left.min(AHEAD as u32))?;
-        if matches!(F::ORDER, Order::Ranks) {
+        if const { matches!(F::ORDER, Order::Ranks) } {
             unroll!(AHEAD = 4, |K| if (K as u32) < left {
                 let next = lifted(K);
                 last = if rank + K as u32 == 0 { next } else { both::<F, V>(last, next) };
@@ -128,7 +128,7 @@ fn far(level: usize) -> usize {
 
 #[inline(always)]
 fn both<F: Fold<W>, W>(left: [F::Acc; TOGETHER], right: [F::Acc; TOGETHER]) -> [F::Acc; TOGETHER] {
-    let mut out = left;
-    unroll!(TOGETHER = 8, |K| out[K] = F::fold(left[K], right[K]));
-    out
+    const { assert!(TOGETHER == 8) };
+    let f = |k: usize| F::fold(left[k], right[k]);
+    [f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)]
 }

@@ -120,7 +120,7 @@ fn starts<T: Element, const N: usize>(slice: *const T, index: usize) -> *const T
 /// Eight elements in memory that `load` may read, at a multiple of their size, or of 16 bytes where that is less.
 #[inline(always)]
 unsafe fn load<T: Element>(at: *const T, load: unsafe fn(*const u8) -> [u32; 4]) -> [T; OCTET] {
-    if T::SIZE == 1 {
+    if const { T::SIZE == 1 } {
         // SAFETY: the caller's contract.
         return octet::of_bytes(unsafe { at.cast::<u64>().read() });
     }
@@ -134,7 +134,7 @@ unsafe fn load<T: Element>(at: *const T, load: unsafe fn(*const u8) -> [u32; 4])
 /// As for [`load`], and nobody else accesses it.
 #[inline(always)]
 unsafe fn store<T: Element>(at: *mut T, octet: &[T; OCTET]) {
-    if T::SIZE == 1 {
+    if const { T::SIZE == 1 } {
         // SAFETY: the caller's contract.
         unsafe { arch::store_8(at.cast(), octet::bytes(octet)) };
         return;

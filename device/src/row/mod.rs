@@ -145,9 +145,11 @@ pub(crate) fn octet_in<const N: usize>(slot: usize) -> Option<usize> {
     if !cfg!(target_arch = "nvptx64") {
         return Some(slot);
     }
-    let (octets, lanes) = (N / OCTET, lanes(N) as usize);
-    let octet = slot * lanes + team::lane::<N>() as usize;
-    (octets.is_multiple_of(lanes) || octet < octets).then_some(octet)
+    let octet = slot * const { lanes(N) as usize } + team::lane::<N>() as usize;
+    if const { (N / OCTET).is_multiple_of(lanes(N) as usize) } {
+        return Some(octet);
+    }
+    (octet < N / OCTET).then_some(octet)
 }
 
 impl<T: Copy + Default, const N: usize, const S: usize> Row<T, N, S> {

@@ -34,7 +34,7 @@ mod gpu {
     /// This thread's number among those that share a row of `N` elements.
     #[inline(always)]
     pub fn lane<const N: usize>() -> u32 {
-        arch::lane_index() & (lanes(N) - 1)
+        arch::lane_index() & const { lanes(N) - 1 }
     }
 
     /// A meeting of the threads that share a row of `N` elements: what they store into shared memory before [`Meeting::meet`] each of them may load
@@ -53,7 +53,7 @@ mod gpu {
         /// By all threads of the team.
         #[inline(always)]
         pub fn new() -> Self {
-            Meeting { count: if shares_warps(N) { meeting::next(rows::counts()) } else { 0 } }
+            Meeting { count: if const { shares_warps(N) } { meeting::next(rows::counts()) } else { 0 } }
         }
 
         /// The team's memory for scales.
@@ -71,18 +71,18 @@ mod gpu {
         /// All of them wait for each other, or for a panic in the block: then what is loaded may be anything.
         #[inline(always)]
         pub fn meet(&self) {
-            if !shares_warps(N) {
+            if const { !shares_warps(N) } {
                 arch::sync_warp();
                 return;
             }
-            meeting::meet(rows::counts(), rows::first_warp::<N>(), lanes(N) / WARP, self.count);
+            meeting::meet(rows::counts(), rows::first_warp::<N>(), const { lanes(N) / WARP }, self.count);
         }
 
         /// Behind what was loaded.
         #[inline(always)]
         pub fn end(self) {
             // Else the other half is next.
-            if !shares_warps(N) {
+            if const { !shares_warps(N) } {
                 arch::sync_warp();
             }
         }
@@ -100,7 +100,7 @@ mod gpu {
             own = if K == 0 { of_slot(K) } else { f(own, of_slot(K)) };
         });
         let in_warp = butterfly(own, WARP, f);
-        if !shares_warps(N) {
+        if const { !shares_warps(N) } {
             return in_warp;
         }
         let meeting = Meeting::<N>::new();
@@ -113,7 +113,7 @@ mod gpu {
         // SAFETY: stored before the warps met, and stored to again when they have met once more.
         let of = |warp: u32| T::from_bits64(unsafe { words.load_8(8 * warp) });
         let four = |a, b, c, d| f(f(a, b), f(c, d));
-        let all = match lanes(N) / WARP {
+        let all = match const { lanes(N) / WARP } {
             2 => f(of(0), of(1)),
             4 => four(of(0), of(1), of(2), of(3)),
             _ => f(four(of(0), of(1), of(2), of(3)), four(of(4), of(5), of(6), of(7))),
@@ -152,7 +152,7 @@ mod gpu {
             meeting.meet();
             let mut before = all;
             let mut k = 0;
-            while k < lanes(N) / WARP {
+            while k < const { lanes(N) / WARP } {
                 before = if k == warp { all } else { before };
                 // SAFETY: stored before the warps met, and stored to again when they have met once more.
                 all = f(all, T::from_bits64(unsafe { words.load_8(8 * k) }));
@@ -195,24 +195,23 @@ mod gpu {
     pub fn moved<T: Element>(value: T, words: impl Fn(u32) -> u32) -> T {
         let bits = value.to_bits64();
         let mut moved = u64::from(words(bits as u32));
-        if T::SIZE > 4 {
+        if const { T::SIZE > 4 } {
             moved |= u64::from(words((bits >> 32) as u32)) << 32;
         }
         T::from_bits64(moved)
     }
 
-    /// Folds the values of `width` neighbours, a power of two; each gets the result.
+    /// Folds the values of `width` neighbours, a power of two up to a warp; each gets the result.
     #[inline(always)]
     fn butterfly<T: Element>(value: T, width: u32, f: &impl Fn(T, T) -> T) -> T {
-        let (mut value, mut distance) = (value, 1);
-        while distance < width {
-            let other = moved(value, |word| arch::exchange(word, distance));
+        let mut value = value;
+        unroll!(5, |L| if const { 1 << L } < width {
+            let other = moved(value, |word| arch::exchange(word, const { 1 << L }));
             // The lower one stands left in both.
-            let left = arch::lane_index() & distance == 0;
+            let left = arch::lane_index() & const { 1 << L } == 0;
             let (a, b) = if left { (value, other) } else { (other, value) };
             value = f(a, b);
-            distance *= 2;
-        }
+        });
         value
     }
 }

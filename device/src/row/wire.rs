@@ -41,12 +41,12 @@ impl<T: Element, const N: usize, const S: usize> RowWire for Row<T, N, S> {
 
     #[inline(always)]
     fn hand(&self, put: &impl Fn(u32, Pack<T>)) {
-        if T::SIZE == 1 {
+        if const { T::SIZE == 1 } {
             return halves(self, put);
         }
         each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
             octet::each_pack(&self.octets[K], |pack, value| {
-                put((octet * octet::packs::<T>() + pack) as u32, value);
+                put((octet * const { octet::packs::<T>() } + pack) as u32, value);
             });
         });
     }
@@ -58,12 +58,12 @@ impl<T: Element, const N: usize, const S: usize> RowWire for Row<T, N, S> {
 
     #[inline(always)]
     fn octet(octet: usize, get: &impl Fn(u32) -> Pack<T>) -> [T; OCTET] {
-        if T::SIZE == 1 {
+        if const { T::SIZE == 1 } {
             let [a, b, c, d] = get((octet / 2) as u32).words();
             let [low, high] = if octet.is_multiple_of(2) { [a, b] } else { [c, d] };
             return octet::of_bytes(u64::from(low) | u64::from(high) << 32);
         }
-        octet::of_packs(|pack| get((octet * octet::packs::<T>() + pack) as u32))
+        octet::of_packs(|pack| get((octet * const { octet::packs::<T>() } + pack) as u32))
     }
 
     #[inline(always)]
@@ -143,7 +143,7 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
         while pack < Self::TAIL as u32 {
             // SAFETY: stored before the threads met, and stored to again when they have met once more.
             put(behind + pack, Pack::from_words(unsafe { scratch.load_16(16 * pack) }));
-            pack += if cfg!(target_arch = "nvptx64") { super::lanes(N) } else { 1 };
+            pack += if cfg!(target_arch = "nvptx64") { const { super::lanes(N) } } else { 1 };
         }
         meeting.end();
     }
@@ -188,16 +188,16 @@ where
     R: RowWire,
 {
     let mut octets = filled::<_, S>([F::Acc::default(); OCTET]);
-    if RANKS > 0
-        && let Some((me, row)) = &own
-    {
+    if const { RANKS > 0 } {
+        // Said where there are so many.
+        let Some((me, row)) = &own else { return Row { octets } };
         // All is loaded before any is folded, and nothing between branches: which rank is this one selects between registers.
         each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
             let mut others = [[R::Value::default(); OCTET]; AHEAD];
-            unroll!(AHEAD = 4, |P| if P + 1 < RANKS {
+            unroll!(AHEAD = 4, |P| if const { P + 1 < RANKS } {
                 others[P] = R::octet(octet, &|pack| of(P as u32, pack));
             });
-            let lifted = |values: [R::Value; OCTET]| values.map(F::lift);
+            let lifted = |values: [R::Value; OCTET]| octet::of(|e| F::lift(values[e]));
             let own = lifted(row.slot(K));
             let of_rank = |rank: usize| {
                 let (before, behind) = (lifted(others[rank]), lifted(others[rank.saturating_sub(1)]));
@@ -221,7 +221,7 @@ where
                     _ => R::octet(octet, &|pack| of(rank, pack)),
                 };
             });
-            Some(move |k: usize| all[k].map(F::lift))
+            Some(move |k: usize| octet::of(|e| F::lift(all[k][e])))
         };
         octets[K] = crate::fold::octet::<F, R::Value, _, true>(ranks, contributed).unwrap_or_default();
     });

@@ -103,9 +103,8 @@ mod fp8 {
                 "cvt.rn.f16x2.e4m3x2 {1}, high; }}",
                 out(reg32) low, out(reg32) high, in(reg32) bits, options(pure, nomem, nostack))
         };
-        let of = |halves: u32| [halves as u16, (halves >> 16) as u16].map(super::f16_to_f32);
-        let ([a, b], [c, d]) = (of(low), of(high));
-        [a, b, c, d]
+        let half = |bits: u32| super::f16_to_f32(bits as u16);
+        [half(low), half(low >> 16), half(high), half(high >> 16)]
     }
 
     /// Rounds to an 8-bit float with 5 exponent bits.

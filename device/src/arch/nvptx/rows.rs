@@ -24,7 +24,7 @@ fn start() -> u32 {
 /// The first warp of those that share a row of `N` elements with this one.
 #[inline(always)]
 pub fn first_warp<const N: usize>() -> u32 {
-    lane_index() / WARP & !(row::lanes(N) / WARP - 1)
+    lane_index() / WARP & const { !(row::lanes(N) / WARP - 1) }
 }
 
 /// Where this block's warps count their meetings; they have met at none. For all threads, before a barrier of the block.
