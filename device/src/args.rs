@@ -139,11 +139,11 @@ pub trait Packs<T: Element> {
 /// As for [`arch::load_16`].
 #[inline(always)]
 unsafe fn load(ctx: &Ctx, at: *const u8) -> [u32; 4] {
-    match ctx.stays {
+    match ctx.cache_policy {
         // SAFETY: the caller's contract.
         None => unsafe { arch::load_16_once(at) },
         // SAFETY: the same.
-        Some(stays) => unsafe { arch::load_16_if(at, stays) },
+        Some(policy) => unsafe { arch::load_16_by(at, policy) },
     }
 }
 

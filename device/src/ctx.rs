@@ -45,8 +45,8 @@ pub struct Ctx {
     pub(crate) aligned: bool,
     /// The grid's blocks take rows one after another, in order, so the next rows can be prefetched.
     pub(crate) in_order: bool,
-    /// Whether packs that are loaded stay in the L2 cache, where the launch says: see [`STAYS`](crate::launch::STAYS).
-    pub(crate) stays: Option<bool>,
+    /// How the L2 cache keeps packs that are loaded, where the launch says: see [`STAYS`](crate::launch::STAYS).
+    pub(crate) cache_policy: Option<u64>,
     /// Keeps a context, and so its witness of exclusive access, on the thread it was made for.
     pub(crate) thread: PhantomData<*mut ()>,
 }
@@ -146,7 +146,7 @@ impl Ctx {
             whole: false,
             aligned: true,
             in_order: false,
-            stays: None,
+            cache_policy: None,
             thread: PhantomData,
         }
     }

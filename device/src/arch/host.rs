@@ -69,12 +69,18 @@ pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
     unsafe { load_16(at) }
 }
 
-/// The same.
+/// None: caches decide.
+#[inline(always)]
+pub fn cache_policy(_stays: bool) -> u64 {
+    0
+}
+
+/// Loads 16 bytes.
 ///
 /// # Safety
 /// As for [`load_16`].
 #[inline(always)]
-pub unsafe fn load_16_if(at: *const u8, _stays: bool) -> [u32; 4] {
+pub unsafe fn load_16_by(at: *const u8, _policy: u64) -> [u32; 4] {
     // SAFETY: the caller's contract.
     unsafe { load_16(at) }
 }

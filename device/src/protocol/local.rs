@@ -3,6 +3,7 @@
 
 use super::simple::{Packs, Take, fold_packs};
 use super::{Protocol, Site, armed, work};
+use crate::arch;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
@@ -45,8 +46,9 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
     }
     let shape = site.shape;
     let (team, share) = work::<H>(shape.elements, shape.own_share, site.grid.block, shape.self_copy);
-    let stays = Some(shape.flags & STAYS != 0);
-    let (place, kept) = (Ctx { in_order: true, stays, ..site.own(schedule, 0) }, site.kept(schedule));
+    let cache_policy = Some(arch::cache_policy(shape.flags & STAYS != 0));
+    let place = Ctx { in_order: true, cache_policy, ..site.own(schedule, 0) };
+    let kept = site.kept(schedule);
     let (first, count) = (share.first, share.packs);
     if const { !S::FOLDS } {
         tile::self_copy::<H>(team, (&place, kept), first, count, args);

@@ -309,7 +309,7 @@ pub(crate) fn place<O: Ops>(
         whole: false,
         aligned: shape.flags & UNALIGNED == 0,
         in_order: false,
-        stays: None,
+        cache_policy: None,
         thread: core::marker::PhantomData,
     }
 }

@@ -39,19 +39,33 @@ pub unsafe fn load_16_once(at: *const u8) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// Loads 16 bytes by [`load_16`] if they are to stay in the caches, else by [`load_16_once`]. No branch stands between it and other loads.
+/// How the L2 cache keeps what is loaded: as anything else, or to be replaced first.
+#[inline(always)]
+pub fn cache_policy(stays: bool) -> u64 {
+    let policy: u64;
+    // SAFETY: makes a number.
+    unsafe {
+        asm!(
+            "{{ .reg .pred p; .reg .b64 n, f; setp.ne.u32 p, {1}, 0; createpolicy.fractional.L2::evict_normal.b64 n, 1.0; \
+             createpolicy.fractional.L2::evict_first.b64 f, 1.0; selp.b64 {0}, n, f, p; }}",
+            out(reg64) policy, in(reg32) u32::from(stays), options(pure, nomem, nostack)
+        )
+    };
+    policy
+}
+
+/// Loads 16 bytes, which the L2 cache keeps by `policy`, from [`cache_policy`].
 ///
 /// # Safety
 /// As for [`load_16`].
 #[inline(always)]
-pub unsafe fn load_16_if(at: *const u8, stays: bool) -> [u32; 4] {
+pub unsafe fn load_16_by(at: *const u8, policy: u64) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the caller's contract.
     unsafe {
         asm!(
-            "{{ .reg .b64 g; .reg .pred p; cvta.to.global.u64 g, {4}; setp.ne.u32 p, {5}, 0; @p ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; \
-             @!p ld.global.L1::no_allocate.v4.b32 {{{0}, {1}, {2}, {3}}}, [g]; }}",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at, in(reg32) u32::from(stays),
+            "{{ .reg .b64 g; cvta.to.global.u64 g, {4}; ld.global.L2::cache_hint.v4.b32 {{{0}, {1}, {2}, {3}}}, [g], {5}; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at, in(reg64) policy,
             options(nostack, readonly)
         )
     };
