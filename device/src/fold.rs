@@ -9,7 +9,7 @@ mod partial;
 mod runs;
 mod tree;
 
-pub use partial::{join, partial, partials};
+pub use partial::{Partials, join, partial, partials};
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use runs::run;

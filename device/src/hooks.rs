@@ -5,7 +5,7 @@ use crate::ctx::{Consume, Produce};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::fold;
-use crate::fold::Contributions;
+use crate::fold::{Contributions, Partials};
 use crate::pack::{Pack, unroll};
 use crate::row::RowAt;
 
@@ -120,11 +120,7 @@ pub trait Hooks: 'static {
 
     /// Folds what so many domains have, of so many ranks in all, and hands what comes out to `put` as [`Hooks::relay`] does. `of` gives each domain's packs by number.
     #[inline(always)]
-    fn join(
-        ranks: (u32, u32),
-        of: &impl Fn(u32, usize) -> [u32; 4],
-        put: &impl Fn(usize, Pack<Self::Folded>),
-    ) {
+    fn join(ranks: (u32, u32), of: &impl Partials, put: &impl Fn(usize, Pack<Self::Folded>)) {
         let _ = (ranks, of, put);
     }
 

@@ -85,8 +85,8 @@ pub unsafe trait Ops: Copy + Send + Sync + 'static {
     fn domain(&self) -> u32 {
         0
     }
-    /// Where this rank's threads store what `peer` is to receive on `channel`: a ring of `window()` bytes. Where domains are aligned and `peer` is of another one,
-    /// they may load it as well, until they store there anew.
+    /// Where this rank's threads store what `peer` is to receive on `channel`: a ring of `window()` bytes. They may load what they stored there, until they store there
+    /// anew.
     fn outgoing(&self, peer: u32, channel: u32) -> *mut u8;
     /// Where the bytes that `peer` sends on `channel` arrive: a ring of `window()` bytes.
     fn incoming(&self, peer: u32, channel: u32) -> *const u8;

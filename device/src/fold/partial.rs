@@ -2,7 +2,7 @@
 //!
 //! The tree over all ranks has a node for each aligned domain, so that the bits are those of [`each`](super::each).
 
-use super::{Contributions, Fold, MOST_LANES, Order, TOGETHER, octet, relays, some, spread};
+use super::{AHEAD, Contributions, Fold, MOST_LANES, Order, TOGETHER, octet, relays, some, spread};
 use crate::element::Element;
 use crate::pack::{Pack, unroll};
 
@@ -39,7 +39,7 @@ pub fn partial<F: Fold<W>, W: Element>(
 #[inline(always)]
 pub fn join<F: Fold<W>, W: Element, L: Element>(
     (domains, ranks): (u32, u32),
-    of: &impl Fn(u32, usize) -> [u32; 4],
+    of: &impl Partials,
     as_sent: impl Fn(F::Acc) -> L,
     put: &impl Fn(usize, Pack<L>),
 ) {
@@ -53,24 +53,48 @@ pub fn join<F: Fold<W>, W: Element, L: Element>(
     spread::<W, L>(values, put);
 }
 
+/// What domains have of one pack of the wire. A trait and not a closure, since only a method can be made to be inlined however long it is.
+pub trait Partials {
+    /// Pack `number` of those that [`partial`] made in `domain`.
+    fn of(&self, domain: u32, number: usize) -> [u32; 4];
+}
+
+impl<F: Fn(u32, usize) -> [u32; 4]> Partials for F {
+    #[inline(always)]
+    fn of(&self, domain: u32, number: usize) -> [u32; 4] {
+        self(domain, number)
+    }
+}
+
 /// Those of the elements from `FROM` on.
 #[inline(always)]
 fn joined<F: Fold<W>, W: Element, const FROM: usize>(
     domains: u32,
-    of: &impl Fn(u32, usize) -> [u32; 4],
+    of: &impl Partials,
 ) -> Option<[F::Acc; TOGETHER]> {
+    octet::<F, W, _, false>(domains, |first, some| {
+        let mut all = [[F::Acc::default(); TOGETHER]; AHEAD];
+        unroll!(AHEAD = 4, |K| if (K as u32) < some {
+            all[K] = of_domain::<F, W, FROM>(first + K as u32, of);
+        });
+        Some(move |k: usize| all[k])
+    })
+}
+
+/// What one domain has of them.
+#[inline(always)]
+fn of_domain<F: Fold<W>, W: Element, const FROM: usize>(
+    domain: u32,
+    of: &impl Partials,
+) -> [F::Acc; TOGETHER] {
     let lanes = Pack::<F::Acc>::LANES;
     let elements = if Pack::<W>::LANES < TOGETHER { Pack::<W>::LANES } else { TOGETHER };
-    octet::<F, W, _, false>(domains, |first, _| {
-        Some(move |k: usize| {
-            let mut out = [F::Acc::default(); TOGETHER];
-            unroll!(TOGETHER = 8, |P| if P * lanes < elements {
-                let pack = Pack::<F::Acc>::from_words(of(first + k as u32, FROM / lanes + P));
-                unroll!(TOGETHER = 8, |K| if K < lanes && P * lanes + K < TOGETHER {
-                    out[P * lanes + K] = pack.get(FROM % lanes + K);
-                });
-            });
-            out
-        })
-    })
+    let mut out = [F::Acc::default(); TOGETHER];
+    unroll!(TOGETHER = 8, |P| if P * lanes < elements {
+        let pack = Pack::<F::Acc>::from_words(of.of(domain, FROM / lanes + P));
+        unroll!(TOGETHER = 8, |K| if K < lanes && P * lanes + K < TOGETHER {
+            out[P * lanes + K] = pack.get(FROM % lanes + K);
+        });
+    });
+    out
 }

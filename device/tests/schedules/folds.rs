@@ -78,7 +78,7 @@ impl Hooks for Folding {
     fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
         fold::partial::<Ordered, u16>(ranks, of, put)
     }
-    fn join(ranks: (u32, u32), of: &impl Fn(u32, usize) -> [u32; 4], put: &impl Fn(usize, Pack<u32>)) {
+    fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u32>)) {
         fold::join::<Ordered, u16, u32>(ranks, of, |folded| folded, put);
     }
     fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
@@ -143,7 +143,7 @@ impl Hooks for Bytes {
     fn partial(ranks: u32, of: &impl Contributions<u8>, put: &impl Fn(usize, [u32; 4])) -> bool {
         fold::partial::<Ordered, u8>(ranks, of, put)
     }
-    fn join(ranks: (u32, u32), of: &impl Fn(u32, usize) -> [u32; 4], put: &impl Fn(usize, Pack<u32>)) {
+    fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u32>)) {
         fold::join::<Ordered, u8, u32>(ranks, of, |folded| folded, put);
     }
     fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
@@ -173,7 +173,7 @@ impl Hooks for Settled {
     fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
         fold::partial::<Ordered, u16>(ranks, of, put)
     }
-    fn join(ranks: (u32, u32), of: &impl Fn(u32, usize) -> [u32; 4], put: &impl Fn(usize, Pack<u16>)) {
+    fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u16>)) {
         fold::join::<Ordered, u16, u16>(ranks, of, |folded| folded as u16, put);
     }
     fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u16>) {

@@ -11,13 +11,13 @@
 //! stored for the first peer of another domain: staging that nobody else writes until they are joined. The second step is between other ranks than the first, and uses the
 //! same channels.
 
-use super::channel::Call;
+use super::channel::{Call, Ring};
 use super::fold::{Folds, Then};
 use super::relay::{Steps, take, within};
 use super::turns::{self, Cross, Ends, Everybody, Turn, Turns};
 use crate::arch;
 use crate::ctx::Consume;
-use crate::fold::Contributions;
+use crate::fold::{Contributions, Partials};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
@@ -107,16 +107,8 @@ impl<O: Ops, S: Schedule, A: Among, H: Unpack> Cross for Crosses<'_, '_, O, S, A
         let mut s = team.lane;
         while s < count {
             let ctx = Kept::HERE.at::<H>(tile::any(&place, lanes, first + s as usize, s < whole));
-            let of = |number: u32, pack: usize| {
-                let at = s * H::PARTIALS as u32 + pack as u32;
-                let ring = match number == domain {
-                    true => own,
-                    // SAFETY: the turn's packs have arrived, and are not given back before it is over.
-                    false => unsafe { far.from(far.schedule.rank(me, number)) }.ring(payload),
-                };
-                // SAFETY: as above, of either end.
-                unsafe { arch::load_16_once(ring.pack(at)) }
-            };
+            let first = s * H::PARTIALS as u32;
+            let of = Joined { far, own, domain, payload, first };
             H::join((domains, me.world), &of, &|number: usize, pack: Pack<H::Folded>| {
                 // SAFETY: each pack is one thread's.
                 unsafe { peers.store(s * H::RELAYS as u32 + number as u32, pack.words()) };
@@ -124,6 +116,32 @@ impl<O: Ops, S: Schedule, A: Among, H: Unpack> Cross for Crosses<'_, '_, O, S, A
             });
             s += team.lanes;
         }
+    }
+}
+
+/// What the domains have of a pack: this rank's own where it stored it for the others, theirs where it has arrived.
+struct Joined<'k, 'e, O> {
+    far: &'e Ends<'k, O, Across>,
+    own: Ring,
+    /// This rank's.
+    domain: u32,
+    /// Where the turn's packs begin in each stream.
+    payload: u64,
+    /// The first pack's number in the turn.
+    first: u32,
+}
+
+impl<O: Ops> Partials for Joined<'_, '_, O> {
+    #[inline(always)]
+    fn of(&self, domain: u32, number: usize) -> [u32; 4] {
+        let Joined { far, own, payload, .. } = *self;
+        let ring = match domain == self.domain {
+            true => own,
+            // SAFETY: the turn's packs have arrived, and are not given back before it is over.
+            false => unsafe { far.from(far.schedule.rank(far.site.me, domain)) }.ring(payload),
+        };
+        // SAFETY: as above; this rank's own were stored before a barrier, and nothing is stored there anew before they are joined.
+        unsafe { arch::load_16_once(ring.pack(self.first + number as u32)) }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A block is [`AHEAD`] turns further with the first fold than with the second, so that so many turns are under way between domains while it waits for none of them.
 
-use super::{Ends, Turn, Turns, each};
+use super::{Ends, Turn, Turns};
 use crate::group::{Block, Group};
 use crate::ops::Ops;
 use crate::schedule::Legs;
@@ -12,6 +12,31 @@ use crate::wait::Flow;
 /// Turns between the two folds. A ring holds three turns and a header: who waits for room across domains in turn `k` needs turn `k - 3` freed there, by a block that has
 /// handed over turn `k - 1`. With one turn more each of them would wait for the other.
 const AHEAD: u32 = 2;
+
+/// Does something for each leg of a turn; a fault leaves the function from within.
+macro_rules! each_leg {
+    ($turn:expr, $leg:ident => $act:expr) => {
+        let mut $leg = $turn.leg;
+        while $leg < $turn.behind {
+            $act;
+            $leg += 1;
+        }
+    };
+}
+
+/// The same for turns that have one: with what was stored before it, the flag of the first leg is behind a fence, and so are those that follow.
+macro_rules! each_leg_of_some {
+    ($turn:expr, $leg:ident => $act:expr) => {
+        let mut $leg = $turn.leg;
+        loop {
+            $act;
+            $leg += 1;
+            if $leg >= $turn.behind {
+                break;
+            }
+        }
+    };
+}
 
 /// What the threads of a block do with the packs of a turn.
 pub(in super::super) trait Cross {
@@ -50,15 +75,15 @@ pub(in super::super) unsafe fn cross<O: Ops, N: Legs, F: Legs, S: Legs, W: Cross
     loop {
         let [from, sent] = first;
         if !turns[0].is_over(from) {
-            wait(from, |leg| arrived(leg).await_bytes(&Block, from.from, from.to))?;
-            wait(sent, |leg| crossing(leg).reserve(&Block, sent.from, sent.to))?;
+            each_leg!(from, leg => arrived(leg).await_bytes(&Block, from.from, from.to)?);
+            each_leg!(sent, leg => crossing(leg).reserve(&Block, sent.from, sent.to)?);
             work.partial(from, sent, team);
             Block.sync();
             watch.check_panic(near.site.ops)?;
-            legs(sent, |leg| crossing(leg).hand_over(&Block, sent.from, sent.to));
+            each_leg_of_some!(sent, leg => crossing(leg).hand_over(&Block, sent.from, sent.to));
             first = [turns[0].after(from), turns[1].after(sent)];
             let over = turns[0].is_over(first[0]);
-            legs(from, |leg| {
+            each_leg!(from, leg => {
                 let input = arrived(leg);
                 input.give_back(&Block, from.to);
                 if over {
@@ -71,21 +96,21 @@ pub(in super::super) unsafe fn cross<O: Ops, N: Legs, F: Legs, S: Legs, W: Cross
             }
         }
         let [from, sent] = second;
-        wait(from, |leg| crossed(leg).await_bytes(&Block, from.from, from.to))?;
-        wait(sent, |leg| passing(leg).reserve(&Block, sent.from, sent.to))?;
+        each_leg!(from, leg => crossed(leg).await_bytes(&Block, from.from, from.to)?);
+        each_leg!(sent, leg => passing(leg).reserve(&Block, sent.from, sent.to)?);
         work.join(from, sent, team);
         Block.sync();
         watch.check_panic(near.site.ops)?;
         second = [turns[1].after(from), turns[2].after(sent)];
         let over = turns[1].is_over(second[0]);
-        legs(sent, |leg| {
+        each_leg_of_some!(sent, leg => {
             let out = passing(leg);
             out.hand_over(&Block, sent.from, sent.to);
             if over {
                 out.finish(&Block);
             }
         });
-        legs(from, |leg| {
+        each_leg!(from, leg => {
             let input = crossed(leg);
             input.give_back(&Block, from.to);
             if over {
@@ -99,24 +124,4 @@ pub(in super::super) unsafe fn cross<O: Ops, N: Legs, F: Legs, S: Legs, W: Cross
         }
         ahead -= 1;
     }
-}
-
-/// Does `act` for each leg of a turn.
-#[inline(always)]
-fn legs(turn: Turn, act: impl Fn(u32)) {
-    each(turn, |leg| {
-        act(leg);
-        0
-    });
-}
-
-/// Waits for each leg of a turn.
-#[inline(always)]
-fn wait(turn: Turn, wait: impl Fn(u32) -> Flow) -> Flow {
-    let mut leg = turn.leg;
-    while leg < turn.behind {
-        wait(leg)?;
-        leg += 1;
-    }
-    Ok(())
 }
