@@ -140,23 +140,23 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
 
 #[test]
 fn all_reduces_go_by_domains_where_adapters_carry_less() {
+    use Protocol::{Hierarchical, Simple, TwoShot};
     let all_reduce = |[domains, each]: [u32; 2], [relays, partials]: [u32; 2], bytes, on_host| {
         let world = domains * each;
         let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
         let work = among(world, Hooks::Work, false, bytes);
         let work = Work { pattern, relays, partials, domain: each, on_host, ..work };
         // As on a mesh.
-        let has = |p| matches!(p, Protocol::Simple | Protocol::TwoShot | Protocol::Hierarchical);
+        let has = |p| matches!(p, Simple | TwoShot | Hierarchical);
         work.protocol(has, |_| false)
     };
-    use Protocol::{Hierarchical, Simple, TwoShot};
     for (domains, hooks, bytes, way) in [
         // Half a chunk in place of one.
         ([2, 2], [1, 1], 512 << 10, Hierarchical),
         ([2, 2], [1, 1], 256 << 10, Simple),
         // Accumulators take twice as much: an eighth of a chunk twice, in place of one.
         ([2, 8], [1, 2], 384 << 10, Hierarchical),
-        ([2, 8], [1, 2], 256 << 10, Simple),
+        ([2, 8], [1, 2], 256 << 10, TwoShot),
         // As many bytes.
         ([2, 2], [1, 2], 1 << 20, Simple),
         ([2, 2], [1, 2], 64 << 20, TwoShot),
