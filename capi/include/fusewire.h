@@ -118,6 +118,8 @@ typedef enum {
   FUSEWIRE_LL = 8,
   // Nowhere: of a rank alone, on a GPU.
   FUSEWIRE_LOCAL = 9,
+  // All-reduces through staging three times, by domains of a mesh.
+  FUSEWIRE_HIERARCHICAL = 10,
 } fusewire_protocol;
 
 // A kernel that was prepared on a transport.

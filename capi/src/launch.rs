@@ -52,6 +52,8 @@ pub enum fusewire_protocol {
     FUSEWIRE_LL = 8,
     /// Nowhere: of a rank alone, on a GPU.
     FUSEWIRE_LOCAL = 9,
+    /// All-reduces through staging three times, by domains of a mesh.
+    FUSEWIRE_HIERARCHICAL = 10,
 }
 
 macro_rules! protocols {
@@ -86,6 +88,7 @@ protocols! {
     FUSEWIRE_LL128_TWO_SHOT = Ll128TwoShot,
     FUSEWIRE_LL = Ll,
     FUSEWIRE_LOCAL = Local,
+    FUSEWIRE_HIERARCHICAL = Hierarchical,
 }
 
 /// What a launch is told beside its arguments; equal on all ranks but for `to` and `from`. 0 is the default of each.

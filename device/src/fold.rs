@@ -4,9 +4,12 @@
 //! the order that the fold declares, and `consume` gets the result, once. The order follows the numbers of the ranks, so the bits of the result
 //! depend on the contributions and on nothing else: not on the size, the protocol, the number of blocks, the transport, nor on who arrives first.
 
+mod partial;
 #[cfg(not(target_arch = "nvptx64"))]
 mod runs;
 mod tree;
+
+pub use partial::{Partials, join, partial, partials};
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use runs::run;
@@ -400,22 +403,30 @@ pub fn relay<F: Fold<W>, W: Element, L: Element>(
     as_sent: impl Fn(F::Acc) -> L,
     put: &impl Fn(usize, Pack<L>),
 ) -> bool {
-    const MOST: usize = 16;
-    let mut values = [L::default(); MOST];
+    let mut values = [L::default(); MOST_LANES];
     let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
     unroll!(TOGETHER = 8, |K| values[K] = as_sent(F::finish(low[K], ranks)));
     if Pack::<W>::LANES > TOGETHER {
         let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
         unroll!(TOGETHER = 8, |K| values[TOGETHER + K] = as_sent(F::finish(high[K], ranks)));
     }
+    spread::<W, L>(values, put);
+    true
+}
+
+/// Elements of a pack at most.
+const MOST_LANES: usize = 16;
+
+/// Hands what became of a pack of `W` to `put`, pack by pack.
+#[inline(always)]
+fn spread<W: Element, L: Element>(values: [L; MOST_LANES], put: &impl Fn(usize, Pack<L>)) {
     unroll!(TOGETHER = 8, |P| if P < relays::<W, L>() {
-        let mut some = [L::default(); MOST];
-        unroll!(MOST = 16, |K| if K < Pack::<L>::LANES {
+        let mut some = [L::default(); MOST_LANES];
+        unroll!(MOST_LANES = 16, |K| if K < Pack::<L>::LANES {
             some[K] = values[P * Pack::<L>::LANES + K];
         });
         put(P, together(some));
     });
-    true
 }
 
 /// As [`each`], by up to eight elements.

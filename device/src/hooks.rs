@@ -5,7 +5,7 @@ use crate::ctx::{Consume, Produce};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::fold;
-use crate::fold::Contributions;
+use crate::fold::{Contributions, Partials};
 use crate::pack::{Pack, unroll};
 use crate::row::RowAt;
 
@@ -104,6 +104,24 @@ pub trait Hooks: 'static {
     ) -> bool {
         let _ = (ranks, of, put);
         false
+    }
+
+    /// Packs of accumulators for one of the wire, where what a domain's ranks contribute can be folded ahead of the rest
+    /// ([`Hierarchical`](crate::protocol::Hierarchical), [`fold::partials`]); else 0.
+    const PARTIALS: usize = 0;
+
+    /// Folds what the `ranks` ranks of a domain contribute to a pack, and hands the packs of accumulators to `put`, with their numbers, for [`Hooks::join`] here and
+    /// elsewhere.
+    #[inline(always)]
+    fn partial(ranks: u32, of: &impl Contributions<Self::Wire>, put: &impl Fn(usize, [u32; 4])) -> bool {
+        let _ = (ranks, of, put);
+        false
+    }
+
+    /// Folds what so many domains have, of so many ranks in all, and hands what comes out to `put` as [`Hooks::relay`] does. `of` gives each domain's packs by number.
+    #[inline(always)]
+    fn join(ranks: (u32, u32), of: &impl Partials, put: &impl Fn(usize, Pack<Self::Folded>)) {
+        let _ = (ranks, of, put);
     }
 
     /// Takes what was folded for the pack at `ctx`, `ctx.valid` elements of it.

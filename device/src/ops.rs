@@ -79,7 +79,14 @@ pub unsafe trait Ops: Copy + Send + Sync + 'static {
     fn heap_bytes(&self) -> u64;
     /// This rank's own symmetric heap.
     fn heap(&self) -> *mut u8;
-    /// Where this rank's threads store what `peer` is to receive on `channel`: a ring of `window()` bytes.
+    /// Ranks of a domain, where ranks reach those of their own domain by other links than all others, and domains are aligned: ranks `d n .. (d + 1) n` are
+    /// domain `d`, all of as many ranks `n`, a power of two from 2 on, in a world of several. Else 0. The same on all ranks.
+    #[inline(always)]
+    fn domain(&self) -> u32 {
+        0
+    }
+    /// Where this rank's threads store what `peer` is to receive on `channel`: a ring of `window()` bytes. They may load what they stored there, until they store there
+    /// anew.
     fn outgoing(&self, peer: u32, channel: u32) -> *mut u8;
     /// Where the bytes that `peer` sends on `channel` arrive: a ring of `window()` bytes.
     fn incoming(&self, peer: u32, channel: u32) -> *const u8;

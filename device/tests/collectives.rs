@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 mod hooks;
 #[path = "schedules/folds.rs"]
+#[allow(dead_code)]
 mod folding;
 #[path = "common/world.rs"]
 mod world;

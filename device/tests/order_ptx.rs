@@ -57,6 +57,15 @@ impl Hooks for F {
     fn relay(ranks: u32, of: &impl fold::Contributions<f32>, put: &impl Fn(usize, Pack<f32>)) -> bool {
         fold::relay::<fold::Sum<f32>, f32, f32>(ranks, of, |sum| sum, put)
     }
+    const PARTIALS: usize = 1;
+    #[inline(always)]
+    fn partial(ranks: u32, of: &impl fold::Contributions<f32>, put: &impl Fn(usize, [u32; 4])) -> bool {
+        fold::partial::<fold::Sum<f32>, f32>(ranks, of, put)
+    }
+    #[inline(always)]
+    fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<f32>)) {
+        fold::join::<fold::Sum<f32>, f32, f32>(ranks, of, |sum| sum, put);
+    }
     #[inline(always)]
     fn take(ctx: &Consume, args: &Args<'_>, sum: Pack<f32>) { args.output.at(ctx).set_pack(sum) }
 }
@@ -162,7 +171,8 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
     let folding = FOLDING.iter().flat_map(move |s| ways.map(|(way, rule)| (*s, way, rule)));
     let folding = folding
         .chain(["AllReduce", "Reduce", "Broadcast"].map(|schedule| (schedule, "TwoShot", Protocol::Simple)))
-        .chain([("AllReduce", "Ll128TwoShot", Protocol::Ll128), ("AllToAll", "Local", Protocol::Local)]);
+        .chain([("AllReduce", "Ll128TwoShot", Protocol::Ll128), ("AllToAll", "Local", Protocol::Local)])
+        .chain([("AllReduce", "Hierarchical", Protocol::Simple)]);
     let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Ll128)));
     SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule))).chain(folding)
 }
@@ -181,11 +191,19 @@ fn roots() -> Roots {
     }
 }
 
+/// The device half of a world with domains.
+fn in_domains() -> String {
+    let text = include_str!("common/in_domains.rs").replace("super::world::Peers", "super::Peers");
+    format!("mod in_domains {{ {text} }}\n")
+}
+
 fn entry(name: &str, schedule: &str, protocol: &str, hooks: &str) -> String {
+    // Those begin with the operations of others.
+    let ops = if protocol == "Hierarchical" { "in_domains::InDomains" } else { "Peers" };
     format!(
-        "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}(p: Params<Peers, {schedule}, Raw>) {{
+        "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn {name}(p: Params<{ops}, {schedule}, Raw>) {{
             let grid = Grid::here();
-            let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, Peers, {hooks}>(grid, &p) }};
+            let _ = unsafe {{ exchange::<{schedule}, protocol::{protocol}, {ops}, {hooks}>(grid, &p) }};
         }}"
     )
 }
@@ -196,7 +214,7 @@ fn memory_operations_keep_their_order() {
         let hooks = if FOLDING.contains(&schedule) { "F" } else { "H" };
         entry(&format!("k_{schedule}_{protocol}"), schedule, protocol, hooks)
     });
-    let source = kernels.fold(HEAD.to_owned(), |all, entry| all + &entry);
+    let source = kernels.fold(HEAD.to_owned() + &in_domains(), |all, entry| all + &entry);
     each(&ARCHS[..2], |arch| {
         let ptx = raised(&compile("order", &source, arch));
         let all = entries().map(|(schedule, protocol, rule)| (format!("k_{schedule}_{protocol}"), rule));

@@ -89,7 +89,9 @@ fn schedules_and_protocols_know_nothing_of_each_other() {
         [
             "Bulk",
             "CopyEngine",
+            "Hierarchical",
             "Host",
+            "HostHierarchical",
             "HostTwoShot",
             "Ll",
             "Ll128",

@@ -68,6 +68,8 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const FOLD: &'static str = "";
     /// Packs of what is folded for one of the wire, if it can be passed on; else 0.
     const RELAYS: usize = 0;
+    /// Packs of accumulators for one of the wire, if what some ranks contribute can be folded ahead of the rest; else 0.
+    const PARTIALS: usize = 0;
     /// Whether what arrives may be stored where `produce` reads: an `InOut`.
     const IN_PLACE: bool = false;
     /// Elements of a row, where hooks work by rows: `grain = row(N)`. Else 0.
@@ -253,7 +255,7 @@ where
     S::Args<'static>: Arguments<Raw = H::Raw>,
 {
     assert!(S::COLS == H::COLS && S::ROW_PACKS == H::ROW_PACKS);
-    assert!(S::RELAYS == H::RELAYS && S::IN_PLACE == H::IN_PLACE);
+    assert!(S::RELAYS == H::RELAYS && S::PARTIALS == H::PARTIALS && S::IN_PLACE == H::IN_PLACE);
 }
 
 /// A block of schedule `S` by protocol `P` on a CPU thread.

@@ -46,7 +46,7 @@ X = numpy.arange(16, dtype="float32")
         (lambda shm: shm.symmetric(4, "float128"), "no symmetric memory of `float128`"),
         (lambda shm: shm.symmetric((-1, 4)), "symmetric memory of shape [-1, 4]"),
         (lambda shm: shm.symmetric((1 << 40, 1 << 40)), "symmetric memory of shape"),
-        (lambda shm: fusewire.Options(protocol="ll12"), "there are simple, ll, ll128, local, direct, bulk, copy, two_shot, ll128_two_shot"),
+        (lambda shm: fusewire.Options(protocol="ll12"), "there are simple, ll, ll128, local, direct, bulk, copy, two_shot, ll128_two_shot, hierarchical"),
         (lambda shm: fusewire.Shm(shm.world, window=16), "16 bytes per peer"),
         (lambda shm: fusewire.Shm(shm.world, deadline=-1), "deadline=-1"),
         (lambda shm: fusewire.load("/nowhere/lib.so"), "/nowhere/lib.so"),

@@ -55,6 +55,11 @@ macro_rules! for_each_case {
             matrix {
                 sums: 1..=16,
             }
+            domains {
+                sums: 4..=16,
+                chained: 4..=16,
+                refused: 1..=8,
+            }
             in_place {
                 chained: 1..=8,
                 rounded_sums: 1..=8,

@@ -153,15 +153,21 @@ impl<X: Meet> Rank<X> {
     /// # Errors
     /// Those of the rendezvous.
     pub fn meet(&self, options: Options) -> fusewire::Result<Ground<X>> {
+        Ground::of(X::meet(&self.world, self.patient(options), self.scale)?)
+    }
+
+    /// A small transport with domains of so many consecutive ranks; `None` where it has none.
+    ///
+    /// # Errors
+    /// Those of the rendezvous.
+    pub fn in_domains(&self, each: usize) -> fusewire::Result<Option<Ground<X>>> {
+        let options = self.patient(Options::per_peer(16 << 10).channels(4));
+        X::in_domains(&self.world, options, self.scale, each)?.map(Ground::of).transpose()
+    }
+
+    fn patient(&self, options: Options) -> Options {
         // A slow machine is not a fault; where one is meant, the launch says how long to wait.
-        let options = Options {
-            deadline: options.deadline.max(Duration::from_secs(self.scale.pick(40, 15))),
-            ..options
-        };
-        let transport = X::meet(&self.world, options, self.scale)?;
-        let device = Device::of(&transport);
-        let stream = device.stream()?;
-        Ok(Ground { stream, device, transport })
+        Options { deadline: options.deadline.max(Duration::from_secs(self.scale.pick(40, 15))), ..options }
     }
 }
 
@@ -177,6 +183,17 @@ pub struct Ground<X> {
 }
 
 impl<X: Transport> Ground<X> {
+    fn of(transport: X) -> fusewire::Result<Self> {
+        let device = Device::of(&transport);
+        let stream = device.stream()?;
+        Ok(Ground { stream, device, transport })
+    }
+
+    /// Whether its ranks are in aligned domains.
+    pub fn in_domains(&self) -> bool {
+        self.transport.link().domains().aligned().is_some()
+    }
+
     /// Bytes of staging of one channel.
     pub fn window(&self) -> usize {
         self.transport.link().layout().window as usize

@@ -39,6 +39,14 @@ pub trait Meet: Transport + Sized {
     /// Those of the transport's `rendezvous`.
     fn meet(world: &World, options: Options, scale: Scale) -> Result<Self>;
 
+    /// Makes it with domains of so many consecutive ranks; `None` where it has none. Collective.
+    ///
+    /// # Errors
+    /// Those of the transport's `rendezvous`.
+    fn in_domains(_world: &World, _options: Options, _scale: Scale, _each: usize) -> Result<Option<Self>> {
+        Ok(None)
+    }
+
     /// The peers of windows on it, not yet exchanged. Collective.
     ///
     /// # Errors
@@ -125,6 +133,11 @@ impl Meet for ShmMesh {
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         Ok(ShmMesh::rendezvous(world, (world.rank() / DOMAIN) as u64, adapter(world)?, options)?)
     }
+
+    fn in_domains(world: &World, options: Options, _: Scale, each: usize) -> Result<Option<Self>> {
+        let domain = (world.rank() / each) as u64;
+        Ok(Some(ShmMesh::rendezvous(world, domain, adapter(world)?, options)?))
+    }
 }
 
 /// NVLink in domains of two, adapters across.
@@ -137,6 +150,11 @@ impl Meet for NvlMesh {
     fn meet(world: &World, options: Options, _: Scale) -> Result<Self> {
         let domain = (world.rank() / DOMAIN) as u64;
         Ok(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?)
+    }
+
+    fn in_domains(world: &World, options: Options, _: Scale, each: usize) -> Result<Option<Self>> {
+        let domain = (world.rank() / each) as u64;
+        Ok(Some(NvlMesh::rendezvous(world, domain, &gpu(world)?, adapter(world)?, options)?))
     }
 }
 

@@ -100,7 +100,7 @@ fn each_peer_is_reached_over_its_own_link() {
     // Ranks 2 and 3 are a domain: their numbers there are 0 and 1. This is rank 3.
     let places = [FAR, FAR, 0, 1];
     // SAFETY: a table of all ranks, which lives to the end.
-    let mesh = unsafe { MeshOps::new(Told('n'), Told('f'), places.as_ptr() as u64) };
+    let mesh = unsafe { MeshOps::new(Told('n'), Told('f'), places.as_ptr() as u64, 2) };
     for (peer, link, number) in [(0, 'f', 0), (1, 'f', 1), (2, 'n', 0)] {
         mesh.outgoing(peer, 0);
         mesh.incoming(peer, 0);

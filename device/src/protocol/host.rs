@@ -2,13 +2,14 @@
 //! thread works both ends of its channel, to and from every peer, chunk by chunk in turn. What hooks leave as it is is copied in one
 //! piece.
 
+mod domains;
 mod relay;
 mod runs;
 
 use relay::Passed;
 use runs::Sent;
 
-pub use relay::HostTwoShot;
+pub use relay::{HostHierarchical, HostTwoShot};
 
 use super::simple::channel::{HEADER, Receiving, Sending, stream_bytes};
 use super::simple::{Here, Take, Then};

@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | [`Simple`] | [`simple`] | through rings of staging, with credits | senders, receivers, then the self copy |
 //! | [`TwoShot`] | `simple::relay` | the same, twice: a part to each rank, and from there, folded, to whoever takes it | those that produce, pass on, and take |
-//! | [`Host`] and [`HostTwoShot`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
+//! | [`Hierarchical`] | `simple::domains` | the same, three times: within domains, across them, and within them | as by [`TwoShot`] |
+//! | [`Host`], [`HostTwoShot`] and [`HostHierarchical`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
 //! | [`Ll`] | [`ll`] | in words of 8 bytes, of which half is a flag | as by LL128 |
 //! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
 //! | [`Ll128TwoShot`] | `ll128::relay` | the same, twice, as by [`TwoShot`] | `channels` blocks |
@@ -37,11 +38,11 @@ pub use direct::Store;
 pub use direct::bulk::Bulk;
 pub use direct::copy_engine::CopyEngine;
 #[cfg(not(target_arch = "nvptx64"))]
-pub use host::{Host, HostTwoShot};
+pub use host::{Host, HostHierarchical, HostTwoShot};
 pub use ll::Ll;
 pub use ll128::{Ll128, Ll128TwoShot};
 pub use local::Local;
-pub use simple::{Simple, TwoShot};
+pub use simple::{Hierarchical, Simple, TwoShot};
 
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
@@ -51,7 +52,7 @@ use crate::launch::{Grid, Params, Shape, UNALIGNED, Unpack, cut};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::row;
-use crate::schedule::{Leg, Member, Schedule, has_own};
+use crate::schedule::{Leg, Legs, Member, Schedule, has_own};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 use simple::channel::Call;
@@ -119,6 +120,11 @@ unsafe fn armed<O: Ops, S, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>)
 const fn passes_on<S: Schedule, H: Hooks>() {
     assert!(S::TWO_STEPS, "each rank's only chunk comes of what one rank or all ranks contribute");
     assert!(H::COLS == 0, "rows are folded as a whole");
+}
+
+/// What a step across domains asks of a schedule beside that: every rank folds a part, and takes all.
+const fn by_domains<S: Schedule>() {
+    assert!(S::MUTUAL && S::FOLDS, "each rank gets what all ranks contribute, folded");
 }
 
 /// Packs that are passed on for one of the wire; 0 where that cannot be.
@@ -220,14 +226,14 @@ impl<'k, O: Ops> Site<'k, O> {
 
     /// Where `produce` is, in the self copy.
     #[inline(always)]
-    fn own<S: Schedule>(&self, schedule: &S, channel: u32) -> Ctx {
-        self.at(Leg { peer: self.me.rank, chunk: schedule.own(self.me)[0], theirs: 0 }, channel)
+    fn own<S: Legs>(&self, schedule: &S, channel: u32) -> Ctx {
+        self.at(Leg { peer: self.me.rank, chunk: Legs::own(schedule, self.me)[0], theirs: 0 }, channel)
     }
 
     /// Where hooks are in a chunk that is the only one of every rank, wherever the other end of the wire is.
     #[inline(always)]
-    fn only<S: Schedule>(&self, schedule: &S, channel: u32) -> Ctx {
-        self.at(Leg { peer: schedule.root().unwrap_or(self.me.rank), chunk: 0, theirs: 0 }, channel)
+    fn only<S: Legs>(&self, schedule: &S, channel: u32) -> Ctx {
+        self.at(Leg { peer: Legs::root(schedule).unwrap_or(self.me.rank), chunk: 0, theirs: 0 }, channel)
     }
 
     /// Where `consume` is, in the self copy.

@@ -19,6 +19,7 @@
 
 mod all_gather;
 mod all_to_all;
+mod among;
 #[cfg(not(target_arch = "nvptx64"))]
 mod check;
 mod in_place;
@@ -29,6 +30,7 @@ mod steps;
 
 pub use all_gather::AllGather;
 pub use all_to_all::AllToAll;
+pub(crate) use among::{Across, Among, Domain, Everyone, Legs, Of};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use check::check;
 pub use in_place::InPlace;

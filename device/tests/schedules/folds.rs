@@ -5,7 +5,7 @@ use fusewire_device::{
     args::{Lent, Out, Packs},
     ctx::{Consume, Produce},
     fold::{self, Contributions, Fold},
-    hooks::{Hooks, consume_each},
+    hooks::{Hooks, consume_each, produce_each},
     launch::Unpack,
     pack::Pack,
 };
@@ -23,13 +23,23 @@ impl Fold<u16> for Ordered {
     }
 }
 
+impl Fold<u8> for Ordered {
+    type Acc = u32;
+    fn lift(value: u8) -> u32 {
+        Ordered::lift(u16::from(value))
+    }
+    fn fold(left: u32, right: u32) -> u32 {
+        <Ordered as Fold<u16>>::fold(left, right)
+    }
+}
+
 /// What ranks `from..to` contribute, by the tree of its definition.
 pub fn tree(from: u32, to: u32, of: &impl Fn(u32) -> u16) -> u32 {
     if to - from == 1 {
-        return Ordered::lift(of(from));
+        return <Ordered as Fold<u16>>::lift(of(from));
     }
     let left = 1 << (to - from - 1).ilog2();
-    Ordered::fold(tree(from, from + left, of), tree(from + left, to, of))
+    <Ordered as Fold<u16>>::fold(tree(from, from + left, of), tree(from + left, to, of))
 }
 
 /// Folds, and chains the results of calls.
@@ -63,6 +73,13 @@ impl Hooks for Folding {
     }
     fn relay(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, Pack<u32>)) -> bool {
         fold::relay::<Ordered, u16, u32>(ranks, of, |folded| folded, put)
+    }
+    const PARTIALS: usize = fold::partials::<Ordered, u16>();
+    fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
+        fold::partial::<Ordered, u16>(ranks, of, put)
+    }
+    fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u32>)) {
+        fold::join::<Ordered, u16, u32>(ranks, of, |folded| folded, put);
     }
     fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
         // Those that fold must wait for a rank that takes its time, also with what others have folded.
@@ -106,9 +123,88 @@ impl Hooks for AsIs {
 
 unpack! { AsIs }
 
+/// Sends bytes, of which accumulators take four times the room.
+pub struct Bytes;
+
+impl Hooks for Bytes {
+    type Args<'a> = Args<'a, u16, u32>;
+    type Wire = u8;
+    type Folded = u32;
+    const UNROLL: usize = 1;
+    const FOLDS: bool = true;
+    const RELAYS: usize = fold::relays::<u8, u32>();
+    const PARTIALS: usize = fold::partials::<Ordered, u8>();
+    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u8> {
+        produce_each(ctx, |ctx| args.input[ctx.index()] as u8)
+    }
+    fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u8>) {
+        unreachable!("nothing but the fold takes values");
+    }
+    fn partial(ranks: u32, of: &impl Contributions<u8>, put: &impl Fn(usize, [u32; 4])) -> bool {
+        fold::partial::<Ordered, u8>(ranks, of, put)
+    }
+    fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u32>)) {
+        fold::join::<Ordered, u8, u32>(ranks, of, |folded| folded, put);
+    }
+    fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
+        consume_each(ctx, folded, |ctx, value| args.output.at(ctx).set(value));
+    }
+}
+
+unpack! { Bytes }
+
+/// Takes half of what was folded, so that accumulators are wider than what is passed on.
+pub struct Settled;
+
+impl Hooks for Settled {
+    type Args<'a> = Args<'a, u16, u32>;
+    type Wire = u16;
+    type Folded = u16;
+    const UNROLL: usize = 1;
+    const FOLDS: bool = true;
+    const RELAYS: usize = fold::relays::<u16, u16>();
+    const PARTIALS: usize = fold::partials::<Ordered, u16>();
+    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
+        args.input.pack(ctx)
+    }
+    fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u16>) {
+        unreachable!("nothing but the fold takes values");
+    }
+    fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
+        fold::partial::<Ordered, u16>(ranks, of, put)
+    }
+    fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u16>)) {
+        fold::join::<Ordered, u16, u16>(ranks, of, |folded| folded as u16, put);
+    }
+    fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u16>) {
+        consume_each(ctx, folded, |ctx, value| args.output.at(ctx).set(u32::from(value)));
+    }
+}
+
+unpack! { Settled }
+
 /// What becomes of an element of the output.
 pub trait Becomes: Unpack<Raw = Raw> {
     fn becomes(old: u32, folded: u32) -> u32;
+    /// What is sent of an element of the input.
+    fn sent(value: u16) -> u16 {
+        value
+    }
+}
+
+impl Becomes for Bytes {
+    fn becomes(_: u32, folded: u32) -> u32 {
+        folded
+    }
+    fn sent(value: u16) -> u16 {
+        value & 0xff
+    }
+}
+
+impl Becomes for Settled {
+    fn becomes(_: u32, folded: u32) -> u32 {
+        folded & 0xffff
+    }
 }
 
 impl Becomes for Folding {

@@ -17,6 +17,8 @@ pub struct Transport {
     pub host: bool,
     /// Whether peers' memory can be stored to.
     pub direct: bool,
+    /// Whether ranks are in domains, within which they reach each other by other links.
+    pub domains: bool,
     /// Whether an attribute that names no transports means this one too.
     pub implied: bool,
 }
@@ -31,6 +33,7 @@ pub const TRANSPORTS: &[Transport] = &[
         cuda: false,
         host: true,
         direct: true,
+        domains: false,
         implied: true,
     },
     Transport {
@@ -41,6 +44,7 @@ pub const TRANSPORTS: &[Transport] = &[
         cuda: true,
         host: false,
         direct: true,
+        domains: false,
         implied: true,
     },
     Transport {
@@ -51,6 +55,7 @@ pub const TRANSPORTS: &[Transport] = &[
         cuda: true,
         host: true,
         direct: false,
+        domains: false,
         implied: false,
     },
     Transport {
@@ -61,6 +66,7 @@ pub const TRANSPORTS: &[Transport] = &[
         cuda: false,
         host: true,
         direct: false,
+        domains: true,
         implied: false,
     },
     Transport {
@@ -71,6 +77,7 @@ pub const TRANSPORTS: &[Transport] = &[
         cuda: true,
         host: false,
         direct: false,
+        domains: true,
         implied: false,
     },
     Transport {
@@ -81,6 +88,7 @@ pub const TRANSPORTS: &[Transport] = &[
         cuda: true,
         host: true,
         direct: false,
+        domains: false,
         implied: false,
     },
 ];
@@ -121,6 +129,8 @@ pub enum Protocol {
     Simple,
     /// The same, twice: each rank folds a part and passes it on.
     TwoShot,
+    /// The same, three times: by domains.
+    Hierarchical,
     /// LL: in words that carry their flags.
     Ll,
     /// LL128: in lines that carry their flags.
@@ -143,6 +153,7 @@ impl Protocol {
         match self {
             Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
+            Protocol::Hierarchical => "Hierarchical",
             Protocol::Ll => "Ll",
             Protocol::Ll128 => "Ll128",
             Protocol::Ll128TwoShot => "Ll128TwoShot",
@@ -158,6 +169,7 @@ impl Protocol {
         match self {
             Protocol::Simple => "simple",
             Protocol::TwoShot => "two_shot",
+            Protocol::Hierarchical => "hierarchical",
             Protocol::Ll => "ll",
             Protocol::Ll128 => "ll128",
             Protocol::Ll128TwoShot => "ll128_two_shot",
@@ -173,6 +185,7 @@ impl Protocol {
         match self {
             Protocol::Simple => "Simple",
             Protocol::TwoShot => "TwoShot",
+            Protocol::Hierarchical => "Hierarchical",
             Protocol::Ll => "Ll",
             Protocol::Ll128 => "Ll128",
             Protocol::Ll128TwoShot => "Ll128TwoShot",
@@ -188,6 +201,7 @@ impl Protocol {
         match self {
             Protocol::Simple => "Host",
             Protocol::TwoShot => "HostTwoShot",
+            Protocol::Hierarchical => "HostHierarchical",
             _ => self.device(),
         }
     }

@@ -20,9 +20,11 @@ fn roots() -> Roots {
 }
 
 fn protocol(of: fusewire_codegen::Protocol) -> fusewire_flow::Protocol {
-    use fusewire_codegen::Protocol::{Bulk, Copy, Direct, Ll, Ll128, Ll128TwoShot, Local, Simple, TwoShot};
+    use fusewire_codegen::Protocol::{
+        Bulk, Copy, Direct, Hierarchical, Ll, Ll128, Ll128TwoShot, Local, Simple, TwoShot,
+    };
     match of {
-        Simple | TwoShot => fusewire_flow::Protocol::Simple,
+        Simple | TwoShot | Hierarchical => fusewire_flow::Protocol::Simple,
         Ll => fusewire_flow::Protocol::Ll,
         Ll128 | Ll128TwoShot => fusewire_flow::Protocol::Ll128,
         Direct => fusewire_flow::Protocol::Direct,

@@ -34,7 +34,9 @@ fn sound(name: &str, arch: &str) {
             let symbol = entry.symbol(model.ident());
             let body = body(&text, &symbol);
             let store = match entry.protocol {
-                Protocol::Simple | Protocol::TwoShot | Protocol::Direct => "st.global.v4",
+                Protocol::Simple | Protocol::TwoShot | Protocol::Hierarchical | Protocol::Direct => {
+                    "st.global.v4"
+                }
                 // To its own output, of elements of any size.
                 Protocol::Local => "st.",
                 Protocol::Ll => "st.relaxed.sys.global.v2.b64",
@@ -129,7 +131,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     let blocks = match (entry.protocol, all_to_all) {
         (Protocol::Simple, true) => 6,
         (Protocol::Simple, false) => 4,
-        (Protocol::TwoShot | Protocol::Ll128TwoShot, _) => unreachable!("folds"),
+        (Protocol::TwoShot | Protocol::Hierarchical | Protocol::Ll128TwoShot, _) => unreachable!("folds"),
         (Protocol::Local, _) => 1,
         (Protocol::Ll, true) => 6,
         (Protocol::Ll, false) => 5,

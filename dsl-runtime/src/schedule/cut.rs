@@ -97,6 +97,8 @@ impl Agreed {
             narrow: facts.narrow(),
             keeps: facts.keeps_as_is,
             relays: facts.relays as u32,
+            partials: facts.partials as u32,
+            domain: self.link.domains().aligned().unwrap_or(0),
             limit: default_limit,
             on_host,
         };
@@ -137,6 +139,9 @@ impl Agreed {
                         .join(", ")
                 )));
             }
+            Some(Protocol::Hierarchical) if !self.has(Protocol::Hierarchical) => {
+                return Err(self.no_domains());
+            }
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Simple,
@@ -150,7 +155,7 @@ impl Agreed {
             ),
         };
         let protocol = if in_place && protocol == Protocol::Simple { Protocol::TwoShot } else { protocol };
-        let (flagged, twice) = (protocol.flagged(), protocol == Protocol::TwoShot);
+        let (flagged, twice) = (protocol.flagged(), protocol.restages());
         let (tiles, line_packs) = match protocol {
             Protocol::Ll => (0, packs),
             _ => (tiles, line_packs),
@@ -323,7 +328,8 @@ impl Agreed {
                 _ => cut.self_copy,
             };
         }
-        let most = if twice { layout.window / 4 / facts.relays as u64 } else { layout.window / 4 };
+        let times = facts.times(protocol);
+        let most = layout.window / 4 / times;
         if facts.cols > 0 && 16 * rows > most {
             return Err(Error::misuse(format!(
                 "rows of {} elements travel {} bytes at a time, but a channel's staging takes {most} in one piece: make `Options::per_peer_bytes` {} or more",
@@ -346,7 +352,7 @@ impl Agreed {
             None if on_host => most,
             None => {
                 let share = 16 * share_packs(packs as u64, cut.channels);
-                let share = if twice { share.div_ceil(pattern.parts(world).into()) } else { share };
+                let share = if twice { share.div_ceil(work.parts(protocol).into()) } else { share };
                 // Folds of two ranks have as many packs in flight; of more, half.
                 let in_flight = if facts.folds() { 8 } else { unroll };
                 // Alone a block hands nothing over.
@@ -374,7 +380,8 @@ impl Agreed {
             let each = pattern.channels_of_a_step(layout.channels);
             if twice && (channels > each || bytes > most) {
                 return Err(Error::misuse(format!(
-                    "two steps over {channels} channels, in chunks of {bytes} bytes; this transport has {each} for each step, and the folded ones of {most} bytes fit: use fewer, or give the rendezvous more `Options::channels` or `Options::per_peer_bytes`",
+                    "{} over {channels} channels, in chunks of {bytes} bytes; this transport has {each} for each step, and the folded ones of {most} bytes fit: use fewer, or give the rendezvous more `Options::channels` or `Options::per_peer_bytes`",
+                    if protocol == Protocol::TwoShot { "two steps" } else { "steps by domains" }
                 )));
             }
         }
@@ -405,8 +412,7 @@ impl Agreed {
             channels
         };
         // As they are when they are folded.
-        let each =
-            share_packs(packs as u64, fewest).saturating_mul(if twice { facts.relays as u64 } else { 1 });
+        let each = share_packs(packs as u64, fewest).saturating_mul(times);
         if each > MOST_PACKS {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",

@@ -2,6 +2,7 @@
 
 mod limits;
 mod pattern;
+mod steps;
 
 pub(super) use limits::*;
 pub(crate) use pattern::Pattern;
@@ -126,6 +127,10 @@ pub(super) struct Work {
     pub(super) keeps: bool,
     /// Packs of what is folded for one of the wire, where it can be passed on; else 0.
     pub(super) relays: u32,
+    /// Packs of accumulators for one of the wire, where domains can be folded by themselves; else 0.
+    pub(super) partials: u32,
+    /// Ranks of each domain, if those are aligned; else 0.
+    pub(super) domain: u32,
     /// Most blocks: the caller's, or half of a part of a GPU.
     pub(super) limit: u32,
     pub(super) on_host: bool,
@@ -140,38 +145,6 @@ impl Work {
     /// Bytes that a rank sends, and its own.
     fn total(&self) -> usize {
         self.wire_bytes * (self.pattern.peers + u32::from(self.pattern.own)) as usize
-    }
-
-    /// Whether two steps are faster than sending to every peer at once: where those send much less, or of long chunks no more, since each rank
-    /// then folds a part.
-    fn in_two_steps(&self) -> bool {
-        let [sent, twice] = self.sent_in_steps();
-        // CPU threads copy as many bytes either way, but each folds a part of them.
-        let (saved, least) = match (self.on_host, self.pattern.folds) {
-            (true, true) => (HOST_SAVED, usize::MAX),
-            (true, false) => return false,
-            (false, true) if !self.pattern.mutual => (SAVED_REDUCED, usize::MAX),
-            (false, _) => (SAVED, TWICE_LEAST),
-        };
-        let pays = twice + saved <= sent || twice <= sent && sent >= least;
-        self.relays > 0 && !self.pattern.passes_nothing_on() && pays
-    }
-
-    /// The same by LL128.
-    fn in_two_steps_by_ll128(&self) -> bool {
-        let [sent, twice] = self.sent_in_steps();
-        let saved = LINES_SAVED * self.world as usize;
-        self.relays > 0 && !self.on_host && twice + saved <= sent && twice <= LINES_TWICE_MOST
-    }
-
-    /// Bytes that a rank sends in one step, and in two; or receives, if it is the root and that is more.
-    fn sent_in_steps(&self) -> [usize; 2] {
-        let sent = self.wire_bytes * self.pattern.peers as usize;
-        let twice = match self.pattern.mutual {
-            true => sent / self.world.max(1) as usize * (1 + self.relays) as usize,
-            false => self.wire_bytes * self.relays as usize,
-        };
-        [sent, twice]
     }
 
     /// Whether a rank sends to several others.
@@ -192,7 +165,7 @@ impl Work {
         }
         let most = match protocol {
             Protocol::Ll128 if self.pattern.folds => self.folding_blocks(),
-            Protocol::TwoShot => 96,
+            Protocol::TwoShot | Protocol::Hierarchical => 96,
             Protocol::Ll128TwoShot => FOLDING_BLOCKS,
             Protocol::Ll => LL_BLOCKS,
             // Few rows are in flight in a block, and two blocks on a multiprocessor.
@@ -284,6 +257,9 @@ impl Work {
         let peers = self.pattern.peers;
         if peers == 0 {
             return if has(Protocol::Local) { Protocol::Local } else { Protocol::Simple };
+        }
+        if has(Protocol::Hierarchical) && self.by_domains() {
+            return Protocol::Hierarchical;
         }
         let twice = Protocol::Ll128TwoShot;
         if has(twice) && fits(twice) && self.in_two_steps_by_ll128() {
@@ -410,8 +386,8 @@ impl Work {
             Protocol::Copy => Cut::of(1, 0),
             Protocol::Local => Cut::of(1, packs.div_ceil(self.local_packs(packs)).clamp(1, multiprocessors)),
             // For each rank's part as many packs as fill the channel of a copy.
-            Protocol::TwoShot => {
-                let blocks = packs.div_ceil(128 * self.pattern.parts(self.world));
+            Protocol::TwoShot | Protocol::Hierarchical => {
+                let blocks = packs.div_ceil(128 * self.parts(protocol));
                 Cut::of(blocks.clamp(1, (multiprocessors / self.pattern.widest().kinds).max(1)), 0)
             }
             Protocol::Ll => self.ll_cut(),

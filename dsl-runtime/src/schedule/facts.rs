@@ -1,5 +1,6 @@
 //! What plans and checks know of a kernel.
 
+use super::Protocol;
 use super::plan::{THREADS, TILE_THREADS};
 use crate::kernel::HookSet;
 use fusewire_device::element::Element;
@@ -26,6 +27,8 @@ pub(crate) struct Facts {
     pub(super) fold: &'static str,
     /// Packs that are passed on in two steps for one of the wire; 0 where that cannot be.
     pub(super) relays: usize,
+    /// Packs of accumulators for one of the wire, where what a domain contributes can be folded ahead of the rest; else 0.
+    pub(super) partials: usize,
     pub(super) in_place: bool,
     pub(super) cols: usize,
     pub(super) row_packs: usize,
@@ -65,6 +68,7 @@ impl Facts {
                     (true, 0) => 1,
                     (true, _) => 0,
                 },
+                partials: if H::COLS == 0 { H::PARTIALS } else { 0 },
                 in_place: H::IN_PLACE,
                 cols: H::COLS,
                 row_packs: H::ROW_PACKS,
@@ -91,6 +95,16 @@ impl Facts {
             0 => 1,
             cols => (threads / row::lanes(cols)).max(1) as usize * self.row_packs,
         }
+    }
+
+    /// How much room what is passed on takes, beside what is sent at first.
+    pub(super) fn times(&self, protocol: Protocol) -> u64 {
+        let times = match protocol {
+            Protocol::TwoShot => self.relays,
+            Protocol::Hierarchical => self.relays.max(self.partials),
+            _ => 1,
+        };
+        times.max(1) as u64
     }
 
     /// Packs of a chunk on the wire.

@@ -100,6 +100,11 @@ impl fmt::Display for Plan {
                 " in two steps, each over {channels} of staging, in chunks of {} bytes at first",
                 self.chunk
             )?,
+            Protocol::Hierarchical => write!(
+                f,
+                " by domains, in three steps over {channels} of staging each, in chunks of {} bytes at first",
+                self.chunk
+            )?,
             Protocol::Ll => write!(f, " over {channels} of LL")?,
             Protocol::Ll128 => {
                 write!(f, " over {channels} of LL128")?;

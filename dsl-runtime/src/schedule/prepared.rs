@@ -16,7 +16,7 @@ use crate::residency::Ledger;
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Transport};
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Link, Machine};
+use fusewire_transports::host::{Domains, Link, Machine};
 use module::{agree_residency, follows, load, ready, runnable};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -132,9 +132,11 @@ impl Agreed {
         let mut entries = runnable(link, entries)?;
         // Its second step may have channels of its own; their staging holds four turns of what is passed on.
         let layout = link.layout();
-        let twice = facts.relays > 0 && layout.channels > 1 && layout.window / 4 >= 128 * facts.relays as u64;
+        let stages = |protocol| layout.channels > 1 && layout.window / 4 >= 128 * facts.times(protocol);
+        let by_domains = facts.partials > 0 && link.domains().aligned().is_some();
         entries.retain(|e| match e.protocol {
-            Protocol::TwoShot => twice,
+            Protocol::TwoShot => facts.relays > 0 && stages(e.protocol),
+            Protocol::Hierarchical => facts.relays > 0 && by_domains && stages(e.protocol),
             Protocol::Local => layout.world == 1,
             _ => true,
         });
@@ -230,6 +232,20 @@ impl Agreed {
 
     pub(crate) fn has(&self, protocol: Protocol) -> bool {
         self.variants.iter().any(|v| v.entry.protocol == protocol)
+    }
+
+    /// Why this kernel does not go by domains.
+    pub(super) fn no_domains(&self) -> Error {
+        let Agreed { facts, link, .. } = self;
+        let why = match link.domains() {
+            Domains::Other(why) => why.clone(),
+            _ => format!(
+                "`{}` has no Hierarchical kernel for this schedule, transport and fold: {}",
+                facts.name,
+                Protocol::Hierarchical.needs()
+            ),
+        };
+        Error::misuse(why)
     }
 
     /// The protocols that this kernel can run.

@@ -36,11 +36,15 @@ pub enum Protocol {
     TwoShot,
     /// As `TwoShot`, but in LL128 lines: for all-reduces that are too long for one step by LL128 and too short for staging.
     Ll128TwoShot,
+    /// Through staging three times, for all-reduces on a mesh ("hierarchical"): a domain's ranks fold a part each of what they contribute, ranks of the same place in their domains
+    /// exchange and fold that, and the result is passed on within each domain. A rank of `d` domains of `l` sends `(d - 1) / l` chunks over its adapter, in the
+    /// accumulator's type, so that the bits are the same as with the other protocols. Domains are of 2, 4, 8, .. consecutive ranks, and the order of the fold is a tree.
+    Hierarchical,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 9] = [
+    pub const ALL: [Protocol; 10] = [
         Protocol::Simple,
         Protocol::Ll,
         Protocol::Ll128,
@@ -50,6 +54,7 @@ impl Protocol {
         Protocol::Copy,
         Protocol::TwoShot,
         Protocol::Ll128TwoShot,
+        Protocol::Hierarchical,
     ];
 
     /// Its name on command lines and in tables: `ll128_two_shot`, say.
@@ -64,6 +69,7 @@ impl Protocol {
             Protocol::Copy => "copy",
             Protocol::TwoShot => "two_shot",
             Protocol::Ll128TwoShot => "ll128_two_shot",
+            Protocol::Hierarchical => "hierarchical",
         }
     }
 
@@ -74,7 +80,12 @@ impl Protocol {
 
     /// Whether what is folded is passed on.
     pub(crate) fn passes_on(self) -> bool {
-        matches!(self, Protocol::TwoShot | Protocol::Ll128TwoShot)
+        matches!(self, Protocol::TwoShot | Protocol::Hierarchical | Protocol::Ll128TwoShot)
+    }
+
+    /// Whether that goes through staging, in as much room as what is passed on takes.
+    pub(super) fn restages(self) -> bool {
+        matches!(self, Protocol::TwoShot | Protocol::Hierarchical)
     }
 
     /// Whether ranks write into their peers' outputs.
@@ -87,6 +98,7 @@ impl Protocol {
         match self {
             Protocol::Simple => "by Simple",
             Protocol::TwoShot => "in two steps",
+            Protocol::Hierarchical => "by domains",
             Protocol::Ll => "by LL",
             Protocol::Ll128 => "by LL128",
             Protocol::Ll128TwoShot => "in two steps by LL128",
@@ -100,7 +112,11 @@ impl Protocol {
     /// What a kernel on CPU threads needs to have it.
     pub(super) const fn needs_on_host(self) -> &'static str {
         match self {
-            Protocol::Simple | Protocol::TwoShot | Protocol::Local | Protocol::Copy => self.needs(),
+            Protocol::Simple
+            | Protocol::TwoShot
+            | Protocol::Hierarchical
+            | Protocol::Local
+            | Protocol::Copy => self.needs(),
             _ if cfg!(feature = "cpu-protocols") => self.needs(),
             _ => {
                 "CPU threads go through staging; they have other protocols, which are slower there, in programs with fusewire's feature `cpu-protocols`"
@@ -117,6 +133,9 @@ impl Protocol {
             }
             Protocol::Ll128TwoShot => {
                 "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"
+            }
+            Protocol::Hierarchical => {
+                "steps by domains are for `all_reduce` on meshes with two channels or more that stage four lines of accumulators, of hooks by element or pack that fold by a tree, whose accumulator and result are no narrower than what crosses the wire"
             }
             Protocol::Ll => "LL needs peers' memory that kernels store to",
             Protocol::Ll128 => {

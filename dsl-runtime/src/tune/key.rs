@@ -167,8 +167,11 @@ impl From<&Plan> for Config {
             channels: plan.channels,
             self_copy: plan.self_copy,
             threads: plan.threads,
-            chunk: matches!(plan.protocol, Protocol::Simple | Protocol::TwoShot | Protocol::Bulk)
-                .then_some(plan.chunk as usize),
+            chunk: matches!(
+                plan.protocol,
+                Protocol::Simple | Protocol::TwoShot | Protocol::Hierarchical | Protocol::Bulk
+            )
+            .then_some(plan.chunk as usize),
             unroll: plan.unroll,
         }
     }

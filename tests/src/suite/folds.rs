@@ -82,7 +82,7 @@ pub(super) fn in_order(data: Data, ranks: usize, at: usize) -> u32 {
 }
 
 /// Eager calls and replays of one schedule, whose outputs chain what was folded; every element is consumed once a call.
-fn chained<X: Subject>(
+pub(super) fn chained<X: Subject>(
     rank: &Rank<X>,
     ground: &Ground<X>,
     all: &All<X, ordered::Hooks>,
@@ -155,6 +155,11 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                 chained(rank, &ground, &all, what, chunk, &two_shot)?;
                 chained(rank, &ground, &all, what, chunk, &two_shot.channels(1).chunk(256))?;
             }
+            if ground.in_domains() && matches!(what, What::AllReduce) {
+                let by_domains = LaunchOptions::default().protocol(Protocol::Hierarchical);
+                chained(rank, &ground, &all, what, chunk, &by_domains)?;
+                chained(rank, &ground, &all, what, chunk, &by_domains.channels(1).chunk(256))?;
+            }
             if X::MAPS && matches!(what, What::AllReduce) {
                 let lines = LaunchOptions::default().protocol(Protocol::Ll128TwoShot);
                 chained(rank, &ground, &all, what, chunk, &lines)?;
@@ -175,6 +180,10 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
         chained(rank, &ground, &all, what, chunk, &options)?;
         chained(rank, &ground, &all, what, chunk, &options.clone().channels(3))?;
     }
+    if ground.in_domains() {
+        let by_domains = options.clone().protocol(Protocol::Hierarchical);
+        chained(rank, &ground, &all, What::AllReduce, rank.size() * chunk, &by_domains)?;
+    }
     let two_shot = options.protocol(Protocol::TwoShot);
     for what in What::every(rank.size()).skip(1) {
         chained(rank, &ground, &all, what, rank.size() * chunk, &two_shot)?;
@@ -182,11 +191,14 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
     Ok(())
 }
 
-/// As by default, and where it can be in two steps.
-fn ways<X: Subject>(what: What) -> Vec<LaunchOptions> {
+/// As by default, and where it can be in two steps, or by domains.
+fn ways<X: Subject>(ground: &Ground<X>, what: What) -> Vec<LaunchOptions> {
     let mut ways = vec![LaunchOptions::default()];
     if !matches!(what, What::ReduceScatter) {
         ways.push(LaunchOptions::default().protocol(Protocol::TwoShot));
+    }
+    if ground.in_domains() && matches!(what, What::AllReduce) {
+        ways.push(LaunchOptions::default().protocol(Protocol::Hierarchical));
     }
     if X::MAPS && matches!(what, What::AllReduce) {
         ways.push(LaunchOptions::default().protocol(Protocol::Ll128TwoShot));
@@ -213,7 +225,7 @@ pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
             let input: Vec<Bf16> = (0..sent * chunk).map(|i| value(me, i)).collect();
             let input = ground.device.buffer_from(&input)?;
             let mut output = ground.device.buffer::<Bf16>(chunk)?;
-            for options in ways::<X>(what) {
+            for options in ways(&ground, what) {
                 output.fill_bytes(stream, POISON)?;
                 let args = summed::Launch { input: input.view(), output: output.view_mut() };
                 sums.launch(&ground, what, args, &options)?;
@@ -227,7 +239,9 @@ pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
         let input: Vec<f32> = (0..chunk).map(|i| data.small(me, i)).collect();
         let input = ground.device.buffer_from(&input)?;
         let mut output = ground.device.buffer::<f32>(chunk)?;
-        for options in ways::<X>(What::AllReduce) {
+        // The means' order is no tree.
+        let tree = |options: &LaunchOptions| options.protocol != Some(Protocol::Hierarchical);
+        for options in ways(&ground, What::AllReduce).into_iter().filter(tree) {
             output.fill_bytes(stream, POISON)?;
             let args = averaged::Launch { input: input.view(), output: output.view_mut(), scale: 0.75 };
             means.launch_with(stream, args, &options)?;
@@ -254,14 +268,22 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
     for round in 0..ranks {
         std::thread::sleep(Duration::from_millis(rank.scale.pick(2, 4) * ((me + round) % ranks) as u64));
         for what in [What::AllReduce, What::ReduceScatter, What::Reduce(round)] {
-            let ways =
-                [Protocol::Simple, Protocol::Ll, Protocol::Ll128, Protocol::TwoShot, Protocol::Ll128TwoShot];
+            let ways = [
+                Protocol::Simple,
+                Protocol::Ll,
+                Protocol::Ll128,
+                Protocol::TwoShot,
+                Protocol::Ll128TwoShot,
+                Protocol::Hierarchical,
+            ];
             for way in ways {
                 let lines = matches!(way, Protocol::Ll128 | Protocol::Ll128TwoShot);
                 if way == Protocol::Ll && !X::MAPS
                     || lines && (!X::MAPS || matches!(what, What::Reduce(_)))
                     || way == Protocol::TwoShot && matches!(what, What::ReduceScatter)
                     || way == Protocol::Ll128TwoShot && !matches!(what, What::AllReduce)
+                    || way == Protocol::Hierarchical
+                        && (!ground.in_domains() || !matches!(what, What::AllReduce))
                 {
                     continue;
                 }
@@ -342,7 +364,7 @@ pub fn counts_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let input = ground.device.buffer(long * rank.size())?;
     let mut output = ground.device.buffer(long)?;
     for what in [What::AllReduce, What::ReduceScatter] {
-        let mut some = ways::<X>(what);
+        let mut some = ways(&ground, what);
         some.push(LaunchOptions::default().protocol(Protocol::Simple));
         if X::MAPS {
             some.extend([Protocol::Ll, Protocol::Ll128].map(|way| LaunchOptions::default().protocol(way)));

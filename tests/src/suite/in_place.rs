@@ -66,12 +66,15 @@ impl What {
     }
 
     /// How it is launched.
-    fn ways<X: Subject>(self) -> Vec<LaunchOptions> {
+    fn ways<X: Subject>(self, ground: &Ground<X>) -> Vec<LaunchOptions> {
         let by = |protocol| LaunchOptions::default().protocol(protocol);
         let staged = by(if self == What::AllReduce { Protocol::TwoShot } else { Protocol::Simple });
         let mut ways = vec![LaunchOptions::default(), staged.clone(), staged.channels(1).chunk(256)];
         if matches!(self, What::Broadcast(_) | What::Reduce(_)) {
             ways.extend([by(Protocol::TwoShot), by(Protocol::TwoShot).channels(1).chunk(256)]);
+        }
+        if ground.in_domains() && self == What::AllReduce {
+            ways.extend([by(Protocol::Hierarchical), by(Protocol::Hierarchical).channels(1).chunk(256)]);
         }
         if X::MAPS {
             ways.extend([by(Protocol::Ll), by(Protocol::Ll).channels(3)]);
@@ -179,7 +182,7 @@ pub fn chained<X: Subject>(rank: &Rank<X>) -> Outcome {
     let calls = rank.scale.pick(2, 6);
     for chunk in [0, 1, 9, 130, rank.scale.pick(1500, 15_001)] {
         for what in What::every(ranks) {
-            for (number, options) in what.ways::<X>().iter().enumerate() {
+            for (number, options) in what.ways(&ground).iter().enumerate() {
                 let data = rank.data(8 * chunk + number);
                 let mut expected: Vec<Vec<u32>> =
                     (0..ranks).map(|rank| data.all(rank, chunk * what.chunks(rank, ranks))).collect();
@@ -222,12 +225,12 @@ pub fn rounded_sums<X: Subject>(rank: &Rank<X>) -> Outcome {
         };
         let whole = chunk * ranks;
         let own = |n: usize| ground.device.buffer_from(&(0..n).map(|i| value(me, i)).collect::<Vec<_>>());
-        for options in What::AllReduce.ways::<X>() {
+        for options in What::AllReduce.ways(&ground) {
             let mut values = own(chunk)?;
             sums.launch_with(stream, summed_in_place::Launch { values: values.view_mut() }, &options)?;
             same(format_args!("sums of {chunk}, {options:?}, at rank {me}"), &bits(&values)?, sum);
         }
-        for options in What::ReduceScatter.ways::<X>() {
+        for options in What::ReduceScatter.ways(&ground) {
             let mut values = own(whole)?;
             parts.launch_with(stream, summed_in_place::Launch { values: values.view_mut() }, &options)?;
             same(format_args!("parts of {chunk}, {options:?}, at rank {me}"), &bits(&values)?, |i| {

@@ -101,13 +101,14 @@ enum Late {
 }
 
 const FORMATS: [Format; 5] = [Format::F32, Format::F16, Format::Bf16, Format::E4m3, Format::I32];
-const PROTOCOLS: [Option<Protocol>; 6] = [
+const PROTOCOLS: [Option<Protocol>; 7] = [
     None,
     Some(Protocol::Simple),
     Some(Protocol::Ll),
     Some(Protocol::Ll128),
     Some(Protocol::TwoShot),
     Some(Protocol::Ll128TwoShot),
+    Some(Protocol::Hierarchical),
 ];
 /// Elements of a chunk: none, around packs and lines, and many times the staging of a channel.
 const ELEMENTS: [usize; 9] = [0, 1, 7, 16, 33, 120, 1001, 4097, 30_011];
@@ -136,6 +137,7 @@ struct Choice {
 
 /// Whether a transport has that way of that schedule, for so many elements by so many channels.
 fn fits<X: Subject>(
+    ground: &Ground<X>,
     schedule: usize,
     protocol: Option<Protocol>,
     elements: usize,
@@ -147,13 +149,23 @@ fn fits<X: Subject>(
         Some(Protocol::Ll128) => carried && schedule < 2,
         Some(Protocol::TwoShot) => schedule > 0,
         Some(Protocol::Ll128TwoShot) => carried && schedule == 1,
+        Some(Protocol::Hierarchical) => schedule == 1 && ground.in_domains(),
         _ => true,
     }
 }
 
 /// Sums of every type, by reduce-scatter, all-reduce and reduce.
 pub fn sums<X: Subject>(rank: &Rank<X>) -> Outcome {
-    let (ground, mut rng) = (rank.small()?, rank.rng());
+    sums_by(rank, &rank.small()?, &PROTOCOLS)
+}
+
+/// The same on a transport that is there, by some protocols.
+pub(super) fn sums_by<X: Subject>(
+    rank: &Rank<X>,
+    ground: &Ground<X>,
+    protocols: &[Option<Protocol>],
+) -> Outcome {
+    let mut rng = rank.rng();
     let floats = All::<X, summed::Hooks<f32>>::new(&ground.transport)?;
     let halves = All::<X, summed::Hooks<F16>>::new(&ground.transport)?;
     let brains = All::<X, summed::Hooks<Bf16>>::new(&ground.transport)?;
@@ -161,10 +173,10 @@ pub fn sums<X: Subject>(rank: &Rank<X>) -> Outcome {
     let integers = All::<X, totals::Hooks>::new(&ground.transport)?;
     let mut elements = ELEMENTS.to_vec();
     elements.extend_from_slice(if whole() { &LARGE[..rank.scale.pick(1, 3)] } else { &[] });
-    let decide = [FORMATS.len(), 3, PROTOCOLS.len(), elements.len()];
+    let decide = [FORMATS.len(), 3, protocols.len(), elements.len()];
     let fits = |row: &[usize]| {
         let channels = row.get(6).and_then(|choice| CHANNELS[*choice]);
-        fits::<X>(row[1], PROTOCOLS[row[2]], elements[row[3]], channels)
+        fits(ground, row[1], protocols[row[2]], elements[row[3]], channels)
     };
     let others = [OFFSETS.len(), OFFSETS.len(), CHANNELS.len(), CALLS.len(), LATE.len()];
     let rows: Vec<pairs::Row> = if whole() {
@@ -184,14 +196,14 @@ pub fn sums<X: Subject>(rank: &Rank<X>) -> Outcome {
         let choice = Choice {
             format: FORMATS[row[0]],
             what: [What::ReduceScatter, What::AllReduce, What::Reduce(root)][row[1]],
-            protocol: PROTOCOLS[row[2]],
+            protocol: protocols[row[2]],
             elements: elements[row[3]],
             offsets: [OFFSETS[row[4]], OFFSETS[row[5]]],
             channels: CHANNELS[row[6]],
             calls: CALLS[row[7]],
             late: LATE[row[8]],
         };
-        let launch = Launch { rank, ground: &ground, choice, number };
+        let launch = Launch { rank, ground, choice, number };
         match choice.format {
             Format::F32 => launch.of::<_, f32>(&floats, |input, output| summed::Launch { input, output }),
             Format::F16 => launch.of::<_, F16>(&halves, |input, output| summed::Launch { input, output }),

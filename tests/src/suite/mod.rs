@@ -3,6 +3,7 @@
 mod agreement;
 mod collectives;
 mod copying;
+mod domains;
 mod faults;
 mod flagged;
 mod folds;

@@ -3,6 +3,7 @@
 //! `cargo test -p fusewire-tests --test suite shm::` runs a part.
 
 mod adapters;
+mod domains;
 mod launchers;
 mod processes;
 mod program;

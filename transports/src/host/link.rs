@@ -6,7 +6,7 @@ mod symmetric;
 use super::abort::Aborts;
 use super::record::DeviceRecord;
 use super::warning::{self, Waits};
-use super::{Board, Cut, Error, Fault, Launched, Options, Result, Symmetric};
+use super::{Board, Cut, Domains, Error, Fault, Launched, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped, MappedParts};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::{Teardown, World};
@@ -150,6 +150,7 @@ pub struct Link {
     joined: Mutex<Vec<Joined>>,
     /// Ranks between whose GPUs nothing carries lines whole.
     parted: OnceLock<(usize, usize)>,
+    domains: OnceLock<Domains>,
     pub(super) aborts: Aborts,
     pub(super) waits: Waits,
     /// The fault, from when it was first read on: launches go on meanwhile.
@@ -204,6 +205,7 @@ impl Link {
             launching: Mutex::default(),
             joined: Mutex::default(),
             parted: OnceLock::new(),
+            domains: OnceLock::new(),
             told: Mutex::default(),
         });
         // A rank that dies is known here before a deadline: kernels that wait for it are stopped at once.
@@ -280,6 +282,17 @@ impl Link {
     /// The ranks because of whom there are no lines, if that is why.
     pub fn parted(&self) -> Option<(usize, usize)> {
         self.parted.get().copied()
+    }
+
+    /// Notes how the ranks are in domains.
+    pub(crate) fn has_domains(&self, domains: Domains) {
+        let _ = self.domains.set(domains);
+    }
+
+    /// How the ranks are in domains.
+    pub fn domains(&self) -> &Domains {
+        const NONE: &Domains = &Domains::None;
+        self.domains.get().unwrap_or(NONE)
     }
 
     /// Control words for a launch.

@@ -2,6 +2,7 @@
 
 mod abort;
 mod board;
+mod domains;
 mod error;
 mod fault;
 mod foreign;
@@ -18,6 +19,7 @@ mod words;
 
 pub use abort::AbortHandle;
 pub use board::Board;
+pub use domains::Domains;
 pub use error::{Error, Result};
 pub use fault::{Fault, Operation, Place, Refusal};
 pub(crate) use foreign::Refused;

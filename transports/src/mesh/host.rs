@@ -2,7 +2,7 @@
 
 use super::MeshOps;
 use super::ops::FAR;
-use crate::host::{Error, Link, Machine, Result, Transport, Words, share};
+use crate::host::{Domains, Error, Link, Machine, Result, Transport, Words, share};
 use crate::ibgda::{Ibgda, IbgdaOptions};
 use crate::{Nvl, Shm};
 use fusewire_driver::Context;
@@ -37,10 +37,14 @@ impl<Intra: Transport, Inter: Transport> Mesh<Intra, Inter> {
                 places[rank] = local as u32;
             }
         }
+        let lowest = places.iter().position(|place| *place != FAR).unwrap_or(0);
+        let domains = Domains::of(&all.world().all_gather_as(&lowest)?);
         let words = places.chunks(2).map(|p| u64::from(p[0]) | u64::from(*p.get(1).unwrap_or(&FAR)) << 32);
         let table = Words::new(all.machine(), words.collect())?;
         // SAFETY: given out by `Transport::ops` alone; both links live with `all`, which joins them.
-        let ops = unsafe { MeshOps::new(intra.ops(), inter.ops(), table.addr()) };
+        let ops =
+            unsafe { MeshOps::new(intra.ops(), inter.ops(), table.addr(), domains.aligned().unwrap_or(0)) };
+        all.has_domains(domains);
         all.join(Arc::clone(near), Arc::new(table));
         all.world().barrier()?;
         Ok(Mesh { inter, intra, ops })

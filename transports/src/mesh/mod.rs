@@ -4,6 +4,8 @@
 //! and streams go over the link that reaches it. What belongs to a rank as a whole goes over `Inter`, which reaches every rank: abort
 //! words, the symmetric heap (`put` and `get`), and signals of the user's own, which order themselves after puts. So raw puts within a
 //! domain do not use the faster link.
+//!
+//! Where domains are aligned ([`Ops::domain`](fusewire_device::ops::Ops::domain)), all-reduces may go by domains: `Protocol::Hierarchical` of the crate `fusewire`.
 
 mod ops;
 

@@ -16,6 +16,8 @@ pub struct MeshOps<A, B> {
     inter: B,
     /// Address of a table of `world` numbers (`u32`): each rank's number in this rank's domain, or [`FAR`].
     places: u64,
+    /// [`Ops::domain`].
+    domain: u32,
 }
 
 /// Where a peer is.
@@ -29,9 +31,9 @@ impl<A, B> MeshOps<A, B> {
     ///
     /// # Safety
     /// At `places` is a table of as many numbers (`u32`) as `inter` has ranks, as long as the value is used: each rank's number in
-    /// `intra`, or [`FAR`].
-    pub const unsafe fn new(intra: A, inter: B, places: u64) -> Self {
-        MeshOps { intra, inter, places }
+    /// `intra`, or [`FAR`]. `domain` is what [`Ops::domain`] says of them.
+    pub const unsafe fn new(intra: A, inter: B, places: u64, domain: u32) -> Self {
+        MeshOps { intra, inter, places, domain }
     }
 
     #[inline(always)]
@@ -86,6 +88,10 @@ unsafe impl<A: Ops, B: Ops> Ops for MeshOps<A, B> {
     #[inline(always)]
     fn heap(&self) -> *mut u8 {
         self.inter.heap()
+    }
+    #[inline(always)]
+    fn domain(&self) -> u32 {
+        self.domain
     }
     #[inline(always)]
     fn outgoing(&self, peer: u32, channel: u32) -> *mut u8 {

@@ -77,7 +77,7 @@ struct Options {
     /// Out of place into `symmetric` or `ordinary` memory, and `in_place` where that can be, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "ordinary,in_place")]
     output: Vec<Output>,
-    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`, `two_shot`, `ll128_two_shot`; by default as the library decides.
+    /// How bytes travel: `simple`, `ll128`, `direct`, `bulk`, `copy`, `two_shot`, `ll128_two_shot`, `hierarchical`; by default as the library decides.
     #[arg(long, value_delimiter = ',')]
     protocol: Vec<Protocol>,
     /// Channels to each peer; by default as the library decides.

@@ -1,8 +1,10 @@
-//! Two steps in one launch, as [`TwoShot`](crate::protocol::TwoShot): each thread does all of its channels' work in turn.
+//! Two steps in one launch, as [`TwoShot`](crate::protocol::TwoShot), or three, as [`Hierarchical`](crate::protocol::Hierarchical): each thread does all of its channels' work in
+//! turn.
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use super::super::simple::{Folded, Then, take, within};
-use super::super::{Kept, Protocol, Share, Site, passes_on, times};
+use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times};
+use super::domains::Far;
 use super::{Part, runs};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
@@ -13,7 +15,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::schedule::{First, Leg, Relays, Schedule, Second};
+use crate::schedule::{Among, Domain, Everyone, First, Leg, Legs, Of, Relays, Schedule, Second};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 use core::slice;
@@ -29,20 +31,57 @@ pub struct HostTwoShot;
 unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        // SAFETY: the caller's contract.
+        unsafe { Steps(Everyone).exchange::<O, S, H>(grid, params) }
+    }
+}
+
+/// The protocol, as a type. Grid and channels: as for [`HostTwoShot`].
+///
+/// All ranks take their turns in one order: as for that, and behind what this rank folds of its domain what each other domain has.
+#[derive(Debug)]
+pub struct HostHierarchical;
+
+// SAFETY: as for `Hierarchical`.
+unsafe impl<O: Ops> Protocol<O> for HostHierarchical {
+    #[inline(always)]
+    unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        const { by_domains::<S>() };
+        // SAFETY: the caller's contract.
+        unsafe { Steps(Domain(params.ops.domain())).exchange::<O, S, H>(grid, params) }
+    }
+}
+
+/// The steps, of which the first and the last are among the ranks that the value names.
+struct Steps<A>(A);
+
+impl<A: Among> Steps<A> {
+    /// [`Protocol::exchange`].
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    unsafe fn exchange<O: Ops, S: Schedule, H: Unpack>(
+        self,
+        grid: Grid,
+        params: &Params<O, S, H::Raw>,
+    ) -> Flow {
+        let Steps(among) = self;
         const { passes_on::<S, H>() };
         let (group, ops, shape) = (Block, &params.ops, &params.shape);
-        let (first, second) = (First(params.schedule), Second(params.schedule));
+        let (first, second) = (Of(First(params.schedule), among), Of(Second(params.schedule), among));
         // SAFETY: the caller's contract.
         let (watch, args) =
             unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
         let (site, channel, times) = (Site::of(grid, params), grid.block, times::<H>());
         let me = site.me;
         let share = Share::of::<H>(shape.elements, shape.share, channel);
-        if times == 0 || share.packs == 0 {
+        if times == 0 || A::ACROSS && H::PARTIALS == 0 || share.packs == 0 {
             return Ok(());
         }
         watch.enter(&group)?;
-        let relays = Relays::of(&params.schedule, me);
+        let member = among.member(me);
+        let relays = Relays::of(&params.schedule, member);
         let place = site.only(&first, channel);
         let longest = share.longest(relays.parts());
         let call = longest.call(shape);
@@ -54,7 +93,8 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
         // SAFETY: as above.
         let receiving = |peer, channel, call| unsafe { Receiving::begin(ops, &watch, peer, channel, call) };
         let total = stream_bytes(call.payload);
-        let ends = runs::ends::<H>(&args);
+        // Across domains go accumulators, which hooks fold pack by pack.
+        let ends = runs::ends::<H>(&args).filter(|_| !A::ACROSS);
         let mut from = 0;
         while from < total {
             let to = total.min(from.max(HEADER) + shape.chunk);
@@ -80,8 +120,7 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
                 }
             }
             // The same turn of the second step.
-            let [from2, to2] =
-                [from, to].map(|at| if at == 0 { 0 } else { HEADER + (at - HEADER) * times as u64 });
+            let [from2, to2] = [from, to].map(|at| same_turn(at, times));
             let outs: Vec<_> =
                 (1..=second.sends(me)).map(|leg| sending(second.to(me, leg).peer, behind, passed)).collect();
             for out in &outs {
@@ -91,7 +130,7 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
                 .map(|leg| receiving(first.from(me, leg).peer, channel, call))
                 .collect();
             if !inputs.is_empty() {
-                let part = part(relays.part(me.rank));
+                let part = part(relays.part(member.rank));
                 let made = S::FOLDS && ends.is_none();
                 let own = if made { part.produced::<O, H>(&place, &args, &[]) } else { Vec::new() };
                 for input in &inputs {
@@ -99,11 +138,16 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
                 }
                 if S::FOLDS {
                     let payload = HEADER + (16 * s0 * times) as u64;
-                    let (to, then) =
+                    let (kept, then) =
                         ((&place, Kept::HERE), Passed { outs: &outs, payload, takes: S::MUTUAL });
                     match &ends {
-                        Some(ends) => runs::fold::<O, H>(&part, to, me, ends, &inputs, &then),
-                        None => part.fold::<O, H>(to, me, &args, (&own, &inputs), &then),
+                        Some(ends) => runs::fold::<O, H>(&part, kept, member, ends, &inputs, &then),
+                        None if A::ACROSS => {
+                            let far = Far::of(&site, &watch, among, channel, call);
+                            let near = (member, &own[..], &inputs[..]);
+                            far.cross::<H>([from, to], &part, (&place, &args), near, &then)?;
+                        }
+                        None => part.fold::<O, H>(kept, member, &args, (&own, &inputs), &then),
                     }
                 } else {
                     part.forward::<O, H>(&place, &args, &inputs[0], &outs);
@@ -139,6 +183,11 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
         }
         Ok(())
     }
+}
+
+/// Where the turn that is at byte `at` of a stream is in one with `times` as much behind the header.
+pub(super) fn same_turn(at: u64, times: usize) -> u64 {
+    if at == 0 { 0 } else { HEADER + (at - HEADER) * times as u64 }
 }
 
 impl Part {
@@ -198,18 +247,32 @@ impl<O: Ops> Passed<'_, O> {
     }
 }
 
+impl<O: Ops> Passed<'_, O> {
+    /// Stores pack `number` of what was folded for pack `s` of the turn, which is the one at `ctx`.
+    #[inline(always)]
+    pub fn put<H: Hooks>(
+        &self,
+        s: u32,
+        number: usize,
+        pack: Pack<H::Folded>,
+        (ctx, args): (&Consume, &H::Args<'_>),
+    ) {
+        let at = self.payload + 16 * (u64::from(s) * H::RELAYS as u64 + number as u64);
+        for out in self.outs {
+            // SAFETY: the ring's place of the pack, which is reserved.
+            unsafe { arch::store_16(out.at(at), pack.words()) };
+        }
+        if self.takes {
+            take::<H>(ctx, args, number, pack);
+        }
+    }
+}
+
 impl<O: Ops, H: Hooks> Then<H> for Passed<'_, O> {
     #[inline(always)]
     fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
         H::relay(ranks, of, &|number: usize, pack: Pack<H::Folded>| {
-            let at = self.payload + 16 * (s as u64 * H::RELAYS as u64 + number as u64);
-            for out in self.outs {
-                // SAFETY: the ring's place of the pack, which is reserved.
-                unsafe { arch::store_16(out.at(at), pack.words()) };
-            }
-            if self.takes {
-                take::<H>(ctx, args, number, pack);
-            }
+            self.put::<H>(s, number, pack, (ctx, args));
         });
     }
 }

@@ -1,6 +1,6 @@
 //! What is folded as it is received.
 
-use super::channel::Ring;
+use super::channel::{Receiving, Ring};
 use super::turns::{self, Ends, Turn, Turns, Work};
 use crate::arch;
 use crate::ctx::{Consume, Ctx, Produce};
@@ -13,7 +13,7 @@ use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
 use crate::protocol::{Kept, Share, Site};
 use crate::row::walk;
-use crate::schedule::{Member, Schedule};
+use crate::schedule::{Legs, Member, Schedule};
 use crate::tile::{self, Team, WARP};
 use crate::wait::{Flow, Watch};
 
@@ -161,16 +161,32 @@ pub(in crate::protocol) fn fold_packs<H: Hooks>(
     }
 }
 
-impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PART> {
+impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PART> {
+    /// This rank's number among those that contribute, and how many they are.
+    #[inline(always)]
+    fn me(&self) -> Member {
+        self.ends.schedule.member(self.ends.site.me)
+    }
+
+    /// The end of the channel from the contributor of that number.
+    ///
+    /// # Safety
+    /// As for [`Ends::from`].
+    #[inline(always)]
+    unsafe fn from(&self, number: u32) -> Receiving<'k, O> {
+        // SAFETY: the caller's contract.
+        unsafe { self.ends.from(self.ends.schedule.rank(self.ends.site.me, number)) }
+    }
+
     /// Where the others' packs lie, in the order of their ranks, as far as constants name them.
     #[inline(always)]
     fn others<const N: usize>(&self, payload: u64) -> [Ring; AHEAD] {
-        let Folds { ends, .. } = self;
+        let me = self.me();
         let mut rings = [Ring::NONE; AHEAD];
         unroll!(AHEAD = 4, |R| if R + 1 < N {
-            let rank = R as u32 + u32::from(R as u32 >= ends.site.me.rank);
+            let rank = R as u32 + u32::from(R as u32 >= me.rank);
             // SAFETY: the turn's packs have arrived, and are not given back before it is over.
-            rings[R] = unsafe { ends.from(rank) }.ring(payload);
+            rings[R] = unsafe { self.from(rank) }.ring(payload);
         });
         rings
     }
@@ -178,14 +194,14 @@ impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PA
     /// Folds the rows of a turn, of `N` ranks, or if that is 0 of as many as there are.
     #[inline(always)]
     fn rows<const N: usize>(&self, packs: &Packs<'_>, team: Team) {
-        let Folds { ends, kept, args, .. } = self;
+        let Folds { kept, args, .. } = self;
         let Packs { place, first, payload, count, .. } = *packs;
-        let me = ends.site.me;
+        let me = self.me();
         let rings = self.others::<N>(payload);
         let ranks = (Some(me.rank), me.world);
         walk::fold::<H, N>(team, (place, *kept), first, count, args, ranks, |rank, s| {
             // SAFETY: as for `others`.
-            let ring = if N > 0 { rings[rank as usize] } else { unsafe { ends.from(rank) }.ring(payload) };
+            let ring = if N > 0 { rings[rank as usize] } else { unsafe { self.from(rank) }.ring(payload) };
             // SAFETY: as above.
             Pack::from_words(unsafe { arch::load_16_once(ring.pack(s)) })
         });
@@ -202,9 +218,9 @@ impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PA
         team: Team,
         then: &impl Then<H>,
     ) -> u32 {
-        let Folds { ends, kept, args, .. } = self;
+        let Folds { kept, args, .. } = self;
         let Packs { place, first, payload, count, whole } = packs;
-        let (me, lanes, each) = (ends.site.me.rank, Pack::<H::Wire>::LANES, P as u32 * WARP);
+        let (me, lanes, each) = (self.me().rank, Pack::<H::Wire>::LANES, P as u32 * WARP);
         let end = tile::bundled::<P>(team, *count, *whole) / each * each;
         let rings = self.others::<N>(*payload);
         let mut b = team.bundle::<P>();
@@ -255,7 +271,7 @@ impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PA
             true => ends.site.only(ends.schedule, ends.channel),
             false => ends.site.own(ends.schedule, ends.channel),
         };
-        let me = ends.site.me;
+        let me = self.me();
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
         // Packs of rows need not have whole elements.
         let whole =
@@ -278,7 +294,7 @@ impl<O: Ops, S: Schedule, H: Unpack, const PART: bool> Folds<'_, '_, O, S, H, PA
         };
         fold_packs::<H>((&packs, s), team, *kept, me, args, then, |rank, s| {
             // SAFETY: the turn's packs have arrived, and are not given back before it is over.
-            Pack::from_words(unsafe { arch::load_16_once(ends.from(rank).at(payload + 16 * u64::from(s))) })
+            Pack::from_words(unsafe { arch::load_16_once(self.from(rank).at(payload + 16 * u64::from(s))) })
         });
     }
 }

@@ -2,12 +2,14 @@
 
 mod call;
 pub mod channel;
+mod domains;
 mod fold;
 mod forward;
 mod once;
 mod relay;
 mod turns;
 
+pub use domains::Hierarchical;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use fold::Then;
 pub(super) use fold::{Here, Packs, Take, fold_packs};

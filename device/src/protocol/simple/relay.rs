@@ -21,7 +21,7 @@ use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::protocol::{Kept, Protocol, Share, Site, passes_on, times};
-use crate::schedule::{First, Leg, Relays, Schedule, Second};
+use crate::schedule::{Among, Everyone, First, Leg, Legs, Of, Relays, Schedule, Second};
 use crate::tile::{self, Sink, Team};
 use crate::wait::{Flow, Watch};
 
@@ -36,6 +36,29 @@ pub struct TwoShot;
 unsafe impl<O: Ops> Protocol<O> for TwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        // SAFETY: the caller's contract.
+        unsafe { Steps::exchange::<H>(grid, params, Everyone) }
+    }
+}
+
+/// What the blocks of a channel have in common.
+pub(super) struct Steps<'k, O, S, A> {
+    share: Share,
+    /// The longest part: the stream of every one is as long.
+    longest: Share,
+    relays: Relays,
+    pub(super) among: A,
+    pub(super) first: Ends<'k, O, Of<First<S>, A>>,
+    pub(super) second: Ends<'k, O, Of<Second<S>, A>>,
+}
+
+impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
+    /// [`Protocol::exchange`], of which the steps here are among the ranks that `among` names.
+    ///
+    /// # Safety
+    /// As for [`Protocol::exchange`].
+    #[inline(always)]
+    pub(super) unsafe fn exchange<H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>, among: A) -> Flow {
         const { passes_on::<S, H>() };
         let (ops, shape) = (&params.ops, &params.shape);
         // SAFETY: the caller's contract.
@@ -43,7 +66,7 @@ unsafe impl<O: Ops> Protocol<O> for TwoShot {
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
-        let (first, second) = (First(params.schedule), Second(params.schedule));
+        let (first, second) = (Of(First(params.schedule), among), Of(Second(params.schedule), among));
         let (mut channel, mut kind) = (grid.block, 0);
         while channel >= shape.channels {
             (channel, kind) = (channel - shape.channels, kind + 1);
@@ -55,10 +78,10 @@ unsafe impl<O: Ops> Protocol<O> for TwoShot {
             false => kind,
         };
         let share = Share::of::<H>(shape.elements, shape.share, channel);
-        if const { times::<H>() == 0 } || share.packs == 0 {
+        if const { times::<H>() == 0 || A::ACROSS && H::PARTIALS == 0 } || share.packs == 0 {
             return Ok(());
         }
-        let steps = Steps::of::<H>(&site, (&first, &second), &watch, channel, share);
+        let steps = Steps::of::<H>(&site, &first, &second, &watch, channel, share);
         // SAFETY: each block has its own channel ends; all its threads call.
         unsafe {
             match kind {
@@ -70,26 +93,18 @@ unsafe impl<O: Ops> Protocol<O> for TwoShot {
     }
 }
 
-/// What the blocks of a channel have in common.
-struct Steps<'k, O, S> {
-    share: Share,
-    /// The longest part: the stream of every one is as long.
-    longest: Share,
-    relays: Relays,
-    first: Ends<'k, O, First<S>>,
-    second: Ends<'k, O, Second<S>>,
-}
-
-impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
+impl<'k, O: Ops, S: Schedule, A: Among> Steps<'k, O, S, A> {
     #[inline(always)]
     fn of<H: Hooks>(
         site: &'k Site<'k, O>,
-        (first, second): (&'k First<S>, &'k Second<S>),
+        first: &'k Of<First<S>, A>,
+        second: &'k Of<Second<S>, A>,
         watch: &'k Watch,
         channel: u32,
         share: Share,
     ) -> Self {
-        let relays = Relays::of(&first.0, site.me);
+        let Of(First(schedule), among) = first;
+        let relays = Relays::of(schedule, among.member(site.me));
         let longest = share.longest(relays.parts());
         let call = longest.call(site.shape);
         let passed = Call { payload: call.payload * times::<H>() as u64, ..call };
@@ -98,6 +113,7 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
             share,
             longest,
             relays,
+            among: *among,
             first: Ends { site, schedule: first, watch, channel, call, begins: None },
             second: Ends {
                 site,
@@ -112,19 +128,19 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
 
     /// Turns of the first step, with so many legs.
     #[inline(always)]
-    fn turns(&self, legs: u32) -> Turns {
+    pub(super) fn turns(&self, legs: u32) -> Turns {
         Turns::of(self.first.site, self.longest, legs, false)
     }
 
     /// Turns of the second: as many, in which there is as much more as what was folded takes more room.
     #[inline(always)]
-    fn turns_of_second<H: Hooks>(&self, legs: u32) -> Turns {
+    pub(super) fn turns_of_second<H: Hooks>(&self, legs: u32) -> Turns {
         self.turns(legs).times(times::<H>() as u32)
     }
 
     /// Where hooks are.
     #[inline(always)]
-    fn place(&self) -> Ctx {
+    pub(super) fn place(&self) -> Ctx {
         self.first.site.only(self.first.schedule, self.first.channel)
     }
 
@@ -132,6 +148,12 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
     #[inline(always)]
     fn part(&self, number: u32) -> Share {
         self.share.part(self.longest.packs, number)
+    }
+
+    /// The part that this rank passes on.
+    #[inline(always)]
+    pub(super) fn own_part(&self) -> Share {
+        self.part(self.relays.part(self.among.member(self.first.site.me).rank))
     }
 
     /// Sends each peer what this rank contributes to its part.
@@ -143,7 +165,7 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
         let legs = self.first.schedule.sends(self.first.site.me);
         let (turns, ends) = (self.turns(legs).one_by_one(), self.first.turned());
         // SAFETY: the caller's contract.
-        unsafe { turns::send(turns, &ends, &Produces::<O, S, H> { steps: self, ends, turns, args }) }
+        unsafe { turns::send(turns, &ends, &Produces::<O, S, A, H> { steps: self, ends, turns, args }) }
     }
 
     /// Folds this rank's part, or takes it from the root, and passes it on to every peer that takes it.
@@ -152,18 +174,22 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
     /// This block alone works the receiving ends of the first step's channel and the sending ends of the second's; all its threads call.
     #[inline(always)]
     unsafe fn pass_on<H: Unpack>(&self, args: &H::Args<'_>) -> Flow {
+        if const { A::ACROSS } {
+            // SAFETY: the caller's contract.
+            return unsafe { self.cross::<H>(args) };
+        }
         let (from, to) = (&self.first, &self.second);
         let me = from.site.me;
         let turns =
             [self.turns(from.schedule.receives(me)), self.turns_of_second::<H>(to.schedule.sends(me))];
-        let part = self.part(self.relays.part(me.rank));
+        let part = self.own_part();
         // SAFETY: the caller's contract.
         unsafe {
             if const { S::FOLDS } {
                 let folds = Folds { ends: from, turns: turns[0], share: part, kept: Kept::HERE, args };
-                turns::relay(turns, (from, to), &PassesOn::<O, S, H> { steps: self, to: turns[1], folds })
+                turns::relay(turns, (from, to), &PassesOn::<O, S, A, H> { steps: self, to: turns[1], folds })
             } else {
-                turns::relay(turns, (from, to), &Forwards::<O, S, H> { steps: self, turns, part, args })
+                turns::relay(turns, (from, to), &Forwards::<O, S, A, H> { steps: self, turns, part, args })
             }
         }
     }
@@ -177,7 +203,7 @@ impl<'k, O: Ops, S: Schedule> Steps<'k, O, S> {
         let legs = self.second.schedule.receives(self.second.site.me);
         let turns = self.turns_of_second::<H>(legs).one_by_one();
         // SAFETY: the caller's contract.
-        unsafe { turns::receive(turns, &self.second, &Takes::<O, S, H> { steps: self, turns, args }) }
+        unsafe { turns::receive(turns, &self.second, &Takes::<O, S, A, H> { steps: self, turns, args }) }
     }
 }
 
@@ -187,14 +213,14 @@ pub(in crate::protocol) fn within(packs: u32, first: usize, count: u32) -> u32 {
     count.min(packs.saturating_sub(first as u32))
 }
 
-struct Produces<'k, 'a, O, S, H: Unpack> {
-    steps: &'k Steps<'k, O, S>,
-    ends: Ends<'k, O, First<S>>,
+struct Produces<'k, 'a, O, S, A, H: Unpack> {
+    steps: &'k Steps<'k, O, S, A>,
+    ends: Ends<'k, O, Of<First<S>, A>>,
     turns: Turns,
     args: &'k H::Args<'a>,
 }
 
-impl<O: Ops, S: Schedule, H: Unpack> Work for Produces<'_, '_, O, S, H> {
+impl<O: Ops, S: Schedule, A: Among, H: Unpack> Work for Produces<'_, '_, O, S, A, H> {
     const COLS: usize = 0;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
@@ -221,13 +247,13 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Produces<'_, '_, O, S, H> {
     }
 }
 
-struct PassesOn<'k, 'a, O, S, H: Unpack> {
-    steps: &'k Steps<'k, O, S>,
+struct PassesOn<'k, 'a, O, S, A, H: Unpack> {
+    steps: &'k Steps<'k, O, S, A>,
     to: Turns,
-    folds: Folds<'k, 'a, O, First<S>, H, true>,
+    folds: Folds<'k, 'a, O, Of<First<S>, A>, H, true>,
 }
 
-impl<O: Ops, S: Schedule, H: Unpack> Pass for PassesOn<'_, '_, O, S, H> {
+impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for PassesOn<'_, '_, O, S, A, H> {
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
         let PassesOn { steps, folds, .. } = self;
@@ -241,9 +267,9 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for PassesOn<'_, '_, O, S, H> {
 }
 
 /// What was folded in a turn is stored for every peer that takes it. Where all ranks do, so does this one.
-struct Passed<'k, O, S>(Everybody<'k, O, Second<S>>);
+struct Passed<'k, O, S, A>(Everybody<'k, O, Of<Second<S>, A>>);
 
-impl<O: Ops, S: Schedule, H: Hooks> Then<H> for Passed<'_, O, S> {
+impl<O: Ops, S: Schedule, A: Among, H: Hooks> Then<H> for Passed<'_, O, S, A> {
     #[inline(always)]
     fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
         H::relay(ranks, of, &|number: usize, pack: Pack<H::Folded>| {
@@ -272,14 +298,14 @@ pub(in crate::protocol) fn take<H: Hooks>(
 }
 
 /// What the root sends is stored for every peer, and taken.
-struct Forwards<'k, 'a, O, S, H: Unpack> {
-    steps: &'k Steps<'k, O, S>,
+struct Forwards<'k, 'a, O, S, A, H: Unpack> {
+    steps: &'k Steps<'k, O, S, A>,
     turns: [Turns; 2],
     part: Share,
     args: &'k H::Args<'a>,
 }
 
-impl<O: Ops, S: Schedule, H: Unpack> Pass for Forwards<'_, '_, O, S, H> {
+impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for Forwards<'_, '_, O, S, A, H> {
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
         let Forwards { steps, turns, part, args } = self;
@@ -291,21 +317,21 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for Forwards<'_, '_, O, S, H> {
         let ends = &steps.first;
         // SAFETY: the turn's packs have arrived, and are not given back before it is over.
         let input = unsafe { ends.from(ends.schedule.from(ends.site.me, 1).peer) };
-        let forward = Forward::<O, S, H> { peers, first, args };
+        let forward = Forward::<O, S, A, H> { peers, first, args };
         tile::consume::<tile::UpToTwo<H>, H::Wire, _>(team, &steps.place(), first, count, &forward, |s| {
             input.at(payload + 16 * u64::from(s))
         });
     }
 }
 
-struct Forward<'k, 'a, O, S, H: Hooks> {
-    peers: Everybody<'k, O, Second<S>>,
+struct Forward<'k, 'a, O, S, A, H: Hooks> {
+    peers: Everybody<'k, O, Of<Second<S>, A>>,
     /// The turn's first pack in the chunk.
     first: usize,
     args: &'k H::Args<'a>,
 }
 
-impl<O: Ops, S: Schedule, H: Hooks> Sink<H::Wire> for Forward<'_, '_, O, S, H> {
+impl<O: Ops, S: Schedule, A: Among, H: Hooks> Sink<H::Wire> for Forward<'_, '_, O, S, A, H> {
     #[inline(always)]
     fn take(&self, ctx: &Consume, pack: Pack<H::Wire>) {
         let s = ctx.pos / Pack::<H::Wire>::LANES - self.first;
@@ -315,13 +341,13 @@ impl<O: Ops, S: Schedule, H: Hooks> Sink<H::Wire> for Forward<'_, '_, O, S, H> {
     }
 }
 
-struct Takes<'k, 'a, O, S, H: Unpack> {
-    steps: &'k Steps<'k, O, S>,
+struct Takes<'k, 'a, O, S, A, H: Unpack> {
+    steps: &'k Steps<'k, O, S, A>,
     turns: Turns,
     args: &'k H::Args<'a>,
 }
 
-impl<O: Ops, S: Schedule, H: Unpack> Work for Takes<'_, '_, O, S, H> {
+impl<O: Ops, S: Schedule, A: Among, H: Unpack> Work for Takes<'_, '_, O, S, A, H> {
     const COLS: usize = 0;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {

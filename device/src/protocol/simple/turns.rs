@@ -8,6 +8,10 @@
 //! everybody, and needs turn `k - 3` freed; a receiver that waits in turn `j` has freed turn `j - 1` of everybody, and needs turn `j + 1`. Whoever is
 //! behind all others can therefore go on.
 
+mod across;
+
+pub(super) use across::{Cross, cross};
+
 use super::channel::{Call, HEADER, Receiving, Ring, Sending, stream_bytes};
 use super::late;
 use crate::arch;
@@ -15,7 +19,7 @@ use crate::group::{Block, Group};
 use crate::ops::Ops;
 use crate::pack::unroll;
 use crate::protocol::{Share, Site};
-use crate::schedule::{Leg, Schedule};
+use crate::schedule::{Leg, Legs};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 
@@ -104,7 +108,7 @@ pub(super) struct Ends<'k, O, S> {
     pub begins: Option<u32>,
 }
 
-impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
+impl<'k, O: Ops, S: Legs> Ends<'k, O, S> {
     /// The same, which send one leg after the other and begin with another one on each channel: at any time blocks share the links to all peers evenly. (Those
     /// that receive begin with the first. On other legs they took longer.)
     #[inline(always)]
@@ -145,7 +149,7 @@ impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
     }
 }
 
-impl<'k, O: Ops, S: Schedule> Ends<'k, O, S> {
+impl<'k, O: Ops, S: Legs> Ends<'k, O, S> {
     /// The leader's wait for room at every peer of a turn, for whom it begins the stream with the `first`: as [`each`].
     ///
     /// # Safety
@@ -190,7 +194,7 @@ pub(super) struct Everybody<'k, O, S> {
     sends: u32,
 }
 
-impl<O: Ops, S: Schedule> Everybody<'_, O, S> {
+impl<O: Ops, S: Legs> Everybody<'_, O, S> {
     /// Stores pack `s` of the turn for every peer.
     ///
     /// # Safety
@@ -245,11 +249,7 @@ pub(super) trait Pass {
 /// # Safety
 /// This block alone works the sending ends of the channel; all its threads call; `work` stores the packs of a turn into what its peers have freed.
 #[inline(always)]
-pub(super) unsafe fn send<O: Ops, S: Schedule, W: Work>(
-    turns: Turns,
-    ends: &Ends<'_, O, S>,
-    work: &W,
-) -> Flow {
+pub(super) unsafe fn send<O: Ops, S: Legs, W: Work>(turns: Turns, ends: &Ends<'_, O, S>, work: &W) -> Flow {
     // SAFETY: the caller's contract; the position moves with `finish` alone.
     let to = |leg| unsafe { ends.to(leg) };
     // SAFETY: as above.
@@ -304,7 +304,7 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, W: Work>(
 /// This block alone works the receiving ends of the channel; all its threads call; `work` reads the packs of a turn alone, and keeps none that is not
 /// loaded when it returns.
 #[inline(always)]
-pub(super) unsafe fn receive<O: Ops, S: Schedule, W: Work>(
+pub(super) unsafe fn receive<O: Ops, S: Legs, W: Work>(
     turns: Turns,
     ends: &Ends<'_, O, S>,
     work: &W,
@@ -361,7 +361,7 @@ pub(super) unsafe fn receive<O: Ops, S: Schedule, W: Work>(
 /// # Safety
 /// As for [`receive`] of the one, and [`send`] of the others.
 #[inline(always)]
-pub(super) unsafe fn relay<O: Ops, F: Schedule, S: Schedule, W: Pass>(
+pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
     turns: [Turns; 2],
     (from, to): (&Ends<'_, O, F>, &Ends<'_, O, S>),
     work: &W,

@@ -74,6 +74,23 @@ pub fn glue(
         ) -> ::core::primitive::bool {
             #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
         }
+        const PARTIALS: ::core::primitive::usize = #d::fold::partials::<#fold, #wire>();
+        #[inline(always)]
+        fn partial(
+            ranks: ::core::primitive::u32,
+            of: &impl #d::fold::Contributions<#wire>,
+            put: &impl ::core::ops::Fn(::core::primitive::usize, [::core::primitive::u32; 4]),
+        ) -> ::core::primitive::bool {
+            #d::fold::partial::<#fold, #wire>(ranks, of, put)
+        }
+        #[inline(always)]
+        fn join(
+            ranks: (::core::primitive::u32, ::core::primitive::u32),
+            of: &impl #d::fold::Partials,
+            put: &impl ::core::ops::Fn(::core::primitive::usize, #d::pack::Pack<Self::Folded>),
+        ) {
+            #d::fold::join::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put);
+        }
         #[cfg(not(target_arch = "nvptx64"))]
         fn fold_run(from: &[&[#wire]], to: &mut [Self::Folded]) {
             #d::fold::run::<#fold, #wire, Self::Folded>(from, to, #as_passed)

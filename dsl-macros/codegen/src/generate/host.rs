@@ -176,6 +176,7 @@ fn kernels(model: &Model) -> TokenStream {
         model.options.reduce.as_ref().map(|_| {
             quote!(
                 const RELAYS: ::core::primitive::usize = <__Hooks<#of 1> as #krate::device::hooks::Hooks>::RELAYS;
+                const PARTIALS: ::core::primitive::usize = <__Hooks<#of 1> as #krate::device::hooks::Hooks>::PARTIALS;
             )
         })
     };

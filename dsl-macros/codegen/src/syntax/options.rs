@@ -374,6 +374,7 @@ fn foreign_transport(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) -
         cuda: declared.cuda,
         host: declared.threads,
         direct: declared.stores,
+        domains: false,
         implied: false,
     })
 }

@@ -100,7 +100,7 @@ impl Pattern {
     }
 
     /// Parts of a chunk in two steps among `world` ranks: of a schedule with a root, which takes no part, one less.
-    pub(in crate::schedule) fn parts(self, world: u32) -> u32 {
+    pub(super) fn parts(self, world: u32) -> u32 {
         if self.mutual { world } else { world.saturating_sub(1).max(1) }
     }
 
@@ -131,8 +131,8 @@ impl Pattern {
         let Cut { channels, self_copy, groups } = cut;
         match protocol {
             _ if self.custom.is_some() => self.custom.unwrap_or(0),
-            Protocol::Simple | Protocol::TwoShot if on_host => channels,
-            Protocol::TwoShot => self.kinds * channels,
+            Protocol::Simple | Protocol::TwoShot | Protocol::Hierarchical if on_host => channels,
+            Protocol::TwoShot | Protocol::Hierarchical => self.kinds * channels,
             Protocol::Copy => 1,
             Protocol::Local => self_copy,
             // Without a peer too.

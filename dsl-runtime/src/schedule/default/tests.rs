@@ -22,6 +22,8 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         narrow: false,
         keeps: true,
         relays: 0,
+        partials: 0,
+        domain: 0,
         limit: u32::MAX,
         on_host: false,
     }
@@ -133,6 +135,60 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
         let cut =
             Work { pattern, relays: 1, ..among(world, Hooks::Work, false, 64 << 20) }.cut(Protocol::TwoShot);
         assert!(pattern.blocks(Protocol::TwoShot, cut, false) <= 96);
+    }
+}
+
+#[test]
+fn all_reduces_go_by_domains_where_adapters_carry_less() {
+    use Protocol::{Hierarchical, Simple, TwoShot};
+    let all_reduce = |[domains, each]: [u32; 2], [relays, partials]: [u32; 2], bytes, on_host| {
+        let world = domains * each;
+        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
+        let work = among(world, Hooks::Work, false, bytes);
+        let work = Work { pattern, relays, partials, domain: each, on_host, ..work };
+        // As on a mesh.
+        let has = |p| matches!(p, Simple | TwoShot | Hierarchical);
+        work.protocol(has, |_| false)
+    };
+    for (domains, hooks, bytes, way) in [
+        // Half a chunk in place of one.
+        ([2, 2], [1, 1], 512 << 10, Hierarchical),
+        ([2, 2], [1, 1], 256 << 10, Simple),
+        // Accumulators take twice as much: an eighth of a chunk twice, in place of one.
+        ([2, 8], [1, 2], 384 << 10, Hierarchical),
+        ([2, 8], [1, 2], 256 << 10, TwoShot),
+        // As many bytes.
+        ([2, 2], [1, 2], 1 << 20, Simple),
+        ([2, 2], [1, 2], 64 << 20, TwoShot),
+        // Of many domains of two ranks, each of which gets a part of every other.
+        ([8, 2], [1, 1], 64 << 20, TwoShot),
+        ([3, 2], [1, 1], 64 << 20, Hierarchical),
+        // What cannot be folded ahead of the rest, or not be passed on.
+        ([2, 8], [1, 0], 64 << 20, TwoShot),
+        ([2, 8], [0, 1], 64 << 20, Simple),
+        ([16, 1], [1, 1], 64 << 20, TwoShot),
+    ] {
+        for on_host in [false, true] {
+            let found = all_reduce(domains, hooks, bytes, on_host);
+            match on_host && way != Hierarchical {
+                // How those of CPU threads are told from each other is another test's.
+                true => assert_ne!(found, Hierarchical, "{domains:?}, {hooks:?}, {bytes} bytes"),
+                false => assert_eq!(found, way, "{domains:?}, {hooks:?}, {bytes} bytes"),
+            }
+        }
+    }
+    // Where domains are not aligned.
+    assert_ne!(
+        Work { domain: 0, partials: 1, relays: 1, ..among(4, Hooks::Work, false, 64 << 20) }
+            .protocol(|_| true, |_| false),
+        Hierarchical
+    );
+    for [domains, each] in [[2, 2], [2, 8], [4, 4]] {
+        let world = domains * each;
+        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
+        let work = Work { pattern, relays: 1, domain: each, ..among(world, Hooks::Work, false, 64 << 20) };
+        assert!(pattern.blocks(Hierarchical, work.cut(Hierarchical), false) <= 96);
+        assert_eq!(work.parts(Hierarchical), each);
     }
 }
 

@@ -1,0 +1,141 @@
+//! The step across domains of [`HostHierarchical`](super::HostHierarchical).
+
+use super::super::simple::Then;
+use super::super::simple::channel::{Call, HEADER, Receiving, Sending};
+use super::super::{Kept, Site};
+use super::Part;
+use super::relay::{Passed, same_turn};
+use crate::arch;
+use crate::ctx::{Consume, Ctx};
+use crate::fold::Contributions;
+use crate::group::Block;
+use crate::hooks::Hooks;
+use crate::ops::Ops;
+use crate::pack::Pack;
+use crate::schedule::{Across, Among, Legs, Member};
+use crate::tile;
+use crate::wait::{Flow, Watch};
+use std::vec::Vec;
+
+/// The ends of a channel to the ranks of the same place in other domains.
+pub(super) struct Far<'k, O> {
+    site: &'k Site<'k, O>,
+    watch: &'k Watch,
+    across: Across,
+    channel: u32,
+    /// The call of the first step.
+    near: Call,
+}
+
+/// What a domain has: this rank's number in it, what this rank contributes, and what the others do.
+pub(super) type Near<'n, 'k, W, O> = (Member, &'n [Pack<W>], &'n [Receiving<'k, O>]);
+
+impl<'k, O: Ops> Far<'k, O> {
+    pub(super) fn of<A: Among>(
+        site: &'k Site<'k, O>,
+        watch: &'k Watch,
+        among: A,
+        channel: u32,
+        near: Call,
+    ) -> Self {
+        Far { site, watch, across: Across(among.size(site.me.world)), channel, near }
+    }
+
+    /// One turn of a call, which is at `turn` of the first step's streams: folds what the domain has of `part`, exchanges it, and stores what all domains' come to as
+    /// `then` says.
+    #[inline(always)]
+    pub(super) fn cross<H: Hooks>(
+        &self,
+        turn: [u64; 2],
+        part: &Part,
+        (place, args): (&Ctx, &H::Args<'_>),
+        (member, own, arrived): Near<'_, '_, H::Wire, O>,
+        then: &Passed<'_, O>,
+    ) -> Flow {
+        let Far { site, watch, across, channel, near } = *self;
+        let (group, me, times) = (Block, site.me, H::PARTIALS);
+        let call = Call { payload: near.payload * times as u64, ..near };
+        let [from, to] = turn.map(|at| same_turn(at, times));
+        let over = turn[1] == super::stream_bytes(near.payload);
+        let legs = || 1..=across.sends(me);
+        // SAFETY: the block alone works these channels' ends; every turn goes on where the last one left off, since positions move with `finish` alone.
+        let sending =
+            |leg| unsafe { Sending::begin(site.ops, watch, across.to(me, leg).peer, channel, call) };
+        // SAFETY: as above.
+        let receiving =
+            |leg| unsafe { Receiving::begin(site.ops, watch, across.from(me, leg).peer, channel, call) };
+        let outs: Vec<_> = legs().map(sending).collect();
+        for out in &outs {
+            out.reserve(&group, from, to)?;
+        }
+        let payload = HEADER + (16 * part.packs.start * times) as u64;
+        let partial = Partial { outs: &outs, payload };
+        part.fold::<O, H>((place, Kept::HERE), member, args, (own, arrived), &partial);
+        for out in &outs {
+            out.publish(&group, from, to)?;
+        }
+        let inputs: Vec<_> = legs().map(receiving).collect();
+        for input in &inputs {
+            input.await_bytes(&group, from, to)?;
+        }
+        let (lanes, first, domain) =
+            (Pack::<H::Wire>::LANES, part.first + part.packs.start, across.member(me));
+        let count = part.packs.len() as u32;
+        let whole = tile::whole_until(place, lanes, first, count);
+        for s in 0..count {
+            let ctx = Kept::HERE.at::<H>(tile::any(place, lanes, first + s as usize, s < whole));
+            let of = |number: u32, pack: usize| {
+                let at = payload + 16 * (u64::from(s) * times as u64 + pack as u64);
+                // This rank's own is where it was stored for the others.
+                let from = match number == domain.rank {
+                    true => outs[0].at(at).cast_const(),
+                    false => inputs[domain.down(number) as usize - 1].at(at),
+                };
+                // SAFETY: the pack has arrived and is not freed, or was stored there and not overwritten.
+                unsafe { arch::load_16(from) }
+            };
+            H::join((domain.world, me.world), &of, &|number, pack| {
+                then.put::<H>(s, number, pack, (&ctx, args))
+            });
+        }
+        for input in &inputs {
+            input.free(&group, to)?;
+            if over {
+                input.finish(&group);
+            }
+        }
+        for out in &outs {
+            if over {
+                out.finish(&group);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was folded in a turn is stored for the ranks of the same place in other domains.
+struct Partial<'k, O> {
+    outs: &'k [Sending<'k, O>],
+    /// Where the turn's packs begin in each stream.
+    payload: u64,
+}
+
+impl<O: Ops, H: Hooks> Then<H> for Partial<'_, O> {
+    #[inline(always)]
+    fn fold(
+        &self,
+        s: u32,
+        _ctx: &Consume,
+        _args: &H::Args<'_>,
+        ranks: u32,
+        of: &impl Contributions<H::Wire>,
+    ) {
+        H::partial(ranks, of, &|number: usize, words: [u32; 4]| {
+            let at = self.payload + 16 * (u64::from(s) * H::PARTIALS as u64 + number as u64);
+            for out in self.outs {
+                // SAFETY: the ring's place of the pack, which is reserved.
+                unsafe { arch::store_16(out.at(at), words) };
+            }
+        });
+    }
+}
