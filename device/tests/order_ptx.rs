@@ -60,7 +60,7 @@ impl Hooks for F {
     const PARTIALS: usize = 1;
     #[inline(always)]
     fn partial(ranks: u32, of: &impl fold::Contributions<f32>, put: &impl Fn(usize, [u32; 4])) -> bool {
-        fold::partial::<fold::Sum<f32>, f32>(ranks, of, put)
+        fold::partial::<fold::Sum<f32>, f32>(ranks, of, &|number, pack: Pack<f32>| put(number, pack.words()))
     }
     #[inline(always)]
     fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<f32>)) {

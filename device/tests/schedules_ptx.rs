@@ -268,7 +268,7 @@ fn narrow_floats_convert_in_hardware() {
         assert_eq!(count("cvt.rn.satfinite.e5m2x2.f32 "), fp8, "{arch}");
         assert_eq!(count("cvt.rn.f16x2.e4m3x2 "), fp8, "{arch}");
         assert_eq!(count("cvt.f32.f16 "), 4 + fp8, "{arch}");
-        // `.rn` keeps ptxas from fusing it with a product.
-        assert_eq!(count("add.rn.f32 "), 1, "{arch}");
+        // `.rn` keeps ptxas from fusing it with a product. Where casts to 8-bit floats are computed, each of the two rounds by an addition.
+        assert_eq!(count("add.rn.f32 "), if fp8 == 1 { 1 } else { 3 }, "{arch}");
     }
 }

@@ -6,11 +6,11 @@ use super::{AHEAD, Contributions, Fold, MOST_LANES, Order, TOGETHER, octet, rela
 use crate::element::Element;
 use crate::pack::{Pack, unroll};
 
-/// Packs of accumulators for one of `W`, if some ranks' contributions can be folded ahead of the others': the order is a tree, and accumulators take as much room
+/// Packs of accumulators `A` for one of `W`, if some ranks' contributions can be folded ahead of the others': the order is a tree, and accumulators take as much room
 /// as what crosses the wire, or more. Else 0.
-pub const fn partials<F: Fold<W>, W: Element>() -> usize {
-    match F::ORDER {
-        Order::Tree => relays::<W, F::Acc>(),
+pub const fn partials<W: Element, A: Element>(order: Order) -> usize {
+    match order {
+        Order::Tree => relays::<W, A>(),
         Order::Ranks => 0,
     }
 }
@@ -21,7 +21,7 @@ pub const fn partials<F: Fold<W>, W: Element>() -> usize {
 pub fn partial<F: Fold<W>, W: Element>(
     ranks: u32,
     of: &impl Contributions<W>,
-    put: &impl Fn(usize, [u32; 4]),
+    put: &impl Fn(usize, Pack<F::Acc>),
 ) -> bool {
     let mut values = [F::Acc::default(); MOST_LANES];
     let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
@@ -30,7 +30,7 @@ pub fn partial<F: Fold<W>, W: Element>(
         let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
         unroll!(TOGETHER = 8, |K| values[TOGETHER + K] = high[K]);
     }
-    spread::<W, F::Acc>(values, &|number, pack: Pack<F::Acc>| put(number, pack.words()));
+    spread::<W, F::Acc>(values, put);
     true
 }
 

@@ -74,9 +74,9 @@ impl Hooks for Folding {
     fn relay(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, Pack<u32>)) -> bool {
         fold::relay::<Ordered, u16, u32>(ranks, of, |folded| folded, put)
     }
-    const PARTIALS: usize = fold::partials::<Ordered, u16>();
+    const PARTIALS: usize = fold::partials::<u16, <Ordered as Fold<u16>>::Acc>(<Ordered as Fold<u16>>::ORDER);
     fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
-        fold::partial::<Ordered, u16>(ranks, of, put)
+        fold::partial::<Ordered, u16>(ranks, of, &|number, pack: Pack<_>| put(number, pack.words()))
     }
     fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u32>)) {
         fold::join::<Ordered, u16, u32>(ranks, of, |folded| folded, put);
@@ -133,7 +133,7 @@ impl Hooks for Bytes {
     const UNROLL: usize = 1;
     const FOLDS: bool = true;
     const RELAYS: usize = fold::relays::<u8, u32>();
-    const PARTIALS: usize = fold::partials::<Ordered, u8>();
+    const PARTIALS: usize = fold::partials::<u8, <Ordered as Fold<u8>>::Acc>(<Ordered as Fold<u8>>::ORDER);
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u8> {
         produce_each(ctx, |ctx| args.input[ctx.index()] as u8)
     }
@@ -141,7 +141,7 @@ impl Hooks for Bytes {
         unreachable!("nothing but the fold takes values");
     }
     fn partial(ranks: u32, of: &impl Contributions<u8>, put: &impl Fn(usize, [u32; 4])) -> bool {
-        fold::partial::<Ordered, u8>(ranks, of, put)
+        fold::partial::<Ordered, u8>(ranks, of, &|number, pack: Pack<_>| put(number, pack.words()))
     }
     fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u32>)) {
         fold::join::<Ordered, u8, u32>(ranks, of, |folded| folded, put);
@@ -163,7 +163,7 @@ impl Hooks for Settled {
     const UNROLL: usize = 1;
     const FOLDS: bool = true;
     const RELAYS: usize = fold::relays::<u16, u16>();
-    const PARTIALS: usize = fold::partials::<Ordered, u16>();
+    const PARTIALS: usize = fold::partials::<u16, <Ordered as Fold<u16>>::Acc>(<Ordered as Fold<u16>>::ORDER);
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
         args.input.pack(ctx)
     }
@@ -171,7 +171,7 @@ impl Hooks for Settled {
         unreachable!("nothing but the fold takes values");
     }
     fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
-        fold::partial::<Ordered, u16>(ranks, of, put)
+        fold::partial::<Ordered, u16>(ranks, of, &|number, pack: Pack<_>| put(number, pack.words()))
     }
     fn join(ranks: (u32, u32), of: &impl fold::Partials, put: &impl Fn(usize, Pack<u16>)) {
         fold::join::<Ordered, u16, u16>(ranks, of, |folded| folded as u16, put);

@@ -20,9 +20,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Refuses a schedule whose peers are not all other ranks.
-    pub(super) fn of<S: Schedule>(schedule: &S, me: Member, in_place: bool) -> Result<Self> {
-        another_ranks(schedule, me)?;
+    pub(super) fn of<S: Schedule>(schedule: &S, me: Member, in_place: bool) -> Self {
         let [sends, receives] = [schedule.sends(me) > 0, schedule.receives(me) > 0];
         // A send alone is called so.
         let name = match (S::NAME, sends, receives) {
@@ -33,7 +31,7 @@ impl Asked {
         let chunks = if in_place { InPlace(*schedule).chunks(me) } else { schedule.chunks(me) };
         let stored = stored(schedule, me);
         let takes_part = sends || receives || S::OWN;
-        Ok(Asked { name, pattern: Pattern::of(schedule, me), chunks, stored, takes_part })
+        Asked { name, pattern: Pattern::of(schedule, me), chunks, stored, takes_part }
     }
 }
 
@@ -67,7 +65,8 @@ fn every_copy<S: Schedule>(schedule: &S, me: Member) -> Vec<Chunk> {
     own.into_iter().chain(legs.map(|[peer, from, to]| Chunk { peer, from, to })).collect()
 }
 
-fn another_ranks<S: Schedule>(schedule: &S, me: Member) -> Result<()> {
+/// Refuses a schedule whose peers are not all other ranks.
+pub(super) fn another_ranks<S: Schedule>(schedule: &S, me: Member) -> Result<()> {
     let to = (1..=schedule.sends(me)).map(|leg| schedule.to(me, leg));
     let from = (1..=schedule.receives(me)).map(|leg| schedule.from(me, leg));
     to.chain(from).try_for_each(|leg| another_rank(me, leg.peer as usize))

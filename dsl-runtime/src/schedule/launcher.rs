@@ -1,6 +1,6 @@
 //! One launcher for every schedule of legs.
 
-use super::asked::{Asked, copies};
+use super::asked::{Asked, another_ranks, copies};
 use super::prepared::{Agreed, Call, Places, Prepared};
 use super::{LaunchOptions, Plan, Protocol};
 use crate::kernel::{HookSet, Supports};
@@ -55,7 +55,8 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         args: H::Args<'_>,
         options: &LaunchOptions,
     ) -> Result<()> {
-        let asked = self.ask(&schedule)?;
+        another_ranks(&schedule, self.member())?;
+        let asked = self.ask(&schedule);
         let (plan, shape) = self.prepared.shaped(Places::of(&args), &asked, options)?;
         let call = Call { plan: &plan, shape, options, name: asked.name, root: asked.pattern.root };
         if plan.elements == 0 || !asked.takes_part {
@@ -71,7 +72,8 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn explain_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Plan> {
-        Ok(self.prepared.shaped(Places::of(args), &self.ask(schedule)?, options)?.0)
+        another_ranks(schedule, self.member())?;
+        Ok(self.prepared.shaped(Places::of(args), &self.ask(schedule), options)?.0)
     }
 
     /// The same launcher with a table of the caller's instead of [`Table::current`]. Collective.
@@ -101,7 +103,7 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn key_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Key> {
-        self.prepared.key_of(Places::of(args), &self.ask(schedule)?, options)
+        self.prepared.key_of(Places::of(args), &self.ask(schedule), options)
     }
 
     /// What can be tried for such a launch, the default's own protocol first.
@@ -109,14 +111,14 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     /// # Errors
     /// As for [`Launcher::launch_as`].
     pub fn spaces_as(&self, schedule: &S, args: &H::Args<'_>, options: &LaunchOptions) -> Result<Vec<Space>> {
-        self.prepared.spaces_of(Places::of(args), &self.ask(schedule)?, options)
+        self.prepared.spaces_of(Places::of(args), &self.ask(schedule), options)
     }
 
     pub(crate) fn member(&self) -> Member {
         Member { rank: self.prepared.rank() as u32, world: self.prepared.world() as u32 }
     }
 
-    fn ask(&self, schedule: &S) -> Result<Asked> {
+    fn ask(&self, schedule: &S) -> Asked {
         Asked::of(schedule, self.member(), H::IN_PLACE)
     }
 }

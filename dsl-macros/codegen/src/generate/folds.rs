@@ -74,14 +74,14 @@ pub fn glue(
         ) -> ::core::primitive::bool {
             #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
         }
-        const PARTIALS: ::core::primitive::usize = #d::fold::partials::<#fold, #wire>();
+        const PARTIALS: ::core::primitive::usize = #d::fold::partials::<#wire, <#fold as #d::fold::Fold<#wire>>::Acc>(<#fold as #d::fold::Fold<#wire>>::ORDER);
         #[inline(always)]
         fn partial(
             ranks: ::core::primitive::u32,
             of: &impl #d::fold::Contributions<#wire>,
             put: &impl ::core::ops::Fn(::core::primitive::usize, [::core::primitive::u32; 4]),
         ) -> ::core::primitive::bool {
-            #d::fold::partial::<#fold, #wire>(ranks, of, put)
+            #d::fold::partial::<#fold, #wire>(ranks, of, &|number, pack: #d::pack::Pack<<#fold as #d::fold::Fold<#wire>>::Acc>| put(number, pack.words()))
         }
         #[inline(always)]
         fn join(
