@@ -403,12 +403,23 @@ pub fn relay<F: Fold<W>, W: Element, L: Element>(
     as_sent: impl Fn(F::Acc) -> L,
     put: &impl Fn(usize, Pack<L>),
 ) -> bool {
+    passed::<F, W, L>(ranks, of, |folded| as_sent(F::finish(folded, ranks)), put)
+}
+
+/// The same of what is not finished.
+#[inline(always)]
+fn passed<F: Fold<W>, W: Element, L: Element>(
+    ranks: u32,
+    of: &impl Contributions<W>,
+    as_sent: impl Fn(F::Acc) -> L,
+    put: &impl Fn(usize, Pack<L>),
+) -> bool {
     let mut values = [L::default(); MOST_LANES];
     let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
-    unroll!(TOGETHER = 8, |K| values[K] = as_sent(F::finish(low[K], ranks)));
+    unroll!(TOGETHER = 8, |K| values[K] = as_sent(low[K]));
     if Pack::<W>::LANES > TOGETHER {
         let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
-        unroll!(TOGETHER = 8, |K| values[TOGETHER + K] = as_sent(F::finish(high[K], ranks)));
+        unroll!(TOGETHER = 8, |K| values[TOGETHER + K] = as_sent(high[K]));
     }
     spread::<W, L>(values, put);
     true

@@ -2,7 +2,7 @@
 //!
 //! The tree over all ranks has a node for each aligned domain, so that the bits are those of [`each`](super::each).
 
-use super::{AHEAD, Contributions, Fold, MOST_LANES, Order, TOGETHER, octet, relays, some, spread};
+use super::{AHEAD, Contributions, Fold, MOST_LANES, Order, TOGETHER, octet, passed, relays, spread};
 use crate::element::Element;
 use crate::pack::{Pack, unroll};
 
@@ -23,15 +23,7 @@ pub fn partial<F: Fold<W>, W: Element>(
     of: &impl Contributions<W>,
     put: &impl Fn(usize, Pack<F::Acc>),
 ) -> bool {
-    let mut values = [F::Acc::default(); MOST_LANES];
-    let Some(low) = some::<F, W, 0>(ranks, of) else { return false };
-    unroll!(TOGETHER = 8, |K| values[K] = low[K]);
-    if Pack::<W>::LANES > TOGETHER {
-        let Some(high) = some::<F, W, TOGETHER>(ranks, of) else { return false };
-        unroll!(TOGETHER = 8, |K| values[TOGETHER + K] = high[K]);
-    }
-    spread::<W, F::Acc>(values, put);
-    true
+    passed::<F, W, F::Acc>(ranks, of, |folded| folded, put)
 }
 
 /// Folds the accumulators of `domains` domains, in which `ranks` ranks contributed: `of` gives a domain's pack of each number that [`partial`] made. What comes of
