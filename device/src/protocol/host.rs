@@ -203,6 +203,18 @@ fn read_from_peers<O: Ops, S: Schedule, W: Element>(
     Ok(())
 }
 
+/// Stores a pack at byte `at` of the stream to each peer.
+///
+/// # Safety
+/// Its places in the rings are reserved.
+#[inline(always)]
+unsafe fn store_for_each<O: Ops>(outs: &[Sending<'_, O>], at: u64, words: [u32; 4]) {
+    for out in outs {
+        // SAFETY: the caller's contract.
+        unsafe { arch::store_16(out.at(at), words) };
+    }
+}
+
 /// Stream packs of a channel whose share begins at chunk pack `first`.
 struct Part {
     first: usize,
@@ -267,10 +279,8 @@ impl Part {
     /// Stores pack `s` of the part for each peer.
     #[inline(always)]
     fn store<O: Ops, W: Element>(&self, outs: &[Sending<'_, O>], s: u32, pack: Pack<W>) {
-        for out in outs {
-            // SAFETY: the ring's place of the pack, which is reserved; each pack is produced once.
-            unsafe { arch::store_16(out.at(self.offset() + 16 * u64::from(s)), pack.words()) };
-        }
+        // SAFETY: the pack's place, which is reserved; each pack is produced once.
+        unsafe { store_for_each(outs, self.offset() + 16 * u64::from(s), pack.words()) };
     }
 
     /// Produces once, for every peer and for this rank.

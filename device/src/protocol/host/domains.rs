@@ -3,8 +3,8 @@
 use super::super::simple::Then;
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending};
 use super::super::{Kept, Site};
-use super::Part;
 use super::relay::{Passed, same_turn};
+use super::{Part, store_for_each};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
 use crate::fold::Contributions;
@@ -132,10 +132,8 @@ impl<O: Ops, H: Hooks> Then<H> for Partial<'_, O> {
     ) {
         H::partial(ranks, of, &|number: usize, words: [u32; 4]| {
             let at = self.payload + 16 * (u64::from(s) * H::PARTIALS as u64 + number as u64);
-            for out in self.outs {
-                // SAFETY: the ring's place of the pack, which is reserved.
-                unsafe { arch::store_16(out.at(at), words) };
-            }
+            // SAFETY: the pack's place, which is reserved.
+            unsafe { store_for_each(self.outs, at, words) };
         });
     }
 }

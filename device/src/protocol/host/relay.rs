@@ -5,7 +5,7 @@ use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_byt
 use super::super::simple::{Folded, Then, take, within};
 use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times};
 use super::domains::Far;
-use super::{Part, runs};
+use super::{Part, runs, store_for_each};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
 use crate::element::Element;
@@ -245,9 +245,7 @@ impl<O: Ops> Passed<'_, O> {
             unsafe { to.copy_from_nonoverlapping(from.add(done), bytes) };
         }
     }
-}
 
-impl<O: Ops> Passed<'_, O> {
     /// Stores pack `number` of what was folded for pack `s` of the turn, which is the one at `ctx`.
     #[inline(always)]
     pub fn put<H: Hooks>(
@@ -258,10 +256,8 @@ impl<O: Ops> Passed<'_, O> {
         (ctx, args): (&Consume, &H::Args<'_>),
     ) {
         let at = self.payload + 16 * (u64::from(s) * H::RELAYS as u64 + number as u64);
-        for out in self.outs {
-            // SAFETY: the ring's place of the pack, which is reserved.
-            unsafe { arch::store_16(out.at(at), pack.words()) };
-        }
+        // SAFETY: the pack's place, which is reserved.
+        unsafe { store_for_each(self.outs, at, pack.words()) };
         if self.takes {
             take::<H>(ctx, args, number, pack);
         }
