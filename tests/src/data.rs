@@ -93,18 +93,22 @@ impl Data {
 /// `n` values from `f`, by as many threads as that is worth.
 pub fn make<T: Element>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut values = vec![T::default(); n];
-    let (threads, each) = shares(n);
+    fill(&mut values, &f);
+    values
+}
+
+/// Compiled for each type of elements, and not for each call.
+fn fill<T: Element>(values: &mut [T], f: &(dyn Fn(usize) -> T + Sync)) {
+    let (threads, each) = shares(values.len());
+    let part = |k: usize, part: &mut [T]| part.iter_mut().enumerate().for_each(|(i, v)| *v = f(k * each + i));
     if threads == 1 {
-        values.iter_mut().enumerate().for_each(|(i, v)| *v = f(i));
-        return values;
+        return part(0, values);
     }
     std::thread::scope(|scope| {
-        for (k, part) in values.chunks_mut(each).enumerate() {
-            let f = &f;
-            scope.spawn(move || part.iter_mut().enumerate().for_each(|(i, v)| *v = f(k * each + i)));
+        for (k, values) in values.chunks_mut(each).enumerate() {
+            scope.spawn(move || part(k, values));
         }
     });
-    values
 }
 
 /// How many threads share `n` elements, and how many each takes.

@@ -19,8 +19,13 @@ pub fn small_float<const E: i32, const M: i32>(code: u32) -> f64 {
     let mantissa = f64::from(code & ((1 << M) - 1));
     let exponent = ((code >> M) & ((1 << E) - 1)) as i32;
     let bias = (1 << (E - 1)) - 1;
-    let scale = 2f64.powi(exponent.max(1) - bias - M);
+    let scale = f64::from(power_of_two(exponent.max(1) - bias - M));
     (mantissa + if exponent > 0 { f64::from(1u32 << M) } else { 0.0 }) * scale
+}
+
+/// Two to the power of `exponent`, a normal number. Tests are compiled without optimisation, and `powi` is slow then.
+pub fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
 /// The code of the small float nearest to `value`: the even one of two, and beyond `greatest` that one.
@@ -109,6 +114,8 @@ impl<A: Copy, F: Fn(A, A) -> A> RowTree<A, F> {
                 }
                 _ => self.nothing,
             };
+            let totals: Vec<A> = (0..32).map(total).collect();
+            let total = |octet: usize| totals[octet];
             for octet in 0..(self.cols / 8 - first).min(32) {
                 let below = if octet > 0 { self.steps(octet - 1, 32, &total) } else { self.nothing };
                 let (before, start) = (f(all, below), 8 * (first + octet));

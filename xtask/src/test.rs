@@ -46,6 +46,10 @@ impl Account {
     }
 }
 
+/// Packages whose kernels are checked and not compiled to PTX here: no CPU thread runs it. Those of the tutorial are compiled.
+/// `FUSEWIRE_CHECK_ONLY= cargo xtask test` compiles all. docs/decisions/0047-what-a-run-of-the-tests-compiles.md
+const CHECKED_ONLY: &str = "fusewire-tests,fusewire,fusewire-bench,fusewire-capi";
+
 /// Runs all steps; fails if one did. `install`: packages of the system that are missing, as root, and tools.
 pub fn run(only: Option<&str>, install: bool) -> Outcome {
     let mut account = Account {
@@ -55,6 +59,10 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         failed: Vec::new(),
         left_out: Vec::new(),
     };
+    if std::env::var_os("FUSEWIRE_CHECK_ONLY").is_none_or(|packages| !packages.is_empty()) {
+        // SAFETY: no other thread has been started that could read the environment.
+        unsafe { std::env::set_var("FUSEWIRE_CHECK_ONLY", CHECKED_ONLY) };
+    }
     device_compiler()?;
     account.step("format", || {
         for manifest in ["Cargo.toml", "tests/outside/Cargo.toml"] {
@@ -142,7 +150,10 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
             "no GPU here; `cargo xtask gpu --package DIR` makes a folder to run where there is one",
         );
     }
-    account.leave_out("PTX of the test programs", "`cargo xtask gpu --package DIR` compiles it");
+    account.leave_out(
+        "PTX of tests, benchmarks and the C interface",
+        "`cargo xtask gpu --package DIR` compiles it",
+    );
     infiniband(&mut account, install);
     account.leave_out("InfiniBand hardware", "no adapter");
     close(account)

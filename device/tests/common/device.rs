@@ -10,6 +10,15 @@ use std::path::Path;
 
 pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
 
+/// Those that take long are compiled for in every run: the others are of the last alone, and differ in what LLVM and ptxas choose.
+/// `FUSEWIRE_TEST_MATRIX=whole` takes all.
+pub fn archs() -> &'static [Arch] {
+    match std::env::var("FUSEWIRE_TEST_MATRIX").is_ok_and(|which| which == "whole") {
+        true => &ARCHS,
+        false => &ARCHS[..2],
+    }
+}
+
 const HEAD: &str = "#![no_std]\n#![feature(abi_ptx)]\n#![allow(warnings)]\nextern crate fusewire_device;\n\
     use fusewire_device::{args::*, atomic::*, element::*, group::*, hooks::*, kernel::*, launch::*, pack::*, prelude::*, protocol::*, schedule::*, *};\n\
     #[derive(Clone, Copy)]\n#[repr(C)]\npub struct Peers(mapped::Mapped);\nfusewire_device::mapped_ops!(Peers, \"peers\");\n";

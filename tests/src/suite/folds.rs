@@ -218,7 +218,7 @@ pub fn of_every_kind<X: Subject>(rank: &Rank<X>) -> Outcome {
         // Of many magnitudes, so that sums round.
         let value = |rank: usize, i: usize| {
             let power = data.below(rank, i + (1 << 40), 40) as i32 - 20;
-            Bf16::from_f32(data.small(rank, i) * 2f32.powi(power))
+            Bf16::from_f32(data.small(rank, i) * reference::power_of_two(power))
         };
         for what in [What::ReduceScatter, What::AllReduce, What::Reduce(ranks - 1)] {
             let [sent, received] = what.chunks(me, ranks);

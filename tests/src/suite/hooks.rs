@@ -200,7 +200,7 @@ pub fn wire_of_f8<X: Subject>(rank: &Rank<X>) -> Outcome {
     for (k, chunk) in [1, 15, 17, rank.scale.pick(900, 30_001)].into_iter().enumerate() {
         let (data, n, scale) = (rank.data(k), chunk * rank.size(), 0.25);
         // From subnormal to beyond the largest.
-        let value = |from: usize, i: usize| data.small(from, i) * 2f32.powi(i as i32 % 13 - 9);
+        let value = |from: usize, i: usize| data.small(from, i) * reference::power_of_two(i as i32 % 13 - 9);
         let input = ground.device.buffer_from(&make(n, |i| value(rank.me(), i)))?;
         let mut output = ground.device.buffer::<f32>(n)?;
         output.fill_bytes(&ground.stream, POISON)?;

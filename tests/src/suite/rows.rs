@@ -23,7 +23,7 @@ fn roomy<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
 
 /// Numbers of many magnitudes, so that sums round.
 fn value(data: Data, rank: usize, i: usize) -> f32 {
-    data.small(rank, i) * 2f32.powi(data.below(rank, i + (1 << 40), 24) as i32 - 12)
+    data.small(rank, i) * reference::power_of_two(data.below(rank, i + (1 << 40), 24) as i32 - 12)
 }
 
 fn half(data: Data, rank: usize, i: usize) -> Bf16 {
@@ -94,12 +94,14 @@ pub fn of_every_number<X: Subject>(rank: &Rank<X>) -> Outcome {
                             graph.iter().try_for_each(|graph| graph.launch(stream))?;
                         }
                     }
-                    let sent = |row: usize, col: usize| {
+                    let sent = make(all, |i| {
+                        let (row, col) = (i / COLS, i % COLS);
                         let (peer, within) = (row / rows, row % rows);
                         let index = if gathers { within } else { me * rows + within };
                         let x = half(data, peer, index * COLS + col).to_f32();
                         Bf16::from_f32(x + ((index + col) % 3) as f32).to_f32()
-                    };
+                    });
+                    let sent = |row: usize, col: usize| sent[row * COLS + col];
                     let tree = |row: usize, f: fn(f32, f32) -> f32, nothing: f32| {
                         RowTree { cols: COLS, nothing, f }.of(|col| sent(row, col))
                     };
@@ -194,16 +196,13 @@ pub fn long_ones<X: Subject>(rank: &Rank<X>) -> Outcome {
                     }
                 };
                 let tree = RowTree { cols: COLS, nothing: -0.0, f: |a, b| a + b };
-                let row = |row: usize| {
-                    (tree.of(|col| value(data, from, row * COLS + col)), value(data, from, row * COLS))
-                };
-                let of_rows: Vec<(f32, f32)> = (0..rows).map(row).collect();
-                let before: Vec<f32> = (0..rows)
-                    .flat_map(|row| tree.before(|col| value(data, from, row * COLS + col)))
-                    .collect();
+                let sent = make(n, |i| value(data, from, i));
+                let sums: Vec<f32> = sent.chunks(COLS).map(|row| tree.of(|col| row[col])).collect();
+                let before: Vec<f32> =
+                    sent.chunks(COLS).flat_map(|row| tree.before(|col| row[col])).collect();
                 same(format_args!("{rows} long rows from {from}, {options:?}"), &output.read(stream)?, |i| {
-                    let (sum, first) = of_rows[i / COLS];
-                    value(data, from, i) + (i % 1000) as f32 - sum / 1024.0 + first + before[i]
+                    let (sum, first) = (sums[i / COLS], sent[i / COLS * COLS]);
+                    sent[i] + (i % 1000) as f32 - sum / 1024.0 + first + before[i]
                 });
             }
         }
@@ -242,15 +241,15 @@ pub fn with_scales<X: Subject>(rank: &Rank<X>) -> Outcome {
                 let all = if root.is_some() { chunk } else { n };
                 let from =
                     |i: usize| root.map_or_else(|| (i / chunk, me * chunk + i % chunk), |root| (root, i));
-                let scale = |i: usize| {
-                    let (rank, i) = from(i);
+                let scale = make(all / 64, |g| {
+                    let (rank, i) = from(64 * g);
                     (group(data, rank, i, 64) * (1.0 / 448.0)).max(f32::MIN_POSITIVE)
-                };
+                });
                 let what = format!("{rows} rows from {root:?}, {options:?}");
-                same(format_args!("{what}: scales"), &scales.read(stream)?[..all / 64], |g| scale(64 * g));
+                same(format_args!("{what}: scales"), &scales.read(stream)?[..all / 64], |g| scale[g]);
                 same(format_args!("{what}: numbers"), &output.read(stream)?[..all], |i| {
                     let (rank, at) = from(i);
-                    through_e4m3(half(data, rank, at).to_f32() * (1.0 / scale(i))) * scale(i)
+                    through_e4m3(half(data, rank, at).to_f32() * (1.0 / scale[i / 64])) * scale[i / 64]
                 });
             }
         }
@@ -268,18 +267,19 @@ pub fn with_scales<X: Subject>(rank: &Rank<X>) -> Outcome {
         let args =
             powers::Launch { input: input.view(), output: output_view, scales: scales_view, sums: sums_view };
         by_powers.launch(stream, args)?;
-        let exponent = |i: usize| {
+        let exponent = make(n / 32, |g| {
+            let i = 32 * g;
             let least = f64::from(group(data, i / chunk, me * chunk + i % chunk, 32) * (1.0 / 57344.0));
             if least == 0.0 { 1 } else { (least.log2().ceil() as i32).max(-126) + 127 }
-        };
+        });
         let sent = |i: usize| half(data, i / chunk, me * chunk + i % chunk).to_f32();
         // Products with powers of two are exact.
-        let code = |i: usize| F8E5M2::from_f32(sent(i) * 2f32.powi(127 - exponent(i)));
-        same("powers of two", &scales.read(stream)?, |g| exponent(32 * g) as u8);
+        let code = make(n, |i| F8E5M2::from_f32(sent(i) * reference::power_of_two(127 - exponent[i / 32])));
+        same("powers of two", &scales.read(stream)?, |g| exponent[g] as u8);
         let bits: Vec<u8> = output.read(stream)?.iter().map(|x| x.to_bits()).collect();
-        same("values", &bits, |i| code(i).to_bits());
+        same("values", &bits, |i| code[i].to_bits());
         same("sums of groups", &sums.read(stream)?, |g| {
-            (32 * g..32 * g + 32).fold(0i32, |sum, i| sum.wrapping_add((code(i).to_f32() * 16.0) as i32))
+            (32 * g..32 * g + 32).fold(0i32, |sum, i| sum.wrapping_add((code[i].to_f32() * 16.0) as i32))
         });
     }
     Ok(())

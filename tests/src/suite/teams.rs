@@ -38,6 +38,7 @@ pub fn folds_and_votes<X: Subject>(rank: &Rank<X>) -> Outcome {
         let lens_there = ground.device.buffer_from(&lens)?;
         let mut facts = ground.device.buffer::<u64>(FACTS * KINDS * lens.len())?;
         let mut before = ground.device.buffer::<u64>(n * KINDS * lens.len())?;
+        let scans = scanned(&values, &link);
         for threads in [32, 64, 96, 256, 512] {
             facts.fill_bytes(stream, POISON)?;
             before.fill_bytes(stream, 0)?;
@@ -55,7 +56,7 @@ pub fn folds_and_votes<X: Subject>(rank: &Rank<X>) -> Outcome {
             });
             same(format_args!("scans by {about}"), &before.read(stream)?, |i| {
                 let (row, i) = (i / n, i % n);
-                if i < lens[row / KINDS] as usize { scanned(&values, i, &link).unwrap_or(7) } else { 0 }
+                if i < lens[row / KINDS] as usize { scans[i].unwrap_or(7) } else { 0 }
             });
         }
     }
@@ -74,7 +75,7 @@ fn fact_of(values: &[u64], warps: usize, fact: usize) -> u64 {
         3 => values.iter().map(|v| (*v as i32).wrapping_mul(77)).min().unwrap_or(i32::MAX) as u64,
         4 => match n {
             0 => 7,
-            _ => scanned(&[values, &[0]].concat(), n, &link).unwrap_or(7),
+            _ => scanned(values, &link)[n].unwrap_or(7),
         },
         5 => odd.len() as u64,
         6 => u64::from(!odd.is_empty()),
@@ -97,16 +98,21 @@ fn folded<T: Copy>(
     (n > 0).then(|| reference::tree(0, places, &of_place, fold))
 }
 
-/// The fold of what stands before value `i`: whole groups of 32 in their order, then those of its own group.
-fn scanned(values: &[u64], i: usize, fold: &impl Fn(u64, u64) -> u64) -> Option<u64> {
-    /// Value `k` of a group after `step` steps of Kogge and Stone.
-    fn after(group: &[u64], k: usize, step: u32, fold: &impl Fn(u64, u64) -> u64) -> u64 {
-        let Some(step) = step.checked_sub(1) else { return group[k] };
-        let own = after(group, k, step, fold);
-        if k < 1 << step { own } else { fold(after(group, k - (1 << step), step, fold), own) }
+/// Of each value, and behind the last: the fold of what stands before it. Whole groups of 32 in their order, then those of its own group.
+fn scanned(values: &[u64], fold: &impl Fn(u64, u64) -> u64) -> Vec<Option<u64>> {
+    let (mut before, mut groups) = (vec![None], None);
+    let both = |a: Option<u64>, b: u64| Some(a.map_or(b, |a| fold(a, b)));
+    for group in values.chunks(32) {
+        // By the steps of Kogge and Stone.
+        let mut after = group.to_vec();
+        for step in [1, 2, 4, 8, 16] {
+            let old = after.clone();
+            (step..old.len()).for_each(|k| after[k] = fold(old[k - step], old[k]));
+        }
+        before.extend(after.iter().map(|own| both(groups, *own)));
+        groups = before[before.len() - 1];
     }
-    let groups = values[..i].chunks(32).map(|group| after(group, group.len() - 1, 5, fold));
-    groups.reduce(fold)
+    before
 }
 
 /// Shared memory, and what is put out of the heap.
