@@ -402,8 +402,8 @@ impl Model {
                         unroll,
                         default_variant,
                     };
-                    let unrolls = self.unrolls(instance);
                     for protocol in self.protocols(schedule.as_ref(), transport) {
+                        let unrolls = self.unrolls(instance, protocol);
                         // Variants are of staging; the others have one.
                         let made = if protocol == Protocol::Simple { unrolls.len() } else { 1 };
                         for (k, unroll) in unrolls[..made].iter().enumerate() {

@@ -1,6 +1,6 @@
 //! What the macro makes: on the host, and for the device. Rendered small; `cargo insta review` takes changes.
 
-use fusewire_codegen::{Mode, analyse, device_source, expand};
+use fusewire_codegen::{Mode, Protocol, analyse, device_source, expand};
 use proc_macro2::TokenStream;
 
 const COPY: &str = "/// Copies.
@@ -79,6 +79,27 @@ fn hooks_of_numbers_on_the_device() {
 #[test]
 fn generic_hooks_on_the_device() {
     insta::assert_snapshot!(device("transports(Nvl), schedules(sendrecv), elements(Bf16, f64)", AXPY));
+}
+
+/// Of a rank alone a pack of 8-bit floats, which is two or more in memory, is by itself in flight.
+#[test]
+fn packs_in_flight() {
+    let module = |wire: &str| {
+        let both = format!(
+            "mod narrowed {{
+                pub struct Args<'a> {{ pub input: &'a [Bf16], pub output: Out<'a, Bf16> }}
+                pub fn produce(ctx: &Produce, args: &Args) -> Pack<{wire}> {{ Pack::ZERO }}
+                pub fn consume(ctx: &Consume, args: &Args, value: Pack<{wire}>) {{}}
+            }}"
+        );
+        let (model, errors) = analyse(tokens("transports(Nvl), schedules(all_to_all)"), tokens(&both));
+        assert!(errors.messages().is_empty(), "{:?}", errors.messages());
+        let entries = model.unwrap().entries();
+        [Protocol::Simple, Protocol::Ll128, Protocol::Local]
+            .map(|protocol| entries.iter().find(|e| e.protocol == protocol).unwrap().unroll)
+    };
+    assert_eq!(module("F8E4M3"), [4, 4, 1]);
+    assert_eq!(module("Bf16"), [4, 4, 4]);
 }
 
 #[test]

@@ -206,6 +206,7 @@ impl Work {
             _ if self.rows => Some((LOCAL_THREADS, 2)),
             // A pack of these is two in memory, or four.
             (LOCAL_LONG_NARROW.., Hooks::Slow) if self.narrow => Some((LOCAL_SHORT_THREADS, 1)),
+            (LOCAL_NARROW.., Hooks::Slow) if self.narrow => Some((LOCAL_THREADS, 8)),
             (LOCAL_LONG_PACKS.., Hooks::Work) => Some((LOCAL_SHORT_THREADS, 2)),
             (LOCAL_LONG_PACKS.., Hooks::Copy) | (LOCAL_LONG.., _) => Some((LOCAL_THREADS, 8)),
             (LOCAL_LONG_WORK.., Hooks::Work) if self.keeps => Some((LOCAL_THREADS, 4)),

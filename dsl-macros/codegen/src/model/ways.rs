@@ -66,7 +66,8 @@ impl Model {
     /// Packs in flight of each variant, the default first.
     ///
     /// By pack many are in flight. By element each is many loads of its own: of narrow wire types one pack is as many as registers hold.
-    pub fn unrolls(&self, instance: &Instance) -> Vec<u32> {
+    /// Of a rank alone more threads are there than packs in flight: a pack of 8-bit floats is two in memory or four, so one is enough.
+    pub fn unrolls(&self, instance: &Instance, protocol: Protocol) -> Vec<u32> {
         if !self.options.unroll.is_empty() {
             return self.options.unroll.clone();
         }
@@ -78,10 +79,13 @@ impl Model {
         let named = |name: &str| ELEMENTS.iter().any(|e| e.0 == name);
         let wire = if named(&wire) { Some(&wire) } else { instance.element.as_ref().map(|e| &e.0) };
         let ends = |names: &[&str]| wire.is_some_and(|w| names.iter().any(|n| w.ends_with(n)));
-        let (bytes, halves) = (ends(&["u8", "i8", "F8E4M3", "F8E5M2"]), ends(&["16"]));
+        let narrow = ends(&["F8E4M3", "F8E5M2"]);
+        let (bytes, halves) = (narrow || ends(&["u8", "i8"]), ends(&["16"]));
+        let alone = protocol == Protocol::Local && self.options.reduce.is_none();
         vec![match packs {
             // Eight packs of bytes, or with the user's own work on them, are more than sm_80's compiler has registers for.
             true if self.copies() && !bytes => 8,
+            true if alone && narrow && !self.copies() => 1,
             true => 4,
             false if bytes || halves => 1,
             false => 2,

@@ -405,7 +405,7 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     assert_eq!([12, 24].map(|mib| long(false, Hooks::Copy, mib)), [None, Some((128, 8))]);
     assert_eq!([32, 64].map(|mib| long(false, Hooks::Slow, mib)), [None, Some((128, 8))]);
     let narrow = |mib: usize| Work { narrow: true, hooks: Hooks::Slow, ..alone(mib << 20) }.long_alone();
-    assert_eq!([7, 8, 64].map(narrow), [None, Some((256, 1)), Some((256, 1))]);
+    assert_eq!([7, 8, 12, 64].map(narrow), [None, Some((128, 8)), Some((256, 1)), Some((256, 1))]);
     assert_eq!(Work { keeps: false, ..alone(12 << 20) }.long_alone(), None);
     assert_eq!([1, 64].map(|mib| long(true, Hooks::Work, mib)), [Some((128, 2)), Some((128, 2))]);
     assert_eq!(long(false, Hooks::Transpose, 64), None);
