@@ -84,9 +84,9 @@ pub(in crate::schedule) const ALONE_PACKS: u32 = 1024;
 pub(in crate::schedule) const NEAR_PACKS: usize = 4096;
 
 /// Bytes on the wire from which on a rank alone whose hooks work by pack or element has a block for each part: of any hooks, of those that copy or compute, of
-/// those that compute what is stored as it arrives, and of those that narrow to 8-bit floats, whose threads have one pack from the first of two sizes on and eight from the
-/// other. Of 16 MiB GELU takes 8.6 us with blocks of four packs a thread, 9.9 with 512 of 256 threads; a sum into the output takes 10.2 and 8.6. fp8 there and back of 16 MiB takes
-/// 10.1 us with blocks of one pack a thread and 8.7 with eight, of 32 MiB 19.7 and 21.4.
+/// those that compute what is stored as it arrives, and two of those that narrow to 8-bit floats: from the larger on a thread has one pack, from the smaller on eight.
+/// Of 16 MiB GELU takes 8.6 us with blocks of four packs a thread, 9.9 with 512 of 256 threads; a sum into the output takes 10.2 and 8.6. fp8 there and back of 16 MiB
+/// takes 10.1 us with one pack a thread and 8.7 with eight, of 32 MiB 19.7 and 21.4.
 pub(in crate::schedule) const LOCAL_LONG: usize = 64 << 20;
 pub(in crate::schedule) const LOCAL_LONG_PACKS: usize = 24 << 20;
 pub(in crate::schedule) const LOCAL_LONG_WORK: usize = 12 << 20;
