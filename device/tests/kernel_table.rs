@@ -132,15 +132,15 @@ fn allowed(before: u32) -> u32 {
 
 #[test]
 fn no_entry_has_become_larger() {
+    let bless = std::env::var_os("FUSEWIRE_BLESS").is_some();
+    assert!(
+        !bless || archs() == ARCHS,
+        "the table has every architecture: set FUSEWIRE_TEST_MATRIX=whole as well"
+    );
     let (rows, path) = (table(), concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.tsv"));
     let text =
         rows.iter().map(|(name, [r, s, i, e])| format!("{name}\t{r}\t{s}\t{i}\t{e}\n")).collect::<String>();
-    if std::env::var_os("FUSEWIRE_BLESS").is_some() {
-        assert_eq!(
-            archs(),
-            ARCHS,
-            "the table has every architecture: set FUSEWIRE_TEST_MATRIX=whole as well"
-        );
+    if bless {
         std::fs::write(path, text).unwrap();
         return;
     }

@@ -10,8 +10,7 @@ use std::path::Path;
 
 pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
 
-/// Those that take long are compiled for in every run: the others are of the last alone, and differ in what LLVM and ptxas choose.
-/// `FUSEWIRE_TEST_MATRIX=whole` takes all.
+/// For tests that take minutes: the last differs from the second in what LLVM and ptxas choose alone, and is left to `FUSEWIRE_TEST_MATRIX=whole`.
 pub fn archs() -> &'static [Arch] {
     match std::env::var("FUSEWIRE_TEST_MATRIX").is_ok_and(|which| which == "whole") {
         true => &ARCHS,

@@ -101,18 +101,17 @@ pub fn of_every_number<X: Subject>(rank: &Rank<X>) -> Outcome {
                         let x = half(data, peer, index * COLS + col).to_f32();
                         Bf16::from_f32(x + ((index + col) % 3) as f32).to_f32()
                     });
-                    let sent = |row: usize, col: usize| sent[row * COLS + col];
                     let tree = |row: usize, f: fn(f32, f32) -> f32, nothing: f32| {
-                        RowTree { cols: COLS, nothing, f }.of(|col| sent(row, col))
+                        RowTree { cols: COLS, nothing, f }.of(|col| sent[row * COLS + col])
                     };
                     let sums: Vec<f32> = (0..ranks * rows).map(|row| tree(row, |a, b| a + b, -0.0)).collect();
                     let what =
                         format!("{rows} rows, gathered: {gathers}, call {call}, {options:?}, rank {me}");
                     let scan = RowTree { cols: COLS, nothing: -0.0, f: |a, b| a + b };
                     let before: Vec<f32> =
-                        (0..ranks * rows).flat_map(|row| scan.before(|col| sent(row, col))).collect();
+                        sent.chunks(COLS).flat_map(|row| scan.before(|col| row[col])).collect();
                     same(format_args!("{what}: output"), &output.read(stream)?[..all], |i| {
-                        sent(i / COLS, i % COLS) * weights[i % COLS] + sums[i / COLS] + before[i]
+                        sent[i] * weights[i % COLS] + sums[i / COLS] + before[i]
                     });
                     same(format_args!("{what}: range"), &most.read(stream)?[..ranks * rows], |row| {
                         tree(row, f32::max, f32::NEG_INFINITY) - tree(row, f32::min, f32::INFINITY)

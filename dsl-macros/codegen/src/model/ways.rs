@@ -66,7 +66,7 @@ impl Model {
     /// Packs in flight of each variant, the default first.
     ///
     /// By pack many are in flight. By element each is many loads of its own: of narrow wire types one pack is as many as registers hold.
-    /// Of a rank alone more threads are there than packs in flight: a pack of 8-bit floats is two in memory or four, so one is enough.
+    /// Of a rank alone one pack of 8-bit floats is enough: it is two in memory or four, and fewer registers let more threads run.
     pub fn unrolls(&self, instance: &Instance, protocol: Protocol) -> Vec<u32> {
         if !self.options.unroll.is_empty() {
             return self.options.unroll.clone();
