@@ -197,14 +197,6 @@ fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
         }
     };
     let instance = Instance::of(element, value);
-    let own = model.unrolls(&instance);
-    let unroll = match (&args.unroll, &model.item) {
-        (Some(_), Item::Schedule(_)) => {
-            return refuse(format!("`{}` is a schedule itself: leave `--unroll` out", model.ident()));
-        }
-        (Some(text), _) => text.parse().unwrap_or(own[0]),
-        (None, _) => own[0],
-    };
     let protocols = model.protocols(schedule.as_ref(), &transport);
     let Some(&protocol) = protocols.iter().find(|p| p.word() == args.protocol) else {
         let names: Vec<_> = protocols.iter().map(|p| p.word()).collect();
@@ -214,6 +206,14 @@ fn entry(model: &Model, args: &Args) -> Result<Entry, crate::Error> {
             args.protocol,
             names.join(", ")
         ));
+    };
+    let own = model.unrolls(&instance, protocol);
+    let unroll = match (&args.unroll, &model.item) {
+        (Some(_), Item::Schedule(_)) => {
+            return refuse(format!("`{}` is a schedule itself: leave `--unroll` out", model.ident()));
+        }
+        (Some(text), _) => text.parse().unwrap_or(own[0]),
+        (None, _) => own[0],
     };
     Ok(Entry { schedule, transport, instance, protocol, unroll, default_variant: unroll == own[0] })
 }
