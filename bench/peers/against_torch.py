@@ -106,7 +106,8 @@ CASES = {
         "next": near(summed(all, own)).to(BF16), "output": normed(summed(all, own), own["gamma"]).each(lambda y: (y * 8).clamp(-448, 448)).to(E4M3)},
     "per_group": lambda all, own, chunks: {"next": near(summed(all, own)).to(BF16), **named(*quantised(normed(summed(all, own), own["gamma"])))},
     "activated": lambda all, own, chunks: {"output": activated(folded(chunks) + own["bias"])},
-    "scattered": lambda all, own, chunks: named(*quantised(folded([dequantised(*quantised(near(x))) for x in chunks]))),
+    "both_ways": lambda all, own, chunks: {
+        "output": dequantised(*quantised(folded([dequantised(*quantised(near(a["input"]))) for a in all]))).to(BF16)},
     "gathered": lambda all, own, chunks: {
         "output": near(torch.cat([dequantised(near(a["input"]), near(a["scales"])).x for a in all])).to(BF16)},
     "GELU": lambda all, own, chunks: {"output": activated(own["input"])},

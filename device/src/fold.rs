@@ -88,11 +88,11 @@ pub trait Lift<A>: Element {
     fn lift(self) -> A;
 }
 
-/// An accumulator that becomes an output's element where a module has no `consume`.
+/// An accumulator that becomes a `result`, or an output's element where a module has no `consume`.
 #[diagnostic::on_unimplemented(
     message = "an accumulator `{A}` does not become an element `{Self}`",
-    label = "the output cannot take `{A}`",
-    note = "make the output one of `{A}`, or write `consume`, which converts as you say"
+    label = "not made of `{A}`",
+    note = "name `{A}` itself; of f32 also a narrow float, of f64 also f32. Or write a `consume` of `{A}`, which converts as you say"
 )]
 pub trait Settle<A>: Element {
     /// The nearest value.

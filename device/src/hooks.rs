@@ -74,6 +74,25 @@ pub trait Hooks: 'static {
         let _ = (at, args, ranks, own, of);
     }
 
+    /// Folds as [`Hooks::fold_row`] does, hands the packs of the row that comes out to `put`, with their numbers, and takes that row if this rank `takes`. In the same way.
+    #[inline(always)]
+    fn relay_row<const RANKS: usize>(
+        at: RowAt,
+        args: &Self::Args<'_>,
+        (ranks, takes): (u32, bool),
+        own: Option<(u32, RowAt)>,
+        of: &impl Fn(u32, u32) -> Pack<Self::Wire>,
+        put: &impl Fn(u32, Pack<Self::Folded>),
+    ) {
+        let _ = (at, args, ranks, takes, own, of, put);
+    }
+
+    /// Takes the row that was folded for `at`, of which `get` gives the packs. In the same way.
+    #[inline(always)]
+    fn take_row(at: RowAt, args: &Self::Args<'_>, get: &impl Fn(u32) -> Pack<Self::Folded>) {
+        let _ = (at, args, get);
+    }
+
     /// The pack of wire values at `ctx` (`ctx.valid` of them).
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<Self::Wire>;
     /// Takes the pack that arrived for `ctx` (`ctx.valid` of its elements).
@@ -92,7 +111,8 @@ pub trait Hooks: 'static {
 
     /// What a fold comes to, as it is passed on to other ranks ([`TwoShot`](crate::protocol::TwoShot)). Where nothing is folded, the wire's.
     type Folded: Element;
-    /// Packs of what is folded for one of the wire, if it can be passed on; else 0.
+    /// Packs of what is folded for one of the wire, if it can be passed on; else 0. Of rows: where a row on the wire takes [`ROW_PACKS`](Hooks::ROW_PACKS), a folded one
+    /// has room for so many times as many, and may not need them all.
     const RELAYS: usize = 0;
 
     /// Folds as [`Hooks::fold`] does, and hands the packs of what comes out to `put`, with their numbers, for [`Hooks::take`] here and elsewhere.

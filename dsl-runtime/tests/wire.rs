@@ -35,6 +35,33 @@ mod kept {
     }
 }
 
+/// The same, rounded first.
+#[comm_kernel(transports(Ibgda), schedules(all_reduce), reduce(sum, f32, result = Bf16))]
+mod rounded {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, f32>,
+    }
+    pub fn consume(ctx: &Consume, args: &Args, sum: Bf16) {
+        args.output.at(ctx).set(sum.to_f32());
+    }
+}
+
+/// Scales in both steps: 25 packs for each row.
+#[comm_kernel(transports(Ibgda), schedules(all_reduce), grain = row(384), reduce(sum, f32, result = Scaled<F8E4M3, 128>))]
+mod quantised {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
+        args.input.row(ctx).quantise(ctx)
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 128>) {
+        args.output.row(ctx).set(&row.dequantise());
+    }
+}
+
 /// Bytes of the larger of a rank's input and output: whole lines for each part of every number of ranks here.
 const BYTES: usize = 3 << 17;
 const ROOT: u32 = 1;
@@ -77,16 +104,46 @@ fn part(cell: &str, n: u32) -> f64 {
     }
 }
 
+/// A transport, and the adapter that counts what it sends.
+fn counted(world: &World) -> (Ibgda, Arc<Emulated>) {
+    let behaviour = Behaviour { seed: world.rank() as u64, ..Behaviour::default() };
+    let adapter = Arc::new(Emulated::new(behaviour).unwrap());
+    let options = Options::per_peer(256 << 10).channels(4);
+    (Ibgda::rendezvous_with(world, adapter.clone(), None, options).unwrap(), adapter)
+}
+
+#[test]
+fn scaled_rows_send_a_byte_for_each_element_in_both_steps() {
+    const ROWS: usize = 384;
+    for n in [2, 3, 4] {
+        World::threads(n, |world| {
+            let (ibgda, adapter) = counted(&world);
+            let device = Device::host();
+            let stream = device.stream().unwrap();
+            let input = device.buffer_from(&vec![1.0; ROWS * 384]).unwrap();
+            let mut output = device.buffer::<f32>(ROWS * 384).unwrap();
+            let args = quantised::Launch { input: input.view(), output: output.view_mut() };
+            let options = LaunchOptions::default().protocol(Protocol::TwoShot);
+            let launcher = quantised::all_reduce(&ibgda).unwrap();
+            let before = adapter.counts().wire_bytes;
+            launcher.launch_with(&stream, args, &options).unwrap();
+            assert!(output.read(&stream).unwrap().iter().all(|sum| (sum - n as f32).abs() < 1e-3));
+            world.barrier().unwrap();
+            let counted = (adapter.counts().wire_bytes - before) as f64;
+            let said = (2 * (n - 1) * ROWS * 25 * 16) as f64 / n as f64;
+            assert!((said * 0.999..said * 1.03).contains(&counted), "{n} ranks: {counted}, not {said}");
+        })
+        .unwrap();
+    }
+}
+
 #[test]
 fn a_rank_sends_and_receives_what_the_tutorial_says() {
     let table = &table();
     for n in [2, 3, 4] {
         let seen = World::threads(n as usize, |world| {
             let me = Member { rank: world.rank() as u32, world: n };
-            let adapter =
-                Arc::new(Emulated::new(Behaviour { seed: me.rank.into(), ..Behaviour::default() }).unwrap());
-            let options = Options::per_peer(256 << 10).channels(4);
-            let ibgda = Ibgda::rendezvous_with(&world, adapter.clone(), None, options).unwrap();
+            let (ibgda, adapter) = counted(&world);
             let (device, mut seen) = (Device::host(), BTreeSet::new());
             let stream = device.stream().unwrap();
             macro_rules! check {
@@ -149,6 +206,7 @@ fn a_rank_sends_and_receives_what_the_tutorial_says() {
                 check!(copy, broadcast, Broadcast { root: ROOT }, (f32, f32), "two steps", TwoShot);
                 check!(sum, reduce, Reduce { root: ROOT }, (f32, f32), "two steps", TwoShot);
             }
+            check!(rounded, all_reduce, AllReduce, (Bf16, f32), "two steps", TwoShot);
             check!(kept, all_reduce, AllReduce, (Bf16, f32), "two steps, `consume` of f32", TwoShot);
             seen
         });

@@ -52,6 +52,11 @@ macro_rules! for_each_case {
                 a_rank_never_launches: 2..=8,
                 counts_that_differ: 2..=8,
             }
+            results {
+                quantised: 1..=9,
+                rounded_rows: 1..=8,
+                rounded: 1..=9,
+            }
             matrix {
                 sums: 1..=16,
             }

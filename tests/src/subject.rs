@@ -263,6 +263,7 @@ subject! {
     AllToAllOf<rows::short::Hooks>, AllGatherOf<rows::short::Hooks>, SendRecvOf<rows::long::Hooks>, BroadcastOf<rows::long::Hooks>,
     AllToAllOf<rows::wide::Hooks>, AllToAllOf<rows::scaled::Hooks>, BroadcastOf<rows::scaled::Hooks>, AllToAllOf<rows::powers::Hooks>,
     AllReduceOf<rows::centred::Hooks>, ReduceScatterOf<rows::centred::Hooks>, ReduceOf<rows::centred::Hooks>, AllReduceOf<rows::greatest_scaled::Hooks>,
+    AllReduceOf<rows::quantised_sums::Hooks>, AllReduceOf<rows::rounded_rows::Hooks>, AllReduceOf<rounded::Hooks>,
     AllReduceOf<rows::longer::Hooks>, AllToAllOf<rows::longest::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>, AllToAllOf<says_values::Hooks>,
     CustomOf<ring_all_gather::Hooks>, CustomOf<bursts::Hooks>, CustomOf<pairs_by_ll128::Hooks>, CustomOf<relayed::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<rounds_between_barriers::Hooks>, CustomOf<misdirected::Hooks>,

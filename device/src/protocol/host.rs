@@ -341,9 +341,8 @@ impl Part {
         let first = self.first + self.packs.start;
         if const { H::COLS > 0 } {
             let (team, count, ranks) = (Team::all(&Block), own.len() as u32, (None, me.world));
-            return walk::fold::<H, 0>(team, (place, kept), first, count, args, ranks, |rank, s| {
-                self.contribution(me, (own, inputs), rank, s as usize)
-            });
+            let of = |rank, s| self.contribution(me, (own, inputs), rank, s as usize);
+            return walk::fold::<H, 0>(team, (place, kept), (first, count), args, ranks, then, of);
         }
         let to = (place, kept);
         // Where ranks are few, their number is a constant: else every pack has a tree in memory.

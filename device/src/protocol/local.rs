@@ -54,7 +54,7 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
         tile::self_copy::<H>(team, (&place, kept), first, count, args);
     } else if const { H::COLS > 0 } {
         let alone = (Some(0), 1);
-        walk::fold::<H, 1>(team, (&place, kept), first, count, args, alone, |_, _| Pack::ZERO);
+        walk::fold::<H, 1>(team, (&place, kept), (first, count), args, alone, &Take, |_, _| Pack::ZERO);
     } else {
         let whole = tile::whole_until(&place, Pack::<H::Wire>::LANES, first, count);
         let packs = Packs { place: &place, first, payload: 0, count, whole };

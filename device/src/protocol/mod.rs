@@ -42,6 +42,7 @@ pub use host::{Host, HostHierarchical, HostTwoShot};
 pub use ll::Ll;
 pub use ll128::{Ll128, Ll128TwoShot};
 pub use local::Local;
+pub(crate) use simple::Then;
 pub use simple::{Hierarchical, Simple, TwoShot};
 
 use crate::arch;
@@ -119,17 +120,26 @@ unsafe fn armed<O: Ops, S, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>)
 /// What each protocol of two steps asks of a schedule and hooks.
 const fn passes_on<S: Schedule, H: Hooks>() {
     assert!(S::TWO_STEPS, "each rank's only chunk comes of what one rank or all ranks contribute");
-    assert!(H::COLS == 0, "rows are folded as a whole");
+    assert!(
+        H::COLS == 0 || S::FOLDS && S::MUTUAL,
+        "rows have two steps where every rank folds a part, and takes all"
+    );
 }
 
 /// What a step across domains asks of a schedule beside that: every rank folds a part, and takes all.
-const fn by_domains<S: Schedule>() {
+const fn by_domains<S: Schedule, H: Hooks>() {
     assert!(S::MUTUAL && S::FOLDS, "each rank gets what all ranks contribute, folded");
+    assert!(H::COLS == 0, "rows are folded as a whole");
 }
 
 /// Packs that are passed on for one of the wire; 0 where that cannot be.
 const fn times<H: Hooks>() -> usize {
     if H::FOLDS { H::RELAYS } else { 1 }
+}
+
+/// Packs that travel together: a whole 128-byte line of an output, or whole rows that are such lines.
+const fn unit<H: Hooks>() -> u32 {
+    if H::COLS > 0 { row::whole(H::ROW_PACKS) as u32 } else { 8 }
 }
 
 /// The share of one block in a chunk: packs `first .. first + packs`.
@@ -163,10 +173,10 @@ impl Share {
     }
 
     /// The longest part, where so many ranks have one each: the stream of every part is as long. [`share_packs`](crate::launch::share_packs) of what
-    /// 32 bits hold, which GPUs divide in fewer registers.
+    /// 32 bits hold, which GPUs divide in fewer registers. Parts are whole [units](unit).
     #[inline(always)]
-    fn longest(&self, ranks: u32) -> Self {
-        Share { packs: self.packs.div_ceil(ranks).next_multiple_of(8), ..*self }
+    fn longest(&self, ranks: u32, unit: u32) -> Self {
+        Share { packs: self.packs.div_ceil(ranks).next_multiple_of(unit), ..*self }
     }
 
     #[inline(always)]

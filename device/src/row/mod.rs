@@ -46,7 +46,7 @@ pub(crate) use octet::fits as fits_element;
 pub(crate) use team::leads as leads_row;
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use team::moved;
-pub use wire::{RowWire, fold};
+pub use wire::{RowWire, SettledRow, fold, relays};
 
 use crate::element::{Element, Float};
 use crate::fold::Number;
@@ -80,6 +80,15 @@ pub(crate) const MOST_TAIL: u32 = BLOCK * (MOST_EACH / groups::LEAST * 4) as u32
 /// Whether rows of `cols` elements can be: whole packs of any element type.
 pub const fn fits(cols: usize) -> bool {
     cols > 0 && cols <= MOST_COLS && cols.is_multiple_of(16)
+}
+
+/// Packs of the fewest rows of so many that are whole 128-byte lines: what travels together is a multiple.
+pub const fn whole(row_packs: usize) -> u64 {
+    let mut packs = row_packs as u64;
+    while !packs.is_multiple_of(8) {
+        packs *= 2;
+    }
+    packs
 }
 
 /// Lanes of a GPU that share a row of `cols` elements. Also on the host, which sums as they do.

@@ -4,7 +4,7 @@ use super::{RowAt, lanes};
 use crate::ctx::{Consume, Ctx};
 use crate::hooks::Hooks;
 use crate::pack::Pack;
-use crate::protocol::Kept;
+use crate::protocol::{Kept, Then};
 use crate::tile::{Sink, Source, Team};
 
 /// The rows of this thread's warp, or block, among `count` packs that begin with a row.
@@ -86,16 +86,16 @@ pub(crate) fn keep<H: Hooks>(
     }
 }
 
-/// Folds those rows, of which `of` gives each rank's packs by their numbers; `me` is this rank, where it produces what it contributes here.
-/// `RANKS`: as [`Hooks::fold_row`] says.
+/// Folds those rows, of which `of` gives each rank's packs by their numbers, and does with them what `then` says; `me` is this rank, where it produces what it
+/// contributes here. `RANKS`: as [`Hooks::fold_row`] says.
 #[inline(always)]
 pub(crate) fn fold<H: Hooks, const RANKS: usize>(
     team: Team,
     (place, kept): (&Ctx, Kept),
-    first: usize,
-    count: u32,
+    (first, count): (usize, u32),
     args: &H::Args<'_>,
     (me, ranks): (Option<u32>, u32),
+    then: &impl Then<H>,
     of: impl Fn(u32, u32) -> Pack<H::Wire>,
 ) {
     let mut rows = Rows::of(team, H::COLS, H::ROW_PACKS);
@@ -104,7 +104,7 @@ pub(crate) fn fold<H: Hooks, const RANKS: usize>(
         let row = (first + rows.at as usize) / H::ROW_PACKS;
         let [from, to] = [place, &own].map(|place| RowAt::of(place, row, H::COLS));
         let own = me.map(|me| (me, from));
-        H::fold_row::<RANKS>(to, args, ranks, own, &|rank, pack| of(rank, rows.at + pack));
+        then.fold_row::<RANKS>(rows.at, to, args, ranks, own, &|rank, pack| of(rank, rows.at + pack));
         rows.next();
     }
 }

@@ -1,9 +1,9 @@
 //! Rows on the wire: whole packs, so that protocols carry them as they carry elements.
 
 use super::groups::{Narrow, Scale, check};
-use super::{Groups, OCTET, Row, Scaled, each_slot, filled, octet, octet_in, team};
+use super::{ConsumeRow, Groups, OCTET, Row, Scaled, each_slot, filled, octet, octet_in, team};
 use crate::element::Element;
-use crate::fold::{AHEAD, Fold};
+use crate::fold::{AHEAD, Fold, Settle};
 use crate::pack::{Pack, unroll};
 
 /// What `produce` may give and `consume` get, where they work by rows.
@@ -172,6 +172,39 @@ impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> RowWir
         unroll!(OCTET = 8, |K| out[K] *= scale);
         out
     }
+}
+
+/// What becomes of a row that was folded in `A`, for `consume` and for other ranks: `reduce(.., result = ..)` names it.
+#[diagnostic::on_unimplemented(
+    message = "a row that was folded in `{A}` does not become `{Self}`",
+    label = "not made of a row of `{A}`",
+    note = "a result is `Row<T>`, where a `T` is made of one `{A}`, or, of rows that are folded in f32, `Scaled<T, G>`"
+)]
+pub trait SettledRow<A, const N: usize, const S: usize>: RowWire {
+    /// Each element rounded once. Called by all threads that share the row.
+    fn settled(folded: Row<A, N, S>, ctx: &ConsumeRow<N, S>) -> Self;
+}
+
+impl<A: Element, T: Settle<A>, const N: usize, const S: usize> SettledRow<A, N, S> for Row<T, N, S> {
+    #[inline(always)]
+    fn settled(folded: Row<A, N, S>, ctx: &ConsumeRow<N, S>) -> Self {
+        let _ = ctx;
+        folded.map(T::settle)
+    }
+}
+
+impl<T: Narrow, F: Scale, const G: usize, const N: usize, const S: usize> SettledRow<f32, N, S>
+    for Scaled<T, F, G, N, S>
+{
+    #[inline(always)]
+    fn settled(folded: Row<f32, N, S>, ctx: &ConsumeRow<N, S>) -> Self {
+        folded.quantise(ctx)
+    }
+}
+
+/// How much room a row `L` takes that was folded of rows `W`, in those: [`Hooks::RELAYS`](crate::hooks::Hooks::RELAYS).
+pub const fn relays<W: RowWire, L: RowWire>() -> usize {
+    L::PACKS.div_ceil(W::PACKS)
 }
 
 /// Folds a row that every rank contributes: `of` gives the packs of each rank's, and `own` is this rank's, and its number, where it is at hand.

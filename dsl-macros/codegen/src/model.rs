@@ -84,13 +84,30 @@ pub struct Options {
     pub span: Span,
 }
 
-/// `reduce(sum, f32, order = tree)`, or `reduce(path::of::a::Fold)`.
+/// `reduce(sum, f32, order = tree, result = Bf16)`, or `reduce(path::of::a::Fold)`.
 #[derive(Clone, Debug)]
 pub struct Reduce {
     /// The word `reduce`.
     pub span: Span,
     /// What folds.
     pub fold: Fold,
+    /// What `consume` gets of it, if that is not the accumulator.
+    pub result: Option<Type>,
+}
+
+impl Reduce {
+    /// As the attribute has it.
+    pub fn text(&self) -> String {
+        let fold = self.fold.text();
+        self.result
+            .as_ref()
+            .map_or_else(|| fold.clone(), |result| format!("{fold}, result = {}", bare(result)))
+    }
+}
+
+/// Without spaces.
+fn bare(tokens: impl quote::ToTokens) -> String {
+    tokens.to_token_stream().to_string().split_whitespace().collect()
 }
 
 /// What folds.
@@ -103,15 +120,13 @@ pub enum Fold {
 }
 
 impl Fold {
-    /// As the attribute has it.
-    pub fn text(&self) -> String {
-        let bare = |tokens: TokenStream| tokens.to_string().split_whitespace().collect::<String>();
+    fn text(&self) -> String {
         match self {
             Fold::Shipped(name, accumulator, ranks) => {
                 let order = if *ranks { "ranks" } else { "tree" };
-                format!("{}, {}, order = {order}", name.to_lowercase(), bare(quote::quote!(#accumulator)))
+                format!("{}, {}, order = {order}", name.to_lowercase(), bare(accumulator))
             }
-            Fold::Own(path) => bare(quote::quote!(#path)),
+            Fold::Own(path) => bare(path),
         }
     }
 }

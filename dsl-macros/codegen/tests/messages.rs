@@ -70,6 +70,9 @@ fn every_message() {
         "reduce(sum, f32, order = any)",
         "reduce(sum, f32, order = ring)",
         "reduce(my::Fold, f32)",
+        "reduce(sum, f32, result)",
+        "reduce(sum, f32, result = )",
+        "reduce(sum, f32, result = Bf16)",
         "schedules(all_reduce)",
         "schedules(all_to_all), reduce(sum, f32)",
         "schedules(all_reduce, all_gather), reduce(sum, f32)",
@@ -202,6 +205,22 @@ fn every_message() {
         hooks("fn consume(ctx: &Consume, args: &Args, value: Pack<f32>) {}"),
     ));
     cases.push((
+        "reduce(sum, f32, result = Bf16)".into(),
+        hooks("fn consume(ctx: &Consume, args: &Args, value: f32) {}"),
+    ));
+    cases.push((
+        "reduce(sum, f32, result = Row<Bf16>)".into(),
+        hooks("fn consume(ctx: &Consume, args: &Args, value: Bf16) {}"),
+    ));
+    cases.push((
+        "grain = row(64), reduce(sum, f32, result = Bf16)".into(),
+        hooks("fn consume(ctx: &ConsumeRow, args: &Args, row: Row<Bf16>) {}"),
+    ));
+    cases.push((
+        "grain = row(64), reduce(sum, f32, result = Scaled<F8E4M3, 64>)".into(),
+        hooks("fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {}"),
+    ));
+    cases.push((
         "reduce(sum, f32), layout(transposed)".into(),
         hooks("fn produce(ctx: &Produce, args: &Args) -> f32 { 0.0 }"),
     ));
@@ -246,6 +265,16 @@ fn what_is_right_is_taken() {
             "schedules(reduce, reduce_scatter), reduce(Farthest)",
             "mod m { pub struct Farthest; pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> }
               fn consume(ctx: &Consume, args: &Args, value: f32) { args.output.at(ctx).set(ctx.peer as f32) } }",
+        ),
+        (
+            "reduce(sum, f32, result = Bf16, order = ranks,)",
+            "mod m { pub struct Args<'a> { pub input: &'a [Bf16], pub output: Out<'a, Bf16> } \
+              fn consume(ctx: &Consume, args: &Args, value: Bf16) { args.output.at(ctx).set(value) } }",
+        ),
+        (
+            "grain = row(64), reduce(sum, f32, order = tree, result = Scaled<F8E4M3, 64>)",
+            "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } \
+              fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 64>) { args.output.row(ctx).set(&row.dequantise()) } }",
         ),
         // A word of the module's own.
         (

@@ -1,7 +1,7 @@
 //! How a launch is cut: what the caller says, then the table, then [`default`](super::default); and what cannot be is refused.
 
 use super::default::{ALONE_PACKS, Cut, Hooks, LL_PACKS, Pattern, TILES_LEAST, Work};
-use super::parts::{line_tiles, pieces, tile_rows, together, whole_rows};
+use super::parts::{line_tiles, pieces, tile_rows, together};
 use super::plan::{Decided, MOST_PACKS, Plan};
 use super::prepared::Agreed;
 use super::{LaunchOptions, Protocol};
@@ -82,7 +82,7 @@ impl Agreed {
             0 => ALONE_PACKS,
             _ => facts.alone_rows(facts.most_threads()) as u32,
         };
-        let rows = if facts.cols > 0 { whole_rows(facts.row_packs) } else { tile_rows(facts, options.shape) };
+        let rows = if facts.cols > 0 { row::whole(facts.row_packs) } else { tile_rows(facts, options.shape) };
         let work = Work {
             pattern,
             world,
@@ -207,7 +207,7 @@ impl Agreed {
         let mut cut = work.cut(protocol);
         if facts.cols > 0 {
             // Shares are of whole rows, of which each has one at least.
-            let rows = (packs as u64 / whole_rows(facts.row_packs)).clamp(1, u32::MAX.into()) as u32;
+            let rows = (packs as u64 / row::whole(facts.row_packs)).clamp(1, u32::MAX.into()) as u32;
             cut.channels = cut.channels.min(rows);
         }
         cut.channels = cut.channels.min(most).max(least);

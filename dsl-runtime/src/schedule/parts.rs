@@ -16,15 +16,6 @@ pub(super) fn tile_rows(facts: &Facts, shape: Option<(usize, usize)>) -> u64 {
     }
 }
 
-/// Packs of the fewest rows of so many that are whole 128-byte lines.
-pub(super) const fn whole_rows(row_packs: usize) -> u64 {
-    let mut packs = row_packs as u64;
-    while !packs.is_multiple_of(8) {
-        packs *= 2;
-    }
-    packs
-}
-
 /// Tiles of chunks of that shape, where so many channels' lines can carry them one by one; 0 where there are none, rows are not whole
 /// packs, or most of a tile would be empty.
 pub(super) fn line_tiles(facts: &Facts, shape: Option<(usize, usize)>, channels: u32) -> u32 {

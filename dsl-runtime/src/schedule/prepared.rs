@@ -15,6 +15,7 @@ use crate::order::Used;
 use crate::residency::Ledger;
 use crate::tune::{Key, Layout, Table, Tuned, bucket};
 use crate::{Device, Error, Result, Transport};
+use fusewire_device::row;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Domains, Link, Machine};
 use module::{agree_residency, follows, load, ready, runnable};
@@ -132,7 +133,8 @@ impl Agreed {
         let mut entries = runnable(link, entries)?;
         // Its second step may have channels of its own; their staging holds four turns of what is passed on.
         let layout = link.layout();
-        let stages = |protocol| layout.channels > 1 && layout.window / 4 >= 128 * facts.times(protocol);
+        let together = if facts.cols > 0 { 16 * row::whole(facts.row_packs) } else { 128 };
+        let stages = |protocol| layout.channels > 1 && layout.window / 4 >= together * facts.times(protocol);
         let by_domains = facts.partials > 0 && link.domains().aligned().is_some();
         entries.retain(|e| match e.protocol {
             Protocol::TwoShot => facts.relays > 0 && stages(e.protocol),

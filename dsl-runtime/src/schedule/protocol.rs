@@ -31,8 +31,9 @@ pub enum Protocol {
     Copy,
     /// Through staging twice ("two-shot"), for `all_reduce`, `broadcast` and `reduce`: each rank takes a part of a chunk, folds all contributions to it,
     /// and passes the result on. From three ranks on, a link carries fewer bytes than with the other protocols: about two chunks for an all-reduce, and one
-    /// for a broadcast or a reduce. The result of a fold travels in the output's type, or in the accumulator's if the module has a `consume`; neither may be
-    /// narrower than the wire type. The bits are the same as with the other protocols.
+    /// for a broadcast or a reduce. What is folded travels in the type that the fold's `result` names; without one in the output's type, or in the accumulator's if the
+    /// module has a `consume`. By element or pack that is no narrower than the wire type. Whole rows go in two steps in an `all_reduce`. The bits are the same as with
+    /// the other protocols.
     TwoShot,
     /// As `TwoShot`, but in LL128 lines: for all-reduces that are too long for one step by LL128 and too short for staging.
     Ll128TwoShot,
@@ -129,7 +130,7 @@ impl Protocol {
         match self {
             Protocol::Simple => "every transport stages all-to-alls and sends",
             Protocol::TwoShot => {
-                "two steps are for `all_reduce`, `broadcast` and `reduce` on transports with two channels or more that stage four lines of what is passed on, of hooks by element or pack whose result is no narrower than what crosses the wire"
+                "two steps are for `all_reduce`, and of hooks by element or pack for `broadcast` and `reduce`, on transports with two channels or more that stage four lines of what is passed on, or four times the rows that travel together. By element or pack the result is no narrower than what crosses the wire"
             }
             Protocol::Ll128TwoShot => {
                 "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"

@@ -89,22 +89,23 @@ mod activated {
     }
 }
 
-/// The first half of an all-reduce with one byte an element on the wire each way: rows arrive in e4m3, are added up in f32, and leave in e4m3. The second
-/// half is `gathered`.
-#[comm_kernel(transports(Shm, Nvl), schedules(reduce_scatter), grain = row(4096), reduce(sum, f32))]
-mod scattered {
+/// All-reduce with one byte an element on the wire each way: rows leave in e4m3, are added up in f32, and the sums travel in e4m3 too.
+#[comm_kernel(
+    transports(Shm, Nvl),
+    schedules(all_reduce),
+    grain = row(4096),
+    reduce(sum, f32, result = Scaled<F8E4M3, 128>)
+)]
+mod both_ways {
     pub struct Args<'a> {
         pub input: &'a [Bf16],
-        pub output: Out<'a, F8E4M3>,
-        pub scales: PerGroup<'a, f32, 128>,
+        pub output: Out<'a, Bf16>,
     }
     pub fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
         args.input.row(ctx).to_f32().quantise(ctx)
     }
-    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
-        let sums: Scaled<F8E4M3, 128> = row.quantise(ctx);
-        args.output.row(ctx).set(&sums.values);
-        args.scales.at(ctx).set(&sums.scales);
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 128>) {
+        args.output.row(ctx).set(&row.dequantise().to());
     }
 }
 
@@ -251,19 +252,14 @@ where
     Ok(())
 }
 
-/// Reduce-scatters and all-gathers; both together are an all-reduce.
-fn parts<X: Transport>(run: &Run<'_, X>, rows: usize) -> fusewire::Result<()>
+/// A reduce-scatter.
+fn scattered<X: Transport>(run: &Run<'_, X>, rows: usize) -> fusewire::Result<()>
 where
-    gathered::Hooks: Supports<AllGather, X>,
     activated::Hooks: Supports<ReduceScatter, X>,
-    scattered::Hooks: Supports<ReduceScatter, X>,
 {
     let Run { transport, device, stream, me, ranks, .. } = run;
     let (part, me, ranks) = (rows * COLS, *me, *ranks);
-    let n = ranks * part;
-    let input = device.buffer_from(&bf16s(me, n))?;
-    let sum = |i: usize| (0..ranks).map(|rank| value(rank, i)).sum::<f64>();
-
+    let input = device.buffer_from(&bf16s(me, ranks * part))?;
     let kernel = activated::reduce_scatter(*transport)?;
     let bias = bf16s(ranks, COLS);
     let (biases, mut output) = (device.buffer_from(&bias)?, run.poisoned::<Bf16>(part)?);
@@ -273,7 +269,8 @@ where
         kernel.launch_with(stream, launch, &run.options.how())
     })?;
     check("GELU", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
-        let x = sum(me * part + i) + f64::from(bias[i % COLS].to_f32());
+        let sum = (0..ranks).map(|rank| value(rank, me * part + i)).sum::<f64>();
+        let x = sum + f64::from(bias[i % COLS].to_f32());
         let gelu = 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x * x * x)).tanh());
         (gelu, rounding(gelu) + x.abs() * 1e-3)
     });
@@ -282,47 +279,70 @@ where
         saved.array("activated", "bias", COLS, &biases.read(stream)?)?;
         saved.array("activated", "output", COLS, &output.read(stream)?)?;
     }
+    Ok(())
+}
 
-    let (scatter, gather) = (scattered::reduce_scatter(*transport)?, gathered::all_gather(*transport)?);
-    let (mut sums, mut scales) = (run.poisoned::<F8E4M3>(part)?, run.poisoned::<f32>(part / 128)?);
-    let mut all = run.poisoned::<Bf16>(n)?;
+/// An all-reduce and an all-gather of 8-bit floats. The all-reduce is of as many rows as all ranks have.
+fn narrow<X: Transport>(run: &Run<'_, X>, rows: usize) -> fusewire::Result<()>
+where
+    both_ways::Hooks: Supports<AllReduce, X>,
+    gathered::Hooks: Supports<AllGather, X>,
+{
+    let Run { transport, device, stream, me, ranks, .. } = run;
+    let (part, me, ranks) = (rows * COLS, *me, *ranks);
+    let n = ranks * part;
+    let kernel = both_ways::all_reduce(*transport)?;
+    let (input, mut output) = (device.buffer_from(&bf16s(me, n))?, run.poisoned::<Bf16>(n)?);
     run.run("all-reduce by e4m3 both ways", rows, || {
-        let (output, of_groups) = (sums.view_mut(), scales.view_mut());
-        let launch = scattered::Launch { input: input.view(), output, scales: of_groups };
-        scatter.launch_with(stream, launch, &run.options.how())?;
-        let (input, scales) = (sums.view(), scales.view());
-        let launch = gathered::Launch { input, scales, output: all.view_mut() };
-        gather.launch_with(stream, launch, &run.options.how())
+        let launch = both_ways::Launch { input: input.view(), output: output.view_mut() };
+        kernel.launch_with(stream, launch, &run.options.how())
     })?;
     let most: Vec<Vec<f64>> = (0..ranks).map(|rank| greatest(n, 128, |i| value(rank, i))).collect();
+    let sum = |i: usize| (0..ranks).map(|rank| value(rank, i)).sum::<f64>();
     let sent = |i: usize| (0..ranks).map(|rank| step(value(rank, i), most[rank][i / 128])).sum::<f64>();
-    let greatest = greatest(n, 128, |i| sum(i).abs() + sent(i));
-    check("both ways", all.read(stream)?.iter().map(|x| x.to_f32()), |i| {
-        (sum(i), sent(i) + 1.1 * step(sum(i).abs() + sent(i), greatest[i / 128]) + rounding(sum(i)))
+    let sums = greatest(n, 128, |i| sum(i).abs() + sent(i));
+    check("both ways", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
+        (sum(i), sent(i) + 1.1 * step(sum(i).abs() + sent(i), sums[i / 128]) + rounding(sum(i)))
     });
     if let Some(saved) = run.saved(rows) {
-        let (sums, scales) = (sums.read(stream)?, scales.read(stream)?);
-        saved.array("scattered", "input", COLS, &input.read(stream)?)?;
-        saved.array("scattered", "output", COLS, &sums)?;
-        saved.array("scattered", "scales", COLS / 128, &scales)?;
-        saved.array("gathered", "input", COLS, &sums)?;
-        saved.array("gathered", "scales", COLS / 128, &scales)?;
-        saved.array("gathered", "output", COLS, &all.read(stream)?)?;
+        saved.array("both_ways", "input", COLS, &input.read(stream)?)?;
+        saved.array("both_ways", "output", COLS, &output.read(stream)?)?;
     }
+
+    let kernel = gathered::all_gather(*transport)?;
+    let scales_of = |rank: usize| most[rank][..part / 128].iter().map(|most| (most / 448.0) as f32);
+    let held = |rank: usize, i: usize| {
+        let scale = (most[rank][i / 128] / 448.0) as f32;
+        (F8E4M3::from_f32(value(rank, i) as f32 / scale), scale)
+    };
+    let input = device.buffer_from(&(0..part).map(|i| held(me, i).0).collect::<Vec<_>>())?;
+    let scales = device.buffer_from(&scales_of(me).collect::<Vec<_>>())?;
+    output.fill_bytes(stream, 0xff)?;
     run.run("all-gather of e4m3, bfloat16 where it arrives", rows, || {
-        let (input, scales) = (sums.view(), scales.view());
-        let launch = gathered::Launch { input, scales, output: all.view_mut() };
-        gather.launch_with(stream, launch, &run.options.how())
-    })
+        let (input, scales) = (input.view(), scales.view());
+        let launch = gathered::Launch { input, scales, output: output.view_mut() };
+        kernel.launch_with(stream, launch, &run.options.how())
+    })?;
+    check("gathered", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
+        let (value, scale) = held(i / part, i % part);
+        let want = f64::from(value.to_f32()) * f64::from(scale);
+        (want, rounding(want))
+    });
+    if let Some(saved) = run.saved(rows) {
+        saved.array("gathered", "input", COLS, &input.read(stream)?)?;
+        saved.array("gathered", "scales", COLS / 128, &scales.read(stream)?)?;
+        saved.array("gathered", "output", COLS, &output.read(stream)?)?;
+    }
+    Ok(())
 }
 
 fn rank<X: Transport>(transport: &X, options: &Options) -> fusewire::Result<()>
 where
     per_tensor::Hooks: Supports<AllReduce, X>,
     per_group::Hooks: Supports<AllReduce, X>,
+    both_ways::Hooks: Supports<AllReduce, X>,
     gathered::Hooks: Supports<AllGather, X>,
     activated::Hooks: Supports<ReduceScatter, X>,
-    scattered::Hooks: Supports<ReduceScatter, X>,
 {
     let world = transport.link().world();
     let (device, me, ranks) = (Device::of(transport), world.rank(), world.size());
@@ -331,7 +351,8 @@ where
     let run = Run { transport, device, stream, options, saved, me, ranks };
     for &rows in &options.rows {
         normed(&run, rows)?;
-        parts(&run, rows)?;
+        scattered(&run, rows)?;
+        narrow(&run, rows)?;
         if me == 0 {
             println!("{rows} rows of {COLS}, {ranks} ranks: every element is right");
         }

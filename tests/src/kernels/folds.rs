@@ -99,6 +99,22 @@ pub mod averaged {
     }
 }
 
+/// The mean, rounded once for `consume` and for other ranks.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), schedules(all_reduce), reduce(average, f32, result = Bf16))]
+pub mod rounded {
+    /// What a rank contributes, and what comes of it.
+    pub struct Args<'a> {
+        /// What this rank contributes.
+        pub input: &'a [Bf16],
+        /// The mean, and 1.
+        pub output: Out<'a, f32>,
+    }
+
+    pub(crate) fn consume(ctx: &Consume, args: &Args, value: Bf16) {
+        args.output.at(ctx).set(value.to_f32() + 1.0);
+    }
+}
+
 /// The greatest of each element, in place of bytes.
 #[comm_kernel(
     transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),

@@ -211,6 +211,59 @@ pub mod greatest_scaled {
     }
 }
 
+/// Scales in both directions: what ranks send, and what they are told.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_reduce),
+    grain = row(384),
+    reduce(sum, f32, result = Scaled<F8E4M3, 128>)
+)]
+pub mod quantised_sums {
+    /// One chunk of rows.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [Bf16],
+        /// The sums that arrived.
+        pub output: Out<'a, f32>,
+        /// Their scales.
+        pub scales: PerGroup<'a, f32, 128>,
+    }
+
+    pub(crate) fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
+        args.input.row(ctx).to_f32().quantise(ctx)
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 128>) {
+        args.output.row(ctx).set(&row.dequantise());
+        args.scales.at(ctx).set(&row.scales);
+    }
+}
+
+/// Sums rounded once, then taken by rows that warps share; they take less room than what they are made of.
+#[comm_kernel(
+    transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),
+    schedules(all_reduce),
+    grain = row(2304),
+    reduce(sum, f32, result = Row<Bf16>)
+)]
+pub mod rounded_rows {
+    /// One chunk of rows.
+    pub struct Args<'a> {
+        /// Rows.
+        pub input: &'a [f32],
+        /// The sums that arrived, less the greatest of the row.
+        pub output: Out<'a, f32>,
+        /// How often a row was taken.
+        pub taken: PerRow<'a, u32>,
+    }
+
+    pub(crate) fn consume(ctx: &ConsumeRow, args: &Args, row: Row<Bf16>) {
+        let most = row.to_f32().max(ctx);
+        args.output.row(ctx).set(&row.to_f32().map(|x| x - most));
+        args.taken.at(ctx).set(args.taken.at(ctx).get() + 1);
+    }
+}
+
 /// Folded by a block, whose last octets half of the threads have: the hidden size of large models.
 #[comm_kernel(
     transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb),

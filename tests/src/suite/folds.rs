@@ -192,7 +192,7 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
 }
 
 /// As by default, and where it can be in two steps, or by domains.
-fn ways<X: Subject>(ground: &Ground<X>, what: What) -> Vec<LaunchOptions> {
+pub(super) fn ways<X: Subject>(ground: &Ground<X>, what: What) -> Vec<LaunchOptions> {
     let mut ways = vec![LaunchOptions::default()];
     if !matches!(what, What::ReduceScatter) {
         ways.push(LaunchOptions::default().protocol(Protocol::TwoShot));

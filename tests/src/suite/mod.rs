@@ -19,6 +19,7 @@ mod options;
 mod peers;
 pub mod processes;
 mod random;
+mod results;
 mod rows;
 mod schedules;
 mod shared;

@@ -17,7 +17,7 @@ use fusewire::{LaunchOptions, Options, Protocol};
 use std::time::Duration;
 
 /// A transport whose channels hold long rows.
-fn roomy<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
+pub(super) fn roomy<X: Subject>(rank: &Rank<X>) -> fusewire::Result<Ground<X>> {
     rank.meet(Options::per_peer(1 << 20).channels(4).ll128_channels(1).ll_channels(4))
 }
 
@@ -26,12 +26,12 @@ fn value(data: Data, rank: usize, i: usize) -> f32 {
     data.small(rank, i) * reference::power_of_two(data.below(rank, i + (1 << 40), 24) as i32 - 12)
 }
 
-fn half(data: Data, rank: usize, i: usize) -> Bf16 {
+pub(super) fn half(data: Data, rank: usize, i: usize) -> Bf16 {
     Bf16::from_f32(value(data, rank, i))
 }
 
 /// Options that cut a chunk of so many wire bytes in different ways.
-fn cuts<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {
+pub(super) fn cuts<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {
     let open = LaunchOptions::default();
     let staged = open.clone().protocol(Protocol::Simple);
     let mut all = vec![open.clone(), staged.channels(1), open.clone().channels(3).chunk(together)];

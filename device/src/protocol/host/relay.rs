@@ -2,8 +2,8 @@
 //! turn.
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use super::super::simple::{Folded, Then, take, within};
-use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times};
+use super::super::simple::{Folded, Then, folded_for, take, within};
+use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times, unit};
 use super::domains::Far;
 use super::{Part, runs, store_for_each};
 use crate::arch;
@@ -15,6 +15,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
+use crate::row::RowAt;
 use crate::schedule::{Among, Domain, Everyone, First, Leg, Legs, Of, Relays, Schedule, Second};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
@@ -46,7 +47,7 @@ pub struct HostHierarchical;
 unsafe impl<O: Ops> Protocol<O> for HostHierarchical {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
-        const { by_domains::<S>() };
+        const { by_domains::<S, H>() };
         // SAFETY: the caller's contract.
         unsafe { Steps(Domain(params.ops.domain())).exchange::<O, S, H>(grid, params) }
     }
@@ -83,7 +84,7 @@ impl<A: Among> Steps<A> {
         let member = among.member(me);
         let relays = Relays::of(&params.schedule, member);
         let place = site.only(&first, channel);
-        let longest = share.longest(relays.parts());
+        let longest = share.longest(relays.parts(), const { unit::<H>() });
         let call = longest.call(shape);
         let passed = Call { payload: call.payload * times as u64, ..call };
         let behind = channel + if S::MUTUAL { shape.channels } else { 0 };
@@ -212,9 +213,7 @@ impl Part {
     #[inline(always)]
     fn take<O: Ops, H: Hooks>(&self, place: &Ctx, args: &H::Args<'_>, from: &Receiving<'_, O>) {
         let (first, count) = ((self.first + self.packs.start) * H::RELAYS, self.packs.len() * H::RELAYS);
-        // Behind the chunk's end there may be packs that nothing was folded for.
-        let all = place.chunk_len.div_ceil(Pack::<H::Folded>::LANES);
-        let count = count.min(all.saturating_sub(first)) as u32;
+        let count = folded_for::<H>(place, first, count as u32);
         let payload = HEADER + (16 * self.packs.start * H::RELAYS) as u64;
         let (team, sink) = (Team::all(&Block), Folded::<H>(args));
         tile::consume::<tile::By<H>, H::Folded, _>(team, place, first, count, &sink, |s| {
@@ -269,6 +268,23 @@ impl<O: Ops, H: Hooks> Then<H> for Passed<'_, O> {
     fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
         H::relay(ranks, of, &|number: usize, pack: Pack<H::Folded>| {
             self.put::<H>(s, number, pack, (ctx, args));
+        });
+    }
+
+    #[inline(always)]
+    fn fold_row<const RANKS: usize>(
+        &self,
+        s: u32,
+        at: RowAt,
+        args: &H::Args<'_>,
+        ranks: u32,
+        own: Option<(u32, RowAt)>,
+        of: &impl Fn(u32, u32) -> Pack<H::Wire>,
+    ) {
+        H::relay_row::<RANKS>(at, args, (ranks, self.takes), own, of, &|number, pack: Pack<H::Folded>| {
+            let at = self.payload + 16 * (u64::from(s) * H::RELAYS as u64 + u64::from(number));
+            // SAFETY: the pack's place, which is reserved.
+            unsafe { store_for_each(self.outs, at, pack.words()) };
         });
     }
 }

@@ -311,10 +311,10 @@ impl<O: Direct, S: Schedule, N: Fn(u32) -> u64> End<'_, O, S, N> {
         // Of a constant number of ranks the others are counted.
         let other = |other: u32, s| load(other + u32::from(other >= me.rank), s);
         match me.world {
-            1 => walk::fold::<H, 1>(team, at, first, packs, args, ranks, other),
-            2 => walk::fold::<H, 2>(team, at, first, packs, args, ranks, other),
-            4 => walk::fold::<H, 4>(team, at, first, packs, args, ranks, other),
-            _ => walk::fold::<H, 0>(team, at, first, packs, args, ranks, load),
+            1 => walk::fold::<H, 1>(team, at, (first, packs), args, ranks, &Take, other),
+            2 => walk::fold::<H, 2>(team, at, (first, packs), args, ranks, &Take, other),
+            4 => walk::fold::<H, 4>(team, at, (first, packs), args, ranks, &Take, other),
+            _ => walk::fold::<H, 0>(team, at, (first, packs), args, ranks, &Take, load),
         }
     }
 

@@ -47,6 +47,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         const {
             passes_on::<S, H>();
+            assert!(H::COLS == 0, "lines carry no rows");
             assert!(S::MUTUAL && S::FOLDS, "without credits, ranks have to hear from each other");
         }
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
@@ -57,7 +58,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
         let site = Site::of(grid, params);
         let (me, channel) = (site.me, grid.block);
         let share = Share::of::<H>(shape.elements, shape.share, channel);
-        let (longest, legs) = (share.longest(me.world).packs, schedule.sends(me));
+        let (longest, legs) = (share.longest(me.world, 8).packs, schedule.sends(me));
         let teams = Teams::of::<H>(Team::all(&Block), legs, &Load::of_packs(0, longest)).now();
         let (place, kept, call) = (site.own(schedule, channel), site.kept(schedule), whole_call::<H>(shape));
         let state = ops.line_state(me.rank, channel);
@@ -224,7 +225,7 @@ mod tests {
         for world in 2..20 {
             for relays in [1, 2, 4, 8] {
                 let most = most_packs(world, relays) as u32;
-                let longest = Share { first: 0, packs: most }.longest(world).packs;
+                let longest = Share { first: 0, packs: most }.longest(world, 8).packs;
                 let fits = |packs| rows(packs) * relays as u32 * row::PACKS <= PACKS as u32;
                 assert!(fits(longest) && u64::from(most) >= PACKS / relays, "{world} ranks, {relays}");
             }

@@ -38,7 +38,7 @@ pub struct Hierarchical;
 unsafe impl<O: Ops> Protocol<O> for Hierarchical {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
-        const { by_domains::<S>() };
+        const { by_domains::<S, H>() };
         // SAFETY: the caller's contract.
         unsafe { Steps::exchange::<H>(grid, params, Domain(params.ops.domain())) }
     }

@@ -12,7 +12,7 @@ use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
 use crate::protocol::{Kept, Share, Site};
-use crate::row::walk;
+use crate::row::{RowAt, walk};
 use crate::schedule::{Legs, Member, Schedule};
 use crate::tile::{self, Team, WARP};
 use crate::wait::{Flow, Watch};
@@ -106,9 +106,24 @@ pub(super) struct Folds<'k, 'a, O, S, H: Unpack, const PART: bool> {
 }
 
 /// What becomes of a turn's packs when they are folded.
-pub(in crate::protocol) trait Then<H: Hooks> {
+pub(crate) trait Then<H: Hooks> {
     /// Folds pack `s` of the turn, which is the one at `ctx`, of what `ranks` ranks contribute.
     fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>);
+
+    /// The same of the row at `at`, which begins with pack `s` of the turn; as [`Hooks::fold_row`].
+    #[inline(always)]
+    fn fold_row<const RANKS: usize>(
+        &self,
+        s: u32,
+        at: RowAt,
+        args: &H::Args<'_>,
+        ranks: u32,
+        own: Option<(u32, RowAt)>,
+        of: &impl Fn(u32, u32) -> Pack<H::Wire>,
+    ) {
+        let _ = s;
+        H::fold_row::<RANKS>(at, args, ranks, own, of);
+    }
 }
 
 /// This rank alone takes them.
@@ -193,18 +208,19 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
 
     /// Folds the rows of a turn, of `N` ranks, or if that is 0 of as many as there are.
     #[inline(always)]
-    fn rows<const N: usize>(&self, packs: &Packs<'_>, team: Team) {
+    fn rows<const N: usize>(&self, packs: &Packs<'_>, team: Team, then: &impl Then<H>) {
         let Folds { kept, args, .. } = self;
         let Packs { place, first, payload, count, .. } = *packs;
         let me = self.me();
         let rings = self.others::<N>(payload);
         let ranks = (Some(me.rank), me.world);
-        walk::fold::<H, N>(team, (place, *kept), first, count, args, ranks, |rank, s| {
+        let load = |rank: u32, s: u32| {
             // SAFETY: as for `others`.
             let ring = if N > 0 { rings[rank as usize] } else { unsafe { self.from(rank) }.ring(payload) };
             // SAFETY: as above.
             Pack::from_words(unsafe { arch::load_16_once(ring.pack(s)) })
-        });
+        };
+        walk::fold::<H, N>(team, (place, *kept), (first, count), args, ranks, then, load);
     }
 
     /// Folds bundles of `P` packs a thread, of `N` contributions each, and says where they end.
@@ -279,10 +295,10 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
         let packs = Packs { place: &place, first, payload, count, whole };
         if const { H::COLS > 0 } {
             return match me.world {
-                1 => self.rows::<1>(&packs, team),
-                2 => self.rows::<2>(&packs, team),
-                4 => self.rows::<4>(&packs, team),
-                _ => self.rows::<0>(&packs, team),
+                1 => self.rows::<1>(&packs, team, then),
+                2 => self.rows::<2>(&packs, team, then),
+                4 => self.rows::<4>(&packs, team, then),
+                _ => self.rows::<0>(&packs, team, then),
             };
         }
         let mut s = team.lane;

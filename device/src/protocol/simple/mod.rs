@@ -10,13 +10,12 @@ mod relay;
 mod turns;
 
 pub use domains::Hierarchical;
-#[cfg(not(target_arch = "nvptx64"))]
-pub(super) use fold::Then;
+pub(crate) use fold::Then;
 pub(super) use fold::{Here, Packs, Take, fold_packs};
 pub use relay::TwoShot;
 pub(super) use relay::take;
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use relay::{Folded, within};
+pub(super) use relay::{Folded, folded_for, within};
 
 use super::{Protocol, Share, Site, armed};
 use crate::arch;

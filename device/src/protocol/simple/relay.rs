@@ -20,7 +20,8 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Protocol, Share, Site, passes_on, times};
+use crate::protocol::{Kept, Protocol, Share, Site, armed, passes_on, times, unit};
+use crate::row::RowAt;
 use crate::schedule::{Among, Everyone, First, Leg, Legs, Of, Relays, Schedule, Second};
 use crate::tile::{self, Sink, Team};
 use crate::wait::{Flow, Watch};
@@ -60,9 +61,9 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
     #[inline(always)]
     pub(super) unsafe fn exchange<H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>, among: A) -> Flow {
         const { passes_on::<S, H>() };
-        let (ops, shape) = (&params.ops, &params.shape);
+        let shape = &params.shape;
         // SAFETY: the caller's contract.
-        let watch = unsafe { Watch::begin(&Block, params.control, ops.rank(), grid.block) };
+        let watch = unsafe { armed::<O, S, H>(grid, params).led(&Block) };
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
@@ -105,7 +106,7 @@ impl<'k, O: Ops, S: Schedule, A: Among> Steps<'k, O, S, A> {
     ) -> Self {
         let Of(First(schedule), among) = first;
         let relays = Relays::of(schedule, among.member(site.me));
-        let longest = share.longest(relays.parts());
+        let longest = share.longest(relays.parts(), const { unit::<H>() });
         let call = longest.call(site.shape);
         let passed = Call { payload: call.payload * times::<H>() as u64, ..call };
         let behind = if S::MUTUAL { site.shape.channels } else { 0 };
@@ -221,7 +222,7 @@ struct Produces<'k, 'a, O, S, A, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, A: Among, H: Unpack> Work for Produces<'_, '_, O, S, A, H> {
-    const COLS: usize = 0;
+    const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
         let Produces { steps, ends, turns, args } = self;
@@ -254,6 +255,7 @@ struct PassesOn<'k, 'a, O, S, A, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for PassesOn<'_, '_, O, S, A, H> {
+    const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
         let PassesOn { steps, folds, .. } = self;
@@ -278,6 +280,22 @@ impl<O: Ops, S: Schedule, A: Among, H: Hooks> Then<H> for Passed<'_, O, S, A> {
             if const { S::MUTUAL } {
                 take::<H>(ctx, args, number, pack);
             }
+        });
+    }
+
+    #[inline(always)]
+    fn fold_row<const RANKS: usize>(
+        &self,
+        s: u32,
+        at: RowAt,
+        args: &H::Args<'_>,
+        ranks: u32,
+        own: Option<(u32, RowAt)>,
+        of: &impl Fn(u32, u32) -> Pack<H::Wire>,
+    ) {
+        H::relay_row::<RANKS>(at, args, (ranks, S::MUTUAL), own, of, &|number, pack: Pack<H::Folded>| {
+            // SAFETY: each pack is one thread's.
+            unsafe { self.0.store(s * H::RELAYS as u32 + number, pack.words()) };
         });
     }
 }
@@ -306,6 +324,7 @@ struct Forwards<'k, 'a, O, S, A, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for Forwards<'_, '_, O, S, A, H> {
+    const COLS: usize = 0;
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
         let Forwards { steps, turns, part, args } = self;
@@ -348,7 +367,7 @@ struct Takes<'k, 'a, O, S, A, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, A: Among, H: Unpack> Work for Takes<'_, '_, O, S, A, H> {
-    const COLS: usize = 0;
+    const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
         let Takes { steps, turns, args } = self;
@@ -358,9 +377,7 @@ impl<O: Ops, S: Schedule, A: Among, H: Unpack> Work for Takes<'_, '_, O, S, A, H
         let (part, place) = (steps.part(chunk), steps.place());
         let count = within(part.packs * times::<H>() as u32, first, count);
         let first = part.first * times::<H>() + first;
-        // Behind the chunk's end there may be packs that nothing was folded for.
-        let all = place.chunk_len.div_ceil(Pack::<H::Folded>::LANES);
-        let count = (count as usize).min(all.saturating_sub(first)) as u32;
+        let count = folded_for::<H>(&place, first, count);
         // SAFETY: the turn's packs have arrived, and are not given back before it is over.
         let input = unsafe { ends.from(peer) };
         let from = |s| input.at(payload + 16 * u64::from(s));
@@ -373,10 +390,26 @@ impl<O: Ops, S: Schedule, A: Among, H: Unpack> Work for Takes<'_, '_, O, S, A, H
     }
 }
 
+/// Of `count` packs that were folded, from pack `first` of the chunk on, those that something was folded for: behind the chunk's end there may be others. Rows are whole.
+#[inline(always)]
+pub(in crate::protocol) fn folded_for<H: Hooks>(place: &Ctx, first: usize, count: u32) -> u32 {
+    if const { H::COLS > 0 } {
+        return count;
+    }
+    let all = place.chunk_len.div_ceil(Pack::<H::Folded>::LANES);
+    (count as usize).min(all.saturating_sub(first)) as u32
+}
+
 /// What takes packs that were folded.
 pub(in crate::protocol) struct Folded<'k, 'a, H: Hooks>(pub &'k H::Args<'a>);
 
 impl<H: Hooks> Sink<H::Folded> for Folded<'_, '_, H> {
+    const COLS: usize = H::COLS;
+    const ROW_PACKS: usize = H::ROW_PACKS * H::RELAYS;
+    #[inline(always)]
+    fn take_row(&self, at: RowAt, get: &impl Fn(u32) -> Pack<H::Folded>) {
+        H::take_row(at, self.0, get);
+    }
     #[inline(always)]
     fn take(&self, ctx: &Consume, pack: Pack<H::Folded>) {
         H::take(ctx, self.0, pack);

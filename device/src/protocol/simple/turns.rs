@@ -240,6 +240,8 @@ fn each(turn: Turn, wait: impl Fn(u32) -> u32) -> (u32, u32) {
 
 /// What the threads of `team` do with the packs of a turn that go on.
 pub(super) trait Pass {
+    /// [`Hooks::COLS`](crate::hooks::Hooks::COLS).
+    const COLS: usize;
     /// Folds those of turn `from`, and stores them as those of turn `to`.
     fn turn(&self, from: Turn, to: Turn, team: Team);
 }
@@ -386,11 +388,11 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         let over = turns[0].is_over(next);
         let none = [(0, next.leg), (0, then.leg)];
         let wait = || if over || !Block.leads() { none } else { [bytes(next), room(then, false)] };
-        let ahead = if late(0) { none } else { wait() };
-        if let Some(team) = Team::behind(&Block) {
+        let ahead = if late(W::COLS) { none } else { wait() };
+        if let Some(team) = Team::at_work(&Block, W::COLS) {
             work.turn(arrived, passed, team);
         }
-        let found = if late(0) { wait() } else { ahead };
+        let found = if late(W::COLS) { wait() } else { ahead };
         if Block.any(found[0].0 | found[1].0 != 0) {
             input(found[0].1).settle(&Block, found[0].0, next.to)?;
             out(found[1].1).settle(&Block, found[1].0, then.to)?;

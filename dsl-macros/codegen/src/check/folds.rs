@@ -2,7 +2,8 @@
 
 use super::{CONSUME, rows, text};
 use crate::errors::Errors;
-use crate::model::{Fold, HookModule, Kind, Model};
+use crate::model::{Fold, HookModule, Kind, Model, Reduce};
+use crate::syntax::item::is_row;
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::FnArg;
 
@@ -46,9 +47,10 @@ pub fn folds(model: &Model, module: &HookModule, errors: &mut Errors) {
     if let Some(schedule) = options.schedules.iter().find(|s| s.name == "all_reduce") {
         counted(model, module, schedule.name, errors);
     }
+    result(model, module, reduce, errors);
     let Some((taken, by_pack)) = module.consume.as_ref().and_then(|c| c.wire.as_ref()) else { return };
     let rows = options.row.is_some();
-    if rows::has_scales(&module.consume) {
+    if rows::has_scales(&module.consume) || reduce.result.is_some() {
         return;
     }
     if *by_pack && !rows {
@@ -73,6 +75,41 @@ pub fn folds(model: &Model, module: &HookModule, errors: &mut Errors) {
                 false => format!("`reduce` folds in `{acc}`, but `consume` takes `{taken_text}`: `value: {acc}`"),
                 true => format!("`reduce` folds in `{acc}`, but `consume` takes a row of `{taken_text}`: `row: Row<{acc}>`"),
             },
+        );
+    }
+}
+
+/// What `consume` gets in place of the accumulator.
+fn result(model: &Model, module: &HookModule, reduce: &Reduce, errors: &mut Errors) {
+    let Some(result) = &reduce.result else { return };
+    let Some(consume) = &module.consume else {
+        let output = module.output().map_or_else(|| "the output".to_owned(), |f| format!("`{}`", f.ident));
+        return errors.at(
+            result,
+            format!("`result` is what `consume` gets, and this module has none: leave it out. What is folded then becomes an element of {output}"),
+        );
+    };
+    let (ty, by_rows) = (text(result), model.options.row.is_some());
+    if by_rows != is_row(result) {
+        errors.at(
+            result,
+            match by_rows {
+                true => format!(
+                    "with `grain = row(..)` the result is a row: `result = Row<{ty}>`, or `Scaled<T, G>`"
+                ),
+                false => "without `grain = row(..)` the result is one value: `result = Bf16`".to_owned(),
+            },
+        );
+    } else if let Some(FnArg::Typed(taken)) = consume.sig.inputs.iter().nth(2)
+        && text(&taken.ty) != ty
+    {
+        let name = if by_rows { "row" } else { "value" };
+        errors.at(
+            &taken.ty,
+            format!(
+                "`reduce(.., result = {ty})` gives `consume` that, but it takes `{}`: `{name}: {ty}`",
+                text(&taken.ty)
+            ),
         );
     }
 }

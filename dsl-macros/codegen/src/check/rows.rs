@@ -82,11 +82,11 @@ pub fn rows(model: &Model, module: &HookModule, errors: &mut Errors) {
         }
         _ => {}
     }
-    if model.options.reduce.is_some()
+    if model.options.reduce.as_ref().is_some_and(|reduce| reduce.result.is_none())
         && let Some(Hook { row: Some(row), .. }) = &module.consume
         && is_scaled(row)
     {
-        errors.at(row, format!("`consume` gets what was folded, which has no scales: `{CONSUME_ROW}`"));
+        errors.at(row, format!("`consume` gets what was folded, which has no scales: `{CONSUME_ROW}`. With scales it is a result: `reduce(.., result = {})`", text(row)));
     }
     if let Some(transposed) = model.options.transposed {
         errors.span(transposed, "`layout(transposed)` is for a `produce` that gives one element, and rows are more: leave `layout` out");

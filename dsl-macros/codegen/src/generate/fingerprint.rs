@@ -16,6 +16,7 @@ pub fn fingerprint(model: &Model) -> u64 {
     }
     if let Some(reduce) = &model.options.reduce {
         hash.update(plain(&folds::fold_type(reduce, &quote!(fusewire))));
+        hash.update(reduce.text());
     }
     hash.update(model.options.unroll.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     u64::from_le_bytes(hash.finalize()[..8].try_into().unwrap_or_default())

@@ -1,9 +1,10 @@
 //! What a fold adds to a module's hooks.
 
-use super::glue::{is_param, whole_output};
+use super::glue::{is_param, spanned, whole_output};
 use crate::model::{Fold, HookModule, Model, Reduce};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
 
 /// `where` predicates of a generic module, for what the attribute's fold does with elements that no hook touches.
 pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
@@ -32,6 +33,7 @@ pub fn glue(
 ) -> TokenStream {
     // An error of the fold, and not of the glue, stands at the word.
     let fold = fold_type(reduce, d);
+    let accumulator = quote!(<#fold as #d::fold::Fold<#wire>>::Acc);
     let output = module.output();
     let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
     let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
@@ -49,10 +51,20 @@ pub fn glue(
     let (folded, passed, as_passed, take) = match &module.consume {
         Some(hook) => {
             let name = &hook.sig.ident;
+            let (value, passed, as_passed) = match &reduce.result {
+                None => (quote!(value), accumulator.clone(), quote!(|folded| folded)),
+                Some(result) => {
+                    // An error of the result, and not of the glue, stands at its name.
+                    let d = spanned(result.span(), d);
+                    let settle =
+                        quote_spanned!(result.span()=> <#result as #d::fold::Settle<#accumulator>>::settle);
+                    (quote_spanned!(result.span()=> #settle(value)), quote!(#result), settle)
+                }
+            };
             (
-                quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, value))),
-                quote!(<#fold as #d::fold::Fold<#wire>>::Acc),
-                quote!(|folded| folded),
+                quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, #value))),
+                passed,
+                as_passed,
                 quote!(#d::hooks::consume_each(ctx, folded, |ctx, value| #name(ctx, args, value))),
             )
         }
@@ -74,14 +86,14 @@ pub fn glue(
         ) -> ::core::primitive::bool {
             #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
         }
-        const PARTIALS: ::core::primitive::usize = #d::fold::partials::<#wire, <#fold as #d::fold::Fold<#wire>>::Acc>(<#fold as #d::fold::Fold<#wire>>::ORDER);
+        const PARTIALS: ::core::primitive::usize = #d::fold::partials::<#wire, #accumulator>(<#fold as #d::fold::Fold<#wire>>::ORDER);
         #[inline(always)]
         fn partial(
             ranks: ::core::primitive::u32,
             of: &impl #d::fold::Contributions<#wire>,
             put: &impl ::core::ops::Fn(::core::primitive::usize, [::core::primitive::u32; 4]),
         ) -> ::core::primitive::bool {
-            #d::fold::partial::<#fold, #wire>(ranks, of, &|number, pack: #d::pack::Pack<<#fold as #d::fold::Fold<#wire>>::Acc>| put(number, pack.words()))
+            #d::fold::partial::<#fold, #wire>(ranks, of, &|number, pack: #d::pack::Pack<#accumulator>| put(number, pack.words()))
         }
         #[inline(always)]
         fn join(

@@ -180,7 +180,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         ),
     });
     // Else the fold's glue has it.
-    let folded = (fold.is_none() || by_rows.is_some()).then(|| {
+    let folded = fold.is_none().then(|| {
         quote!(
             type Folded = Self::Wire;
         )

@@ -167,7 +167,7 @@ fn kernels(model: &Model) -> TokenStream {
         )
     });
     let folds = model.options.reduce.as_ref().map(|reduce| {
-        let text = reduce.fold.text();
+        let text = reduce.text();
         quote!(
             const FOLD: &'static ::core::primitive::str = #text;
         )

@@ -1,10 +1,12 @@
 //! `grain = row(N)`: the names that a module has for its rows, and its hooks by them.
 
 use super::folds::fold_type;
+use super::glue::spanned;
 use crate::model::{HookModule, Reduce};
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::Type;
+use syn::spanned::Spanned;
 
 /// The types of rows of `cols` elements. Constants, so that hooks do not write them.
 pub fn names(cols: usize, d: &TokenStream) -> TokenStream {
@@ -48,13 +50,12 @@ pub fn hooks(
         }
         None => quote!(#d::row::Rows::row(args.input, &from)),
     };
-    let consume = match (&module.consume, reduce) {
-        (Some(hook), _) => {
+    let consume = match &module.consume {
+        Some(hook) => {
             let name = &hook.sig.ident;
             quote!(#name(&to, args, row))
         }
-        (None, None) => quote!(args.output.row(&to).set(&row)),
-        (None, Some(_)) => quote!(args.output.row(&to).set(&row.map(#d::fold::Settle::settle))),
+        None => quote!(args.output.row(&to).set(&row)),
     };
     let [at, put] = [
         quote!(#d::row::RowAt),
@@ -87,24 +88,73 @@ pub fn hooks(
         },
         Some(reduce) => {
             let fold = fold_type(reduce, d);
+            let accumulator = quote!(<#fold as #d::fold::Fold<<#row as #d::row::RowWire>::Value>>::Acc);
+            let settled = module.output().and_then(|f| f.kind.element()).filter(|_| module.consume.is_none());
+            let (folded, at_result) = match (&reduce.result, settled) {
+                (Some(result), _) => (quote!(#result), result.span()),
+                (None, Some(element)) => (quote!(Row<#element>), element.span()),
+                (None, None) => (quote!(Row<#accumulator>), reduce.span),
+            };
+            // An error of the result, and not of the glue, stands at its name.
+            let there = spanned(at_result, d);
+            let settle = quote_spanned!(at_result=> <#folded as #there::row::SettledRow<#accumulator, #cols, { #there::row::slots(#cols) }>>::settled);
+            let own = quote! {
+                let own = own.map(|(me, from)| {
+                    // SAFETY: as above.
+                    let from = unsafe { ProduceRow::new(from) };
+                    let row: #row = #produce;
+                    (me, row)
+                });
+                let row = #d::row::fold::<#fold, #row, #cols, { #d::row::slots(#cols) }, RANKS>(ranks, own, of);
+            };
+            let [own_at, of] = [
+                quote!(::core::option::Option<(::core::primitive::u32, #at)>),
+                quote!(&impl ::core::ops::Fn(::core::primitive::u32, ::core::primitive::u32) -> #d::pack::Pack<#wire>),
+            ];
             quote! {
+                type Folded = <#folded as #d::row::RowWire>::Element;
+                const RELAYS: ::core::primitive::usize = #d::row::relays::<#row, #folded>();
+                #[inline(always)]
+                fn relay_row<const RANKS: ::core::primitive::usize>(
+                    at: #at,
+                    args: &#args,
+                    (ranks, takes): (::core::primitive::u32, ::core::primitive::bool),
+                    own: #own_at,
+                    of: #of,
+                    put: &impl ::core::ops::Fn(::core::primitive::u32, #d::pack::Pack<Self::Folded>),
+                ) {
+                    #own
+                    // SAFETY: as above; each row is folded once.
+                    let to = unsafe { ConsumeRow::new(at) };
+                    let row = #settle(row, &to);
+                    #d::row::RowWire::hand(&row, put);
+                    if takes {
+                        #consume
+                    }
+                }
+                #[inline(always)]
+                fn take_row(
+                    at: #at,
+                    args: &#args,
+                    get: &impl ::core::ops::Fn(::core::primitive::u32) -> #d::pack::Pack<Self::Folded>,
+                ) {
+                    let row = <#folded as #d::row::RowWire>::take(get);
+                    // SAFETY: as above; each row arrives once.
+                    let to = unsafe { ConsumeRow::new(at) };
+                    #consume
+                }
                 #[inline(always)]
                 fn fold_row<const RANKS: ::core::primitive::usize>(
                     at: #at,
                     args: &#args,
                     ranks: ::core::primitive::u32,
-                    own: ::core::option::Option<(::core::primitive::u32, #at)>,
-                    of: &impl ::core::ops::Fn(::core::primitive::u32, ::core::primitive::u32) -> #d::pack::Pack<#wire>,
+                    own: #own_at,
+                    of: #of,
                 ) {
-                    let own = own.map(|(me, from)| {
-                        // SAFETY: as above.
-                        let from = unsafe { ProduceRow::new(from) };
-                        let row: #row = #produce;
-                        (me, row)
-                    });
-                    let row = #d::row::fold::<#fold, #row, #cols, { #d::row::slots(#cols) }, RANKS>(ranks, own, of);
+                    #own
                     // SAFETY: as above; each row is folded once.
                     let to = unsafe { ConsumeRow::new(at) };
+                    let row = #settle(row, &to);
                     #consume
                 }
             }

@@ -13,10 +13,11 @@ impl Model {
         if schedule.is_some_and(|s| s.own) && transport.direct && transport.cuda {
             protocols.push(Protocol::Local);
         }
+        let twice = schedule.is_some_and(|s| s.two_steps);
         if self.options.row.is_some() {
+            protocols.extend(schedule.filter(|s| twice && s.folds && s.mutual).map(|_| Protocol::TwoShot));
             return protocols;
         }
-        let twice = schedule.is_some_and(|s| s.two_steps);
         if twice {
             protocols.push(Protocol::TwoShot);
             if transport.domains && schedule.is_some_and(|s| s.mutual) {

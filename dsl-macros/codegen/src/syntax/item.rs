@@ -270,7 +270,8 @@ fn wire(ty: &Type) -> (Type, Type, bool) {
     }
 }
 
-fn is_row(ty: &Type) -> bool {
+/// Whether a type is one of rows.
+pub fn is_row(ty: &Type) -> bool {
     ["Row", "Scaled"].iter().any(|name| generic(ty, name).is_some())
 }
 

@@ -8,9 +8,9 @@ use proc_macro2::Ident;
 use syn::parse::ParseStream;
 use syn::{Path, Token};
 
-/// `(sum, f32, order = tree)` or `(path::of::a::Fold)`.
+/// `(sum, f32, order = tree, result = Bf16)` or `(path::of::a::Fold)`.
 pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Result<Option<Reduce>> {
-    let form = "`reduce` names a fold and its accumulator: `reduce(sum, f32)`, `reduce(sum, f32, order = ranks)`, \
+    let form = "`reduce` names a fold and its accumulator: `reduce(sum, f32)`, `reduce(sum, f32, order = ranks)`, `reduce(sum, f32, result = Bf16)`, \
                 or a type that implements `Fold`: `reduce(Farthest)`";
     if !input.peek(syn::token::Paren) {
         errors.at(key, form);
@@ -34,33 +34,26 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
             );
             return Ok(None);
         }
-        return Ok(Some(Reduce { span: key.span(), fold: Fold::Own(path) }));
+        return Ok(Some(Reduce { span: key.span(), fold: Fold::Own(path), result: None }));
     }
     content.parse::<Token![,]>().map_err(|e| syn::Error::new(e.span(), form))?;
     let acc: syn::Type = content.parse().map_err(|e| syn::Error::new(e.span(), form))?;
-    let mut ranks = false;
-    if content.parse::<Option<Token![,]>>()?.is_some() && !content.is_empty() {
-        let order = |input: ParseStream<'_>| {
+    let (mut ranks, mut result) = (false, None);
+    while content.parse::<Option<Token![,]>>()?.is_some() && !content.is_empty() {
+        let named = |input: ParseStream<'_>| {
             let word: Ident = input.parse()?;
             input.parse::<Token![=]>()?;
-            Ok((word, input.parse::<Ident>()?))
+            Ok(word)
         };
-        let (word, order) = order(&content).map_err(|e: syn::Error| syn::Error::new(e.span(), form))?;
-        match order.to_string().as_str() {
-            _ if word != "order" => errors.at(&word, form),
-            "tree" => {}
-            "ranks" => ranks = true,
-            "any" => errors.at(
-                &order,
-                "there is no order `any`: a fold without an order would be no faster here. Leave `order` out: `tree`, the default, gives every \
-                 rank the same bits in every run",
-            ),
-            other => errors.at(
-                &order,
-                format!(
-                    "a fold has no order `{other}`. There are `tree`, the default, and `ranks`, which goes from rank 0 up"
-                ),
-            ),
+        let word = named(&content).map_err(|e: syn::Error| syn::Error::new(e.span(), form))?;
+        if word == "order" {
+            let order = content.parse().map_err(|e: syn::Error| syn::Error::new(e.span(), form))?;
+            ranks = from_rank_zero(&order, errors);
+        } else if word == "result" {
+            result = Some(content.parse().map_err(|e: syn::Error| syn::Error::new(e.span(), form))?);
+        } else {
+            errors.at(&word, form);
+            skip_value(&content)?;
         }
     }
     if !content.is_empty() {
@@ -75,7 +68,25 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
         accumulator(name, &acc, errors);
     }
     let fold = shipped.map(|(_, name)| Fold::Shipped(name, Box::new(acc), ranks));
-    Ok(fold.map(|fold| Reduce { span: key.span(), fold }))
+    Ok(fold.map(|fold| Reduce { span: key.span(), fold, result }))
+}
+
+/// Whether a fold of that order goes from rank 0 up, and not by a tree.
+fn from_rank_zero(order: &Ident, errors: &mut Errors) -> bool {
+    match order.to_string().as_str() {
+        "tree" => {}
+        "ranks" => return true,
+        "any" => errors.at(
+            order,
+            "there is no order `any`: a fold without an order would be no faster here. Leave `order` out: `tree`, the default, gives every \
+             rank the same bits in every run",
+        ),
+        other => errors.at(
+            order,
+            format!("a fold has no order `{other}`. There are `tree`, the default, and `ranks`, which goes from rank 0 up"),
+        ),
+    }
+    false
 }
 
 const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];

@@ -14,7 +14,7 @@ impl Work {
         let (saved, least) = match (self.on_host, self.pattern.folds) {
             (true, true) => (HOST_SAVED, usize::MAX),
             (true, false) => return false,
-            (false, true) if !self.pattern.mutual => (SAVED_REDUCED, usize::MAX),
+            (false, true) if !self.pattern.mutual || self.rows => (SAVED_REDUCED, usize::MAX),
             (false, _) => (SAVED, TWICE_LEAST),
         };
         let pays = twice + saved <= sent || twice <= sent && sent >= least;

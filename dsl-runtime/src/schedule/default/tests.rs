@@ -113,6 +113,14 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
     ] {
         assert_eq!(all_reduce(world, relays, bytes, false), way, "{world} ranks, {relays}, {bytes} bytes");
     }
+    // Rows where they save more.
+    for (world, bytes, way) in
+        [(2, 1 << 30, Protocol::Simple), (4, 4 << 20, Protocol::Simple), (4, 8 << 20, Protocol::TwoShot)]
+    {
+        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
+        let work = Work { pattern, relays: 1, rows: true, ..among(world, Hooks::Work, false, bytes) };
+        assert_eq!(work.protocol(|_| true, |_| false), way, "rows of {world} ranks, {bytes} bytes");
+    }
     assert_eq!(all_reduce(3, 1, 512 << 10, true), Protocol::TwoShot);
     assert_eq!(all_reduce(2, 1, 1 << 30, true), Protocol::Simple);
     for (world, bytes, way) in [

@@ -1,0 +1,11 @@
+use fusewire::prelude::*;
+
+#[comm_kernel(transports(Shm), schedules(all_reduce), reduce(sum, f32, result = Bf16))]
+mod sums {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, Bf16>,
+    }
+}
+
+fn main() {}
