@@ -60,7 +60,8 @@ def quantised(x, group=128):
     magnitude = Near(x.x.abs(), torch.maximum(x.least, -x.greatest).clamp(min=0), torch.maximum(-x.least, x.greatest))
     scales = magnitude.each(lambda x: (x.amax(1, keepdim=True) / 448.0).clamp(min=torch.finfo(torch.float32).tiny))
     scales = Near(scales.x, scales.least * (1 - QUANTISED), scales.greatest * (1 + QUANTISED))
-    values = x.scaled(x.x / scales.x, Near(None, 1 / scales.greatest, 1 / scales.least)).to(E4M3)
+    # The greatest element of a group is 448, whichever it is: torch makes NaN of what is above.
+    values = x.scaled(x.x / scales.x, Near(None, 1 / scales.greatest, 1 / scales.least)).each(lambda x: x.clamp(-448, 448)).to(E4M3)
     return values.each(lambda x: x.reshape(shape)), scales.each(lambda x: x.reshape(shape[0], -1))
 
 
@@ -110,6 +111,7 @@ CASES = {
         "output": dequantised(*quantised(folded([dequantised(*quantised(near(a["input"]))) for a in all]))).to(BF16)},
     "gathered": lambda all, own, chunks: {
         "output": near(torch.cat([dequantised(near(a["input"]), near(a["scales"])).x for a in all])).to(BF16)},
+    "averaged": lambda all, own, chunks: {"output": near(folded([a["input"] for a in all]) / len(all)).to(BF16)},
     "GELU": lambda all, own, chunks: {"output": activated(own["input"])},
     "SiLU": lambda all, own, chunks: by_powers(silu(own["input"])),
     "softmax": lambda all, own, chunks: by_powers(softmax(own["input"], 1)),

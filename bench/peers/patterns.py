@@ -112,6 +112,8 @@ def main():
         report("all-reduce, residual, RMSNorm, e4m3 of a scale for each 128", lambda: layer(per_group))
         report("reduce-scatter, bias, GELU", scatter)
         report("all-reduce by e4m3 both ways", both_ways)
+        if ranks > 1:
+            report("average of gradients", lambda: dist.all_reduce(part, op=dist.ReduceOp.AVG))
         weights = leaves(part)
         report("all-gather of e4m3, bfloat16 where it arrives", lambda: gather(*weights))
     if ranks > 1:

@@ -109,6 +109,15 @@ mod both_ways {
     }
 }
 
+/// The average of gradients: the same bits in every run, and on every rank.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), reduce(average, f32))]
+mod averaged {
+    pub struct Args<'a> {
+        pub input: &'a [Bf16],
+        pub output: Out<'a, Bf16>,
+    }
+}
+
 /// Hooks behind a layer.
 #[derive(Parser)]
 struct Options {
@@ -136,6 +145,12 @@ struct Options {
 impl Options {
     fn how(&self) -> LaunchOptions {
         LaunchOptions { protocol: self.protocol, channels: self.channels, ..LaunchOptions::default() }
+    }
+
+    /// The same where there is no second step.
+    fn in_one_step(&self) -> LaunchOptions {
+        let protocol = self.protocol.filter(|protocol| *protocol != Protocol::TwoShot);
+        LaunchOptions { protocol, ..self.how() }
     }
 }
 
@@ -266,7 +281,7 @@ where
     run.run("reduce-scatter, bias, GELU", rows, || {
         let (input, bias) = (input.view(), biases.view());
         let launch = activated::Launch { input, bias, output: output.view_mut() };
-        kernel.launch_with(stream, launch, &run.options.how())
+        kernel.launch_with(stream, launch, &run.options.in_one_step())
     })?;
     check("GELU", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
         let sum = (0..ranks).map(|rank| value(rank, me * part + i)).sum::<f64>();
@@ -278,6 +293,36 @@ where
         saved.array("activated", "input", COLS, &input.read(stream)?)?;
         saved.array("activated", "bias", COLS, &biases.read(stream)?)?;
         saved.array("activated", "output", COLS, &output.read(stream)?)?;
+    }
+    Ok(())
+}
+
+/// An average, whose bits are those of the tree over the ranks.
+fn mean<X: Transport>(run: &Run<'_, X>, rows: usize) -> fusewire::Result<()>
+where
+    averaged::Hooks: Supports<AllReduce, X>,
+{
+    let Run { transport, device, stream, me, ranks, .. } = run;
+    let (n, ranks) = (rows * COLS, *ranks);
+    let kernel = averaged::all_reduce(*transport)?;
+    let (input, mut output) = (device.buffer_from(&bf16s(*me, n))?, run.poisoned::<Bf16>(n)?);
+    run.run("average of gradients", rows, || {
+        let launch = averaged::Launch { input: input.view(), output: output.view_mut() };
+        kernel.launch_with(stream, launch, &run.options.how())
+    })?;
+    fn sum(ranks: std::ops::Range<usize>, i: usize) -> f32 {
+        if ranks.len() == 1 {
+            return Bf16::from_f32(number(ranks.start, i)).to_f32();
+        }
+        let middle = ranks.start + ranks.len().next_power_of_two() / 2;
+        sum(ranks.start..middle, i) + sum(middle..ranks.end, i)
+    }
+    check("average", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
+        (f64::from(Bf16::from_f32(sum(0..ranks, i) / ranks as f32).to_f32()), 0.0)
+    });
+    if let Some(saved) = run.saved(rows) {
+        saved.array("averaged", "input", COLS, &input.read(stream)?)?;
+        saved.array("averaged", "output", COLS, &output.read(stream)?)?;
     }
     Ok(())
 }
@@ -321,7 +366,7 @@ where
     run.run("all-gather of e4m3, bfloat16 where it arrives", rows, || {
         let (input, scales) = (input.view(), scales.view());
         let launch = gathered::Launch { input, scales, output: output.view_mut() };
-        kernel.launch_with(stream, launch, &run.options.how())
+        kernel.launch_with(stream, launch, &run.options.in_one_step())
     })?;
     check("gathered", output.read(stream)?.iter().map(|x| x.to_f32()), |i| {
         let (value, scale) = held(i / part, i % part);
@@ -340,6 +385,7 @@ fn rank<X: Transport>(transport: &X, options: &Options) -> fusewire::Result<()>
 where
     per_tensor::Hooks: Supports<AllReduce, X>,
     per_group::Hooks: Supports<AllReduce, X>,
+    averaged::Hooks: Supports<AllReduce, X>,
     both_ways::Hooks: Supports<AllReduce, X>,
     gathered::Hooks: Supports<AllGather, X>,
     activated::Hooks: Supports<ReduceScatter, X>,
@@ -353,6 +399,7 @@ where
         normed(&run, rows)?;
         scattered(&run, rows)?;
         narrow(&run, rows)?;
+        mean(&run, rows)?;
         if me == 0 {
             println!("{rows} rows of {COLS}, {ranks} ranks: every element is right");
         }
