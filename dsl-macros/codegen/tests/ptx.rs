@@ -112,7 +112,12 @@ fn sound(name: &str, arch: &str) {
             // A rank alone has half the registers: more blocks on a multiprocessor are faster than to spare long hooks two words.
             let most = if k.name.contains("_local__") { 8 } else { most };
             // Folds of rows among four: more blocks on a multiprocessor are faster than no spills.
-            let most = if model.options.row.is_some() && model.options.reduce.is_some() { 512 } else { most };
+            let most = match model.options.row.is_some() && model.options.reduce.is_some() {
+                // In two steps the places of other ranks' rings are there as well.
+                true if k.name.contains("_two_shot__") => 640,
+                true => 512,
+                false => most,
+            };
             assert!(k.spill_stores <= most && k.spill_loads <= most, "{about}: {k:?}");
             // Half as many threads have twice as many each.
             let options = &model.options;
