@@ -91,6 +91,10 @@ fn result(model: &Model, module: &HookModule, reduce: &Reduce, errors: &mut Erro
     };
     let (ty, by_rows) = (text(result), model.options.row.is_some());
     if by_rows != is_row(result) {
+        if consume.row.is_some() && !by_rows {
+            // The missing length is told.
+            return;
+        }
         errors.at(
             result,
             match by_rows {

@@ -52,8 +52,9 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
         } else if word == "result" {
             result = Some(content.parse().map_err(|e: syn::Error| syn::Error::new(e.span(), form))?);
         } else {
-            errors.at(&word, form);
-            skip_value(&content)?;
+            errors.at(&word, format!("`reduce` has no `{word}`. There are `order`, `reduce(sum, f32, order = ranks)`, and `result`, `reduce(sum, f32, result = Bf16)`"));
+            // Whatever it may be.
+            content.parse::<proc_macro2::TokenStream>()?;
         }
     }
     if !content.is_empty() {
