@@ -122,9 +122,18 @@ const fn passes_on<S: Schedule, H: Hooks>() {
     assert!(H::COLS == 0, "rows are folded as a whole");
 }
 
-/// What a step across domains asks of a schedule beside that: every rank folds a part, and takes all.
-const fn by_domains<S: Schedule>() {
-    assert!(S::MUTUAL && S::FOLDS, "each rank gets what all ranks contribute, folded");
+/// What steps by domains ask of a schedule and hooks: every rank folds a part, and takes all; or each has a chunk.
+const fn by_domains<S: Schedule, H: Hooks>() {
+    if S::TWO_STEPS {
+        passes_on::<S, H>();
+        assert!(S::MUTUAL && S::FOLDS, "each rank gets what all ranks contribute, folded");
+    } else {
+        assert!(
+            S::ALL_PAIRS && S::MUTUAL && S::OWN && S::ONCE != S::FOLDS,
+            "every rank sends every other one its only chunk, or what it contributes to the other's"
+        );
+        assert!(H::COLS == 0, "rows are folded as a whole");
+    }
 }
 
 /// Packs that are passed on for one of the wire; 0 where that cannot be.

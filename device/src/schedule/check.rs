@@ -88,6 +88,16 @@ fn follow<S: Schedule>(world: u32, of: &impl Fn(u32) -> S) -> Result<(), String>
                 return Err(format!("rank {rank}, leg {number}: {leg:?} is received, but never sent"));
             }
         }
+        if S::ALL_PAIRS {
+            let wrong = (1..world).find(|step| {
+                schedule.to(me, *step).peer != me.up(*step) || schedule.from(me, *step).peer != me.down(*step)
+            });
+            if wrong.is_some() || [schedule.sends(me), schedule.receives(me)] != [world - 1; 2] {
+                return Err(format!(
+                    "rank {rank}: it is `ALL_PAIRS`, but leg `k` is not between ranks `k` apart"
+                ));
+            }
+        }
         let peers = |legs: u32, leg: fn(&S, Member, u32) -> Leg| -> BTreeSet<u32> {
             (1..=legs).map(|number| leg(&schedule, me, number).peer).collect()
         };

@@ -133,7 +133,8 @@ impl Agreed {
         // Its second step may have channels of its own; their staging holds four turns of what is passed on.
         let layout = link.layout();
         let stages = |protocol| layout.channels > 1 && layout.window / 4 >= 128 * facts.times(protocol);
-        let by_domains = facts.partials > 0 && link.domains().aligned().is_some();
+        let splits = facts.partials > 0 || !facts.folds();
+        let by_domains = splits && link.domains().aligned().is_some();
         entries.retain(|e| match e.protocol {
             Protocol::TwoShot => facts.relays > 0 && stages(e.protocol),
             Protocol::Hierarchical => facts.relays > 0 && by_domains && stages(e.protocol),

@@ -56,18 +56,35 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
         let leg = ends.sent(turn.leg);
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let ring = unsafe { ends.to(turn.leg) }.ring(payload);
-        tile::produce::<tile::By<H>, H::Wire, _>(
-            team,
-            &ends.site.at(leg, ends.channel),
-            share.first + first,
-            count,
-            &tile::Module::<H>(args),
-            |s, _, pack| {
-                // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                unsafe { arch::store_16(ring.pack(s), pack.words()) };
-            },
-        );
+        let place = ends.site.at(leg, ends.channel);
+        // SAFETY: the turn's packs have their places there.
+        unsafe { produce_into::<H>(team, &place, (share.first + first, count), args, ring) };
     }
+}
+
+/// Produces packs of the chunk at `place` into a ring: `count` from number `first` on.
+///
+/// # Safety
+/// The ring's places of so many packs are reserved for this block.
+#[inline(always)]
+pub(super) unsafe fn produce_into<H: Hooks>(
+    team: Team,
+    place: &Ctx,
+    (first, count): (usize, u32),
+    args: &H::Args<'_>,
+    ring: Ring,
+) {
+    tile::produce::<tile::By<H>, H::Wire, _>(
+        team,
+        place,
+        first,
+        count,
+        &tile::Module::<H>(args),
+        |s, _, pack| {
+            // SAFETY: the caller's contract; each pack is one thread's.
+            unsafe { arch::store_16(ring.pack(s), pack.words()) };
+        },
+    );
 }
 
 /// Takes `share`, a block's of each chunk, from every peer, and folds it with this rank's own.
@@ -265,18 +282,30 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
 
     /// Folds `count` packs of the share from its pack `first` on, which begin at `payload` of each stream.
     #[inline(always)]
-    pub(super) fn each(&self, (first, count, payload): (usize, u32, u64), team: Team, then: &impl Then<H>) {
-        let Folds { ends, share, kept, args, .. } = self;
+    pub(super) fn each(&self, packs: (usize, u32, u64), team: Team, then: &impl Then<H>) {
+        let Folds { ends, .. } = self;
         let place = match PART {
             true => ends.site.only(ends.schedule, ends.channel),
             false => ends.site.own(ends.schedule, ends.channel),
         };
+        self.each_at(&place, packs, team, then);
+    }
+
+    /// The same of the chunk at `place`.
+    #[inline(always)]
+    pub(super) fn each_at(
+        &self,
+        place: &Ctx,
+        (first, count, payload): (usize, u32, u64),
+        team: Team,
+        then: &impl Then<H>,
+    ) {
+        let Folds { share, kept, args, .. } = self;
         let me = self.me();
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
         // Packs of rows need not have whole elements.
-        let whole =
-            if const { H::COLS > 0 } { count } else { tile::whole_until(&place, lanes, first, count) };
-        let packs = Packs { place: &place, first, payload, count, whole };
+        let whole = if const { H::COLS > 0 } { count } else { tile::whole_until(place, lanes, first, count) };
+        let packs = Packs { place, first, payload, count, whole };
         if const { H::COLS > 0 } {
             return match me.world {
                 1 => self.rows::<1>(&packs, team),
