@@ -288,12 +288,12 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
             true => ends.site.only(ends.schedule, ends.channel),
             false => ends.site.own(ends.schedule, ends.channel),
         };
-        self.each_at(&place, packs, team, then);
+        self.each_at::<true>(&place, packs, team, then);
     }
 
-    /// The same of the chunk at `place`.
+    /// The same of the chunk at `place`. `BUNDLES`: several packs at a time where ranks are few, each with code of its own for what becomes of it.
     #[inline(always)]
-    pub(super) fn each_at(
+    pub(super) fn each_at<const BUNDLES: bool>(
         &self,
         place: &Ctx,
         (first, count, payload): (usize, u32, u64),
@@ -315,12 +315,14 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
             };
         }
         let mut s = team.lane;
-        s += match me.world {
-            2 => self.few::<2>(&packs, team, then),
-            3 => self.few::<3>(&packs, team, then),
-            4 => self.few::<4>(&packs, team, then),
-            _ => 0,
-        };
+        if const { BUNDLES } {
+            s += match me.world {
+                2 => self.few::<2>(&packs, team, then),
+                3 => self.few::<3>(&packs, team, then),
+                4 => self.few::<4>(&packs, team, then),
+                _ => 0,
+            };
+        }
         fold_packs::<H>((&packs, s), team, *kept, me, args, then, |rank, s| {
             // SAFETY: the turn's packs have arrived, and are not given back before it is over.
             Pack::from_words(unsafe { arch::load_16_once(self.from(rank).at(payload + 16 * u64::from(s))) })

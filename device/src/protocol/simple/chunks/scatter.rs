@@ -103,7 +103,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for Crosses<'_, '_, O, S, H> {
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let ring = unsafe { far.to(to.leg) }.ring(sent);
         let place = chunks.place(chunks.site.me.rank, Some(number));
-        folds.each_at(&place, packs, team, &Partial(ring));
+        folds.each_at::<true>(&place, packs, team, &Partial(ring));
     }
 }
 
@@ -143,7 +143,12 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for Joins<'_, '_, O, S, H> {
         let (_, _, payload) = crossed.packs(there);
         let place = chunks.place(chunks.site.me.rank, None);
         let (domain, ranks) = (far.schedule.member(far.site.me), far.site.me.world);
-        folds.each_at(&place, packs, team, &Joined { domain, ranks, others: Arrived { far, payload } });
+        folds.each_at::<false>(
+            &place,
+            packs,
+            team,
+            &Joined { domain, ranks, others: Arrived { far, payload } },
+        );
     }
 }
 
