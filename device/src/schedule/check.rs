@@ -238,6 +238,44 @@ mod tests {
         }
     }
 
+    /// What says that leg `k` is between ranks `k` apart, whether it is or not.
+    #[derive(Clone, Copy)]
+    struct Paired(u32);
+
+    // SAFETY: it may not be; nothing is launched with it.
+    unsafe impl Schedule for Paired {
+        const NAME: &'static str = "paired";
+        const OWN: bool = true;
+        const MUTUAL: bool = true;
+        const ALL_PAIRS: bool = true;
+        fn sends(&self, me: Member) -> u32 {
+            if self.0 == 2 { 0 } else { AllToAll.sends(me) }
+        }
+        fn receives(&self, me: Member) -> u32 {
+            self.sends(me)
+        }
+        fn to(&self, me: Member, leg: u32) -> Leg {
+            AllToAll.to(me, if self.0 == 1 { me.world - leg } else { leg })
+        }
+        fn from(&self, me: Member, leg: u32) -> Leg {
+            AllToAll.from(me, if self.0 == 1 { me.world - leg } else { leg })
+        }
+        fn own(&self, me: Member) -> [u32; 2] {
+            AllToAll.own(me)
+        }
+        fn chunks(&self, me: Member) -> [u32; 2] {
+            AllToAll.chunks(me)
+        }
+    }
+
+    #[test]
+    fn pairs_that_are_not_so_far_apart_are_told() {
+        assert_eq!(check(4, |_| Paired(0)), Ok(()));
+        for wrong in 1..3 {
+            assert!(check(4, |_| Paired(wrong)).unwrap_err().contains("ALL_PAIRS"), "{wrong}");
+        }
+    }
+
     #[test]
     fn what_is_sent_and_stored_to_is_told() {
         assert_eq!(check(1, |_| Claimed(AllToAll)), Ok(()));

@@ -23,10 +23,10 @@
 //! back; all before that have. A ring holds three turns and a header, so who waits for room in turn `t` needs turn `t - 3` given back. With `m = d - 1` chunks in a round, turn
 //! `t` of a stream of several chunks is of round `t / m`.
 //!
-//! Give each wait a number: gathering, block 0 for room in round `k` has `k m`, block 1 in turn `t` has `t + 3m / 2`, block 2 for round `k` has `k m + 3m / 2`, block 3 for turn
-//! `t` has `t + 3m / 2 + 3 / 2`. Block 0 that waits in round `k` waits for blocks 1 and 2 that are in round `k - 2` or before, or at the first turn of it; those for bytes of
-//! round `k` wait for blocks 0 in round `k + 1` or before. Block 1 in turn `t` waits for room for blocks 3 in turn `t - 2` or before; block 3 in turn `t` for blocks 1 in turn
-//! `t + 1` or before. So who waits has a greater number than who it waits for. Scattering, blocks 0, 1, 2 and 3 have `t - 3 / 2`, `t`, `k m` and `(k + 1) m + 1 / 2`.
+//! Give each wait a number. Gathering, block 0 for room in round `k` has `k m`, block 1 in turn `t` has `t + 3m / 2`, block 2 for round `k` has `k m + 3m / 2`, and block 3 for turn
+//! `t` has `t + 3m / 2 + 3 / 2`. Block 0 in round `k` waits for blocks 2 in round `k - 2` or before, and for blocks 1 in the first turn of that or before. Those wait for bytes of
+//! their round for blocks 0 in the next or before. Block 1 in turn `t` waits for room for blocks 3 in turn `t - 2` or before, block 3 in turn `t` for blocks 1 in turn `t + 1` or
+//! before. So who waits has a greater number than who it waits for. Scattering, the numbers of blocks 0, 1, 2 and 3 are `t - 3 / 2`, `t`, `k m` and `(k + 1) m + 1 / 2`.
 //!
 //! One block for two of the kinds would have to take turns of both by turns. If it took all that its peers send before what they pass on, blocks 1 would wait for room until it was
 //! done, the blocks 0 of other domains for them, and it for blocks 0 of its own, which send to both.

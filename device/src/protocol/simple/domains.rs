@@ -29,7 +29,7 @@ use crate::tile::{self, Team};
 use crate::wait::Flow;
 
 /// The protocol, as a type: on transports with aligned domains ([`Ops::domain`]), for mutual schedules of [two steps](Schedule::TWO_STEPS) that fold, and for those of [all
-/// pairs](Schedule::ALL_PAIRS) that fold or produce once ([`chunks`]). Folds are of hooks that can split them ([`Hooks::PARTIALS`]).
+/// pairs](Schedule::ALL_PAIRS) that fold or produce once (`simple::chunks`). Folds are of hooks that can split them ([`Hooks::PARTIALS`]).
 ///
 /// Grid: `channels` blocks of each kind, of which there are three, or four of all pairs; the transport has twice as many channels.
 #[derive(Debug)]

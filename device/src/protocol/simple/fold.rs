@@ -288,14 +288,14 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
             true => ends.site.only(ends.schedule, ends.channel),
             false => ends.site.own(ends.schedule, ends.channel),
         };
-        self.each_at::<true>(&place, packs, team, then);
+        self.each_at::<true>(place, packs, team, then);
     }
 
     /// The same of the chunk at `place`. `BUNDLES`: several packs at a time where ranks are few, each with code of its own for what becomes of it.
     #[inline(always)]
     pub(super) fn each_at<const BUNDLES: bool>(
         &self,
-        place: &Ctx,
+        place: Ctx,
         (first, count, payload): (usize, u32, u64),
         team: Team,
         then: &impl Then<H>,
@@ -304,8 +304,9 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
         let me = self.me();
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
         // Packs of rows need not have whole elements.
-        let whole = if const { H::COLS > 0 } { count } else { tile::whole_until(place, lanes, first, count) };
-        let packs = Packs { place, first, payload, count, whole };
+        let whole =
+            if const { H::COLS > 0 } { count } else { tile::whole_until(&place, lanes, first, count) };
+        let packs = Packs { place: &place, first, payload, count, whole };
         if const { H::COLS > 0 } {
             return match me.world {
                 1 => self.rows::<1>(&packs, team),

@@ -262,6 +262,8 @@ fn each(turn: Turn, wait: impl Fn(u32) -> u32) -> (u32, u32) {
 
 /// What the threads of `team` do with the packs of a turn of two streams.
 pub(super) trait Pass {
+    /// Whether turns of either are of one leg, not of all.
+    const BY_LEG: [bool; 2] = [false; 2];
     /// Folds those of turn `from`, and stores them as those of turn `to`; where both arrive, takes what they come to.
     fn turn(&self, from: Turn, to: Turn, team: Team);
 }
@@ -408,11 +410,13 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         let (next, then) = (turns[0].after(arrived), turns[1].after(passed));
         let over = turns[0].is_over(next);
         let none = [(0, next.leg), (0, then.leg)];
-        // A stream's first bytes are looked at before they are taken.
-        let begins = [turns[0].one && next.from == 0, turns[1].one && then.from == 0];
+        // Whether a turn is the last of its legs.
+        let ends =
+            |side: usize, turn: Turn| if W::BY_LEG[side] { turn.to == turns[side].total } else { over };
         let wait = || match over || !Block.leads() {
             true => none,
-            false => [if begins[0] { none[0] } else { bytes(next) }, room(then, begins[1])],
+            false if const { W::BY_LEG[0] } && next.from == 0 => [none[0], room(then, false)],
+            false => [bytes(next), room(then, const { W::BY_LEG[1] } && then.from == 0)],
         };
         let ahead = if late(0) { none } else { wait() };
         if let Some(team) = Team::behind(&Block) {
@@ -429,7 +433,7 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         loop {
             let out = out(leg);
             out.hand_over(&Block, passed.from, passed.to);
-            if over || turns[1].one && passed.to == turns[1].total {
+            if ends(1, passed) {
                 out.finish(&Block);
             }
             leg += 1;
@@ -441,7 +445,7 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         while leg < arrived.behind {
             let input = input(leg);
             input.give_back(&Block, arrived.to);
-            if over || turns[0].one && arrived.to == turns[0].total {
+            if ends(0, arrived) {
                 input.finish(&Block);
             }
             leg += 1;
@@ -449,7 +453,8 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         if over {
             return Ok(());
         }
-        if begins[0] {
+        // A stream's first bytes are looked at before they are taken.
+        if const { W::BY_LEG[0] } && next.from == 0 {
             input(next.leg).await_bytes(&Block, next.from, next.to)?;
         }
         (arrived, passed) = (next, then);

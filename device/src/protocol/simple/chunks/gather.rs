@@ -60,6 +60,7 @@ struct Forwards<'k, 'a, O, S, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Pass for Forwards<'_, '_, O, S, H> {
+    const BY_LEG: [bool; 2] = [true, false];
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
         let Forwards { chunks, far, near, rounds, args } = self;

@@ -95,6 +95,7 @@ struct Crosses<'k, 'a, O, S, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, H: Unpack> Pass for Crosses<'_, '_, O, S, H> {
+    const BY_LEG: [bool; 2] = [false, true];
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
         let Crosses { chunks, far, crossing, rounds, folds } = self;
@@ -103,7 +104,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for Crosses<'_, '_, O, S, H> {
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let ring = unsafe { far.to(to.leg) }.ring(sent);
         let place = chunks.place(chunks.site.me.rank, Some(number));
-        folds.each_at::<true>(&place, packs, team, &Partial(ring));
+        folds.each_at::<true>(place, packs, team, &Partial(ring));
     }
 }
 
@@ -144,7 +145,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for Joins<'_, '_, O, S, H> {
         let place = chunks.place(chunks.site.me.rank, None);
         let (domain, ranks) = (far.schedule.member(far.site.me), far.site.me.world);
         folds.each_at::<false>(
-            &place,
+            place,
             packs,
             team,
             &Joined { domain, ranks, others: Arrived { far, payload } },
