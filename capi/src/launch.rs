@@ -52,7 +52,7 @@ pub enum fusewire_protocol {
     FUSEWIRE_LL = 8,
     /// Nowhere: of a rank alone, on a GPU.
     FUSEWIRE_LOCAL = 9,
-    /// All-reduces through staging three times, by domains of a mesh.
+    /// Through staging within domains of a mesh and across them: all-reduces, all-gathers and reduce-scatters.
     FUSEWIRE_HIERARCHICAL = 10,
 }
 

@@ -54,7 +54,7 @@ pub struct Shape {
 
 impl Shape {
     /// The same with [`Shape::cut`] a digest of all that both ends of a channel cut by; `way` numbers the protocol, `copy` is the bytes of a
-    /// bulk copy, `root` the schedule's. Where it differs, what arrives would be taken for other packs.
+    /// bulk copy or, by domains, of a piece, `root` the schedule's. Where it differs, what arrives would be taken for other packs.
     #[must_use]
     pub fn name_cut(self, way: u64, copy: u64, root: Option<u32>) -> Self {
         let first = if self.first > 0 { [self.first, self.own_share] } else { [0; 2] };

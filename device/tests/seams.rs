@@ -42,8 +42,19 @@ fn implementers(folder: &str, of: &str) -> Vec<String> {
         }
     }
     // `InPlace`, `First` and `Second` are of any schedule; the others are of tests.
-    let no_schedules =
-        ["check", "Wrong", "Misfolded", "Claimed", "mod", "InPlace", "in_place", "First", "Second", "steps"];
+    let no_schedules = [
+        "check",
+        "Wrong",
+        "Misfolded",
+        "Claimed",
+        "Paired",
+        "mod",
+        "InPlace",
+        "in_place",
+        "First",
+        "Second",
+        "steps",
+    ];
     names.retain(|name| !no_schedules.contains(&name.as_str()));
     names.sort();
     names.dedup();

@@ -1,4 +1,4 @@
-//! All-reduces by domains of a mesh: the bits, what adapters carry, and what is refused.
+//! Schedules by domains of a mesh: the bits, what adapters carry, and what is refused.
 
 use fusewire::nic::Emulated;
 use fusewire::nic::emulated::Behaviour;
@@ -8,7 +8,15 @@ use fusewire::{ShmMesh, Transport};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce), elements(f32, Bf16), reduce(sum, f32))]
+#[path = "domains/pairs.rs"]
+mod pairs;
+
+#[comm_kernel(
+    transports(ShmMesh),
+    schedules(all_reduce, reduce_scatter, reduce),
+    elements(f32, Bf16),
+    reduce(sum, f32)
+)]
 mod sum {
     pub struct Args<'a, T> {
         pub input: &'a [T],
@@ -16,7 +24,7 @@ mod sum {
     }
 }
 
-#[comm_kernel(transports(ShmMesh), schedules(all_reduce), reduce(sum, f32))]
+#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter), reduce(sum, f32))]
 mod sum_in_place {
     pub struct Args<'a> {
         pub both: InOut<'a, Bf16>,
@@ -24,7 +32,7 @@ mod sum_in_place {
 }
 
 /// What crosses is narrower than what is folded and taken, and hooks count.
-#[comm_kernel(transports(ShmMesh), schedules(all_reduce), reduce(average, f32))]
+#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter), reduce(average, f32))]
 mod mean {
     pub struct Args<'a> {
         pub input: &'a [f32],
@@ -42,7 +50,7 @@ mod mean {
     }
 }
 
-#[comm_kernel(transports(ShmMesh), schedules(all_reduce), reduce(sum, f32, order = ranks))]
+#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter), reduce(sum, f32, order = ranks))]
 mod line {
     pub struct Args<'a> {
         pub input: &'a [f32],
@@ -324,7 +332,7 @@ fn long_calls_go_by_domains() {
             let plan = launcher.explain(&args, &LaunchOptions::default()).unwrap();
             assert_eq!(plan.protocol, way, "{plan}");
             assert!(
-                way == Protocol::Simple || plan.to_string().contains("by domains, in three steps"),
+                way == Protocol::Simple || plan.to_string().contains("by domains, each step over"),
                 "{plan}"
             );
             launcher.launch(&ground.stream, args).unwrap();

@@ -63,6 +63,7 @@ macro_rules! for_each_case {
             domains {
                 sums: 4..=16,
                 chained: 4..=16,
+                gathered: 4..=16,
                 refused: 1..=8,
             }
             in_place {

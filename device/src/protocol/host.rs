@@ -2,6 +2,7 @@
 //! thread works both ends of its channel, to and from every peer, chunk by chunk in turn. What hooks leave as it is is copied in one
 //! piece.
 
+mod chunks;
 mod domains;
 mod relay;
 mod runs;
@@ -68,7 +69,7 @@ unsafe impl<O: Ops> Protocol<O> for Host {
             // Behind the header whole chunks, which may be of whole rows.
             let to = total.min(from.max(HEADER) + shape.chunk);
             let (s0, count) = tile::packs(from, to, share.packs);
-            let part = Part { first: share.first, packs: s0..s0 + count as usize };
+            let part = Part { first: share.first, packs: s0..s0 + count as usize, before: 0 };
             // What is sent as it is is produced by nobody, if nothing is folded.
             let once = S::ONCE && (S::FOLDS || H::sends_as_is(&args).is_none()) && has_own(schedule, me);
             let (mut outs, mut own) = (Vec::new(), Vec::new());
@@ -159,7 +160,7 @@ fn read_from_peers<O: Ops, S: Schedule, W: Element>(
     output: Out<'_, W>,
 ) -> Flow {
     let (ops, me, channel) = (site.ops, site.me, site.grid.block);
-    let part = Part { first: share.first, packs: 0..share.packs as usize };
+    let part = Part { first: share.first, packs: 0..share.packs as usize, before: 0 };
     let call = share.call(site.shape);
     let sending = |peer: u32| {
         // SAFETY: this block alone works this channel's ends, and goes on where it left off; the position moves with `finish_at`.
@@ -219,6 +220,8 @@ unsafe fn store_for_each<O: Ops>(outs: &[Sending<'_, O>], at: u64, words: [u32; 
 struct Part {
     first: usize,
     packs: Range<usize>,
+    /// Packs in the stream that are before the share's, of other chunks.
+    before: usize,
 }
 
 impl Part {
@@ -235,7 +238,7 @@ impl Part {
     /// Where in the stream they begin.
     #[inline(always)]
     fn offset(&self) -> u64 {
-        HEADER + 16 * self.packs.start as u64
+        HEADER + 16 * (self.before + self.packs.start) as u64
     }
 
     #[inline(always)]

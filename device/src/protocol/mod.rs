@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`Simple`] | [`simple`] | through rings of staging, with credits | senders, receivers, then the self copy |
 //! | [`TwoShot`] | `simple::relay` | the same, twice: a part to each rank, and from there, folded, to whoever takes it | those that produce, pass on, and take |
-//! | [`Hierarchical`] | `simple::domains` | the same, three times: within domains, across them, and within them | as by [`TwoShot`] |
+//! | [`Hierarchical`] | `simple::domains`, `simple::chunks` | the same: within domains, across them, and within them | as by [`TwoShot`]; of a chunk for each rank four kinds |
 //! | [`Host`], [`HostTwoShot`] and [`HostHierarchical`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
 //! | [`Ll`] | [`ll`] | in words of 8 bytes, of which half is a flag | as by LL128 |
 //! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
@@ -126,10 +126,18 @@ const fn passes_on<S: Schedule, H: Hooks>() {
     );
 }
 
-/// What a step across domains asks of a schedule beside that: every rank folds a part, and takes all.
+/// What steps by domains ask of a schedule and hooks: every rank folds a part, and takes all; or each has a chunk.
 const fn by_domains<S: Schedule, H: Hooks>() {
-    assert!(S::MUTUAL && S::FOLDS, "each rank gets what all ranks contribute, folded");
     assert!(H::COLS == 0, "rows are folded as a whole");
+    if S::TWO_STEPS {
+        passes_on::<S, H>();
+        assert!(S::MUTUAL && S::FOLDS, "each rank gets what all ranks contribute, folded");
+    } else {
+        assert!(
+            S::ALL_PAIRS && S::MUTUAL && S::OWN && S::ONCE != S::FOLDS,
+            "every rank sends every other one its only chunk, or what it contributes to the other's"
+        );
+    }
 }
 
 /// Packs that are passed on for one of the wire; 0 where that cannot be.

@@ -15,6 +15,7 @@ unsafe impl Schedule for AllGather {
     const ONCE: bool = true;
     const MUTUAL: bool = true;
     const APART: bool = true;
+    const ALL_PAIRS: bool = true;
 
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {

@@ -88,6 +88,16 @@ fn follow<S: Schedule>(world: u32, of: &impl Fn(u32) -> S) -> Result<(), String>
                 return Err(format!("rank {rank}, leg {number}: {leg:?} is received, but never sent"));
             }
         }
+        if S::ALL_PAIRS {
+            let wrong = (1..world).find(|step| {
+                schedule.to(me, *step).peer != me.up(*step) || schedule.from(me, *step).peer != me.down(*step)
+            });
+            if wrong.is_some() || [schedule.sends(me), schedule.receives(me)] != [world - 1; 2] {
+                return Err(format!(
+                    "rank {rank}: it is `ALL_PAIRS`, but leg `k` is not between ranks `k` apart"
+                ));
+            }
+        }
         let peers = |legs: u32, leg: fn(&S, Member, u32) -> Leg| -> BTreeSet<u32> {
             (1..=legs).map(|number| leg(&schedule, me, number).peer).collect()
         };
@@ -225,6 +235,44 @@ mod tests {
         }
         fn chunks(&self, me: Member) -> [u32; 2] {
             self.0.chunks(me)
+        }
+    }
+
+    /// What says that leg `k` is between ranks `k` apart, whether it is or not.
+    #[derive(Clone, Copy)]
+    struct Paired(u32);
+
+    // SAFETY: it may not be; nothing is launched with it.
+    unsafe impl Schedule for Paired {
+        const NAME: &'static str = "paired";
+        const OWN: bool = true;
+        const MUTUAL: bool = true;
+        const ALL_PAIRS: bool = true;
+        fn sends(&self, me: Member) -> u32 {
+            if self.0 == 2 { 0 } else { AllToAll.sends(me) }
+        }
+        fn receives(&self, me: Member) -> u32 {
+            self.sends(me)
+        }
+        fn to(&self, me: Member, leg: u32) -> Leg {
+            AllToAll.to(me, if self.0 == 1 { me.world - leg } else { leg })
+        }
+        fn from(&self, me: Member, leg: u32) -> Leg {
+            AllToAll.from(me, if self.0 == 1 { me.world - leg } else { leg })
+        }
+        fn own(&self, me: Member) -> [u32; 2] {
+            AllToAll.own(me)
+        }
+        fn chunks(&self, me: Member) -> [u32; 2] {
+            AllToAll.chunks(me)
+        }
+    }
+
+    #[test]
+    fn pairs_that_are_not_so_far_apart_are_told() {
+        assert_eq!(check(4, |_| Paired(0)), Ok(()));
+        for wrong in 1..3 {
+            assert!(check(4, |_| Paired(wrong)).unwrap_err().contains("ALL_PAIRS"), "{wrong}");
         }
     }
 

@@ -32,6 +32,7 @@ unsafe impl<S: Schedule> Schedule for InPlace<S> {
     const MUTUAL: bool = S::MUTUAL;
     const APART: bool = S::APART;
     const TWO_STEPS: bool = S::TWO_STEPS;
+    const ALL_PAIRS: bool = S::ALL_PAIRS;
     const MOST_LEGS: u32 = S::MOST_LEGS;
 
     #[inline(always)]

@@ -23,6 +23,7 @@ mod among;
 #[cfg(not(target_arch = "nvptx64"))]
 mod check;
 mod in_place;
+mod pairs;
 mod reduce;
 mod rooted;
 mod sendrecv;
@@ -34,6 +35,7 @@ pub(crate) use among::{Across, Among, Domain, Everyone, Legs, Of};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use check::check;
 pub use in_place::InPlace;
+pub(crate) use pairs::{Both, Pairs};
 pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use rooted::{Broadcast, Gather, Scatter};
 pub use sendrecv::SendRecv;
@@ -71,6 +73,12 @@ impl Member {
     #[inline(always)]
     pub fn down(self, step: u32) -> u32 {
         if step > self.rank { self.rank + self.world - step } else { self.rank - step }
+    }
+
+    /// How many ranks up `rank` is.
+    #[inline(always)]
+    pub(crate) fn steps_to(self, rank: u32) -> u32 {
+        Member { rank, ..self }.down(self.rank)
     }
 }
 
@@ -119,6 +127,9 @@ pub unsafe trait Schedule: Copy + Send + Sync + 'static {
     /// output gets the same, of a root alone or folded of what all ranks contribute. Every rank but a root then passes a part on. Kernels for that are made of
     /// shipped schedules.
     const TWO_STEPS: bool = false;
+    /// Whether every rank sends to every other one, by leg `k` to the rank `k` up, and receives by leg `k` from the rank `k` down. With [`Schedule::ONCE`] or
+    /// [`Schedule::FOLDS`] it may then go by domains ([`Hierarchical`](crate::protocol::Hierarchical)).
+    const ALL_PAIRS: bool = false;
     /// Legs each way at most, where that is known to the compiler.
     const MOST_LEGS: u32 = u32::MAX;
 
@@ -164,6 +175,7 @@ mod tests {
                     let to = Member { rank, world }.up(step);
                     assert!(to < world && to != rank);
                     assert_eq!(Member { rank: to, world }.down(step), rank);
+                    assert_eq!(Member { rank, world }.steps_to(to), step);
                 }
             }
         }

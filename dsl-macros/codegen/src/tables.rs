@@ -122,6 +122,13 @@ pub struct Schedule {
     pub doc: &'static str,
 }
 
+impl Schedule {
+    /// Whether it may go by domains: every rank takes the same, folded, or every pair of ranks has one chunk between them of what is produced once or folded.
+    pub fn crosses(&self) -> bool {
+        self.mutual && if self.two_steps { self.folds } else { self.apart && self.once != self.folds }
+    }
+}
+
 /// How bytes travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {

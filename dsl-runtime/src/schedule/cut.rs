@@ -411,8 +411,9 @@ impl Agreed {
         } else {
             channels
         };
-        // As they are when they are folded.
-        let each = share_packs(packs as u64, fewest).saturating_mul(times);
+        // As they are when they are folded, and of as many chunks as a stream has.
+        let streamed = u64::from(work.streamed(protocol).max(1));
+        let each = share_packs(packs as u64, fewest).saturating_mul(times.max(streamed));
         if each > MOST_PACKS {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",

@@ -102,7 +102,7 @@ impl fmt::Display for Plan {
             )?,
             Protocol::Hierarchical => write!(
                 f,
-                " by domains, in three steps over {channels} of staging each, in chunks of {} bytes at first",
+                " by domains, each step over {channels} of staging, in chunks of {} bytes at first",
                 self.chunk
             )?,
             Protocol::Ll => write!(f, " over {channels} of LL")?,

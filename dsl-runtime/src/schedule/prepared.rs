@@ -135,7 +135,8 @@ impl Agreed {
         let layout = link.layout();
         let together = if facts.cols > 0 { 16 * row::whole(facts.row_packs) } else { 128 };
         let stages = |protocol| layout.channels > 1 && layout.window / 4 >= together * facts.times(protocol);
-        let by_domains = facts.partials > 0 && link.domains().aligned().is_some();
+        let splits = facts.partials > 0 || !facts.folds();
+        let by_domains = splits && link.domains().aligned().is_some();
         entries.retain(|e| match e.protocol {
             Protocol::TwoShot => facts.relays > 0 && stages(e.protocol),
             Protocol::Hierarchical => facts.relays > 0 && by_domains && stages(e.protocol),

@@ -37,9 +37,15 @@ pub enum Protocol {
     TwoShot,
     /// As `TwoShot`, but in LL128 lines: for all-reduces that are too long for one step by LL128 and too short for staging.
     Ll128TwoShot,
-    /// Through staging three times, for all-reduces on a mesh ("hierarchical"): a domain's ranks fold a part each of what they contribute, ranks of the same place in their domains
-    /// exchange and fold that, and the result is passed on within each domain. A rank of `d` domains of `l` sends `(d - 1) / l` chunks over its adapter, in the
-    /// accumulator's type, so that the bits are the same as with the other protocols. Domains are of 2, 4, 8, .. consecutive ranks, and the order of the fold is a tree.
+    /// Through staging within domains and across them, on a mesh ("hierarchical"), in one kernel: what crosses adapters goes to one rank of each other domain. Of `d` domains of `l`
+    /// ranks, each adapter carries
+    /// - of an all-reduce `(d - 1) / l` chunks, in three steps: a domain's ranks fold a part each of what they contribute, ranks of the same place in their domains exchange and fold
+    ///   that, and the result is passed on within each domain;
+    /// - of an all-gather `d - 1` chunks: a rank's chunk goes to its domain's ranks and to the ranks of its place in the others, which pass it on;
+    /// - of a reduce-scatter `d - 1` chunks: a rank folds what its domain contributes to those of its place, who join that with what their own domains contribute.
+    ///
+    /// In one step an adapter carries `(d - 1) l` chunks. What was folded crosses in the accumulator's type, so that the bits are the same as with the other protocols. Domains are of 2,
+    /// 4, 8, .. consecutive ranks, and the order of a fold is a tree.
     Hierarchical,
 }
 
@@ -136,7 +142,7 @@ impl Protocol {
                 "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"
             }
             Protocol::Hierarchical => {
-                "steps by domains are for `all_reduce` on meshes with two channels or more that stage four lines of accumulators, of hooks by element or pack that fold by a tree, whose accumulator and result are no narrower than what crosses the wire"
+                "steps by domains are for `all_gather`, `reduce_scatter` and `all_reduce` on meshes with two channels or more that stage four lines of what crosses, of hooks by element or pack that fold nothing, or fold by a tree with an accumulator and a result no narrower than what crosses the wire"
             }
             Protocol::Ll => "LL needs peers' memory that kernels store to",
             Protocol::Ll128 => {

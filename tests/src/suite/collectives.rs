@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Which schedule, and its root.
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub(super) enum What {
     AllGather,
     Broadcast(usize),
     Scatter(usize),
@@ -41,7 +41,7 @@ impl What {
     }
 }
 
-struct All<X: Transport> {
+pub(super) struct All<X: Transport> {
     all_gather: AllGatherLauncher<X, counted::Hooks>,
     broadcast: BroadcastLauncher<X, counted::Hooks>,
     scatter: ScatterLauncher<X, counted::Hooks>,
@@ -49,7 +49,7 @@ struct All<X: Transport> {
 }
 
 impl<X: Subject> All<X> {
-    fn new(transport: &X) -> fusewire::Result<Self> {
+    pub(super) fn new(transport: &X) -> fusewire::Result<Self> {
         Ok(All {
             all_gather: AllGatherOf::<counted::Hooks>::all_gather(transport)?,
             broadcast: BroadcastOf::<counted::Hooks>::broadcast(transport)?,
@@ -76,7 +76,7 @@ impl<X: Subject> All<X> {
 }
 
 /// Eager calls and replays of one schedule, whose outputs chain what arrives; every element is produced once a call.
-fn chained<X: Subject>(
+pub(super) fn chained<X: Subject>(
     rank: &Rank<X>,
     ground: &Ground<X>,
     all: &All<X>,
@@ -147,6 +147,11 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                     chained(rank, &ground, &all, what, chunk, &flagged.channels(2))?;
                 }
             }
+            if matches!(what, What::AllGather) && ground.in_domains() {
+                let by_domains = LaunchOptions::default().protocol(Protocol::Hierarchical);
+                chained(rank, &ground, &all, what, chunk, &by_domains)?;
+                chained(rank, &ground, &all, what, chunk, &by_domains.channels(2).chunk(256))?;
+            }
             if matches!(what, What::Broadcast(_)) {
                 let two_shot = LaunchOptions::default().protocol(Protocol::TwoShot);
                 chained(rank, &ground, &all, what, chunk, &two_shot)?;
@@ -166,6 +171,10 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
     for what in every(rank).take(4) {
         chained(rank, &ground, &all, what, chunk, &options)?;
         chained(rank, &ground, &all, what, chunk, &options.clone().channels(3))?;
+    }
+    if ground.in_domains() {
+        let by_domains = options.clone().protocol(Protocol::Hierarchical);
+        chained(rank, &ground, &all, What::AllGather, chunk, &by_domains)?;
     }
     let two_shot = options.protocol(Protocol::TwoShot);
     for root in 0..rank.size() {

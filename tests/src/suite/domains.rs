@@ -1,8 +1,8 @@
-//! All-reduces by domains of a mesh, of every size that domains of the world can have.
+//! Schedules by domains of a mesh, of every size that domains of the world can have.
 
 use super::folds::{All, What};
 use super::support::{misuse, works};
-use super::{folds, matrix};
+use super::{collectives, folds, matrix};
 use crate::check::says;
 use crate::kernels::folds::{averaged, summed};
 use crate::run::Ground;
@@ -47,6 +47,21 @@ pub fn chained<X: Subject>(rank: &Rank<X>) -> Outcome {
         for chunk in [0, 1, 3, 16, 95, 1001, long] {
             for options in [by_domains(), by_domains().channels(1).chunk(256), by_domains().channels(2)] {
                 folds::chained(rank, ground, &all, What::AllReduce, chunk, &options)?;
+                folds::chained(rank, ground, &all, What::ReduceScatter, chunk, &options)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Chunks that cross once and are passed on: every element is produced once and taken once by each rank.
+pub fn gathered<X: Subject>(rank: &Rank<X>) -> Outcome {
+    of_every_size(rank, |ground| {
+        let all = collectives::All::new(&ground.transport)?;
+        let long = 5 * ground.window() / size_of::<u32>() + 7;
+        for chunk in [0, 1, 3, 16, 95, 1001, long] {
+            for options in [by_domains(), by_domains().channels(1).chunk(256), by_domains().channels(2)] {
+                collectives::chained(rank, ground, &all, collectives::What::AllGather, chunk, &options)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! words, the symmetric heap (`put` and `get`), and signals of the user's own, which order themselves after puts. So raw puts within a
 //! domain do not use the faster link.
 //!
-//! Where domains are aligned ([`Ops::domain`](fusewire_device::ops::Ops::domain)), all-reduces may go by domains: `Protocol::Hierarchical` of the crate `fusewire`.
+//! Where domains are aligned ([`Ops::domain`](fusewire_device::ops::Ops::domain)), all-reduces, all-gathers and reduce-scatters may go by domains: `Protocol::Hierarchical` of the crate `fusewire`.
 
 mod ops;
 

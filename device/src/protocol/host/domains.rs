@@ -114,10 +114,10 @@ impl<'k, O: Ops> Far<'k, O> {
 }
 
 /// What was folded in a turn is stored for the ranks of the same place in other domains.
-struct Partial<'k, O> {
-    outs: &'k [Sending<'k, O>],
+pub(super) struct Partial<'k, O> {
+    pub outs: &'k [Sending<'k, O>],
     /// Where the turn's packs begin in each stream.
-    payload: u64,
+    pub payload: u64,
 }
 
 impl<O: Ops, H: Hooks> Then<H> for Partial<'_, O> {

@@ -5,7 +5,7 @@ use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_byt
 use super::super::simple::{Folded, Then, folded_for, take, within};
 use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times, unit};
 use super::domains::Far;
-use super::{Part, runs, store_for_each};
+use super::{Part, chunks, runs, store_for_each};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
 use crate::element::Element;
@@ -32,6 +32,7 @@ pub struct HostTwoShot;
 unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        const { passes_on::<S, H>() };
         // SAFETY: the caller's contract.
         unsafe { Steps(Everyone).exchange::<O, S, H>(grid, params) }
     }
@@ -48,8 +49,14 @@ unsafe impl<O: Ops> Protocol<O> for HostHierarchical {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         const { by_domains::<S, H>() };
+        let each = params.ops.domain();
         // SAFETY: the caller's contract.
-        unsafe { Steps(Domain(params.ops.domain())).exchange::<O, S, H>(grid, params) }
+        unsafe {
+            match const { S::TWO_STEPS } {
+                true => Steps(Domain(each)).exchange::<O, S, H>(grid, params),
+                false => chunks::exchange::<O, S, H>(grid, params, each),
+            }
+        }
     }
 }
 
@@ -60,7 +67,7 @@ impl<A: Among> Steps<A> {
     /// [`Protocol::exchange`].
     ///
     /// # Safety
-    /// As for that.
+    /// As for that; schedule and hooks are [of two steps](passes_on).
     #[inline(always)]
     unsafe fn exchange<O: Ops, S: Schedule, H: Unpack>(
         self,
@@ -68,7 +75,6 @@ impl<A: Among> Steps<A> {
         params: &Params<O, S, H::Raw>,
     ) -> Flow {
         let Steps(among) = self;
-        const { passes_on::<S, H>() };
         let (group, ops, shape) = (Block, &params.ops, &params.shape);
         let (first, second) = (Of(First(params.schedule), among), Of(Second(params.schedule), among));
         // SAFETY: the caller's contract.
@@ -104,7 +110,7 @@ impl<A: Among> Steps<A> {
             let part = |number: u32| {
                 let part = share.part(longest.packs, number);
                 let count = within(part.packs, s0, count) as usize;
-                Part { first: part.first, packs: s0..s0 + count }
+                Part { first: part.first, packs: s0..s0 + count, before: 0 }
             };
             for Leg { peer, chunk, .. } in (1..=first.sends(me)).map(|leg| first.to(me, leg)) {
                 let out = sending(peer, channel, call);
@@ -151,7 +157,7 @@ impl<A: Among> Steps<A> {
                         None => part.fold::<O, H>(kept, member, &args, (&own, &inputs), &then),
                     }
                 } else {
-                    part.forward::<O, H>(&place, &args, &inputs[0], &outs);
+                    part.forward::<O, H>(&place, &args, &inputs[0], (&part, &outs));
                 }
             }
             for input in &inputs {
@@ -192,19 +198,19 @@ pub(super) fn same_turn(at: u64, times: usize) -> u64 {
 }
 
 impl Part {
-    /// Takes what arrives, and stores it for each peer.
+    /// Takes what arrives, and stores it for each peer, as those packs of the streams to them.
     #[inline(always)]
-    fn forward<O: Ops, H: Hooks>(
+    pub(super) fn forward<O: Ops, H: Hooks>(
         &self,
         place: &Ctx,
         args: &H::Args<'_>,
         from: &Receiving<'_, O>,
-        outs: &[Sending<'_, O>],
+        (onward, outs): (&Part, &[Sending<'_, O>]),
     ) {
         for s in 0..self.packs.len() as u32 {
             // SAFETY: the pack has arrived, and is not overwritten before it is freed.
             let words = unsafe { arch::load_16(from.at(self.offset() + 16 * u64::from(s))) };
-            self.store(outs, s, Pack::<H::Wire>::from_words(words));
+            onward.store(outs, s, Pack::<H::Wire>::from_words(words));
         }
         self.receive::<O, H>(place, args, from);
     }

@@ -12,6 +12,7 @@
 //! same channels.
 
 use super::channel::{Call, Ring};
+use super::chunks;
 use super::fold::{Folds, Then};
 use super::relay::{Steps, take, within};
 use super::turns::{self, Cross, Ends, Everybody, Turn, Turns};
@@ -27,20 +28,27 @@ use crate::schedule::{Across, Among, Domain, First, Legs, Of, Schedule};
 use crate::tile::{self, Team};
 use crate::wait::Flow;
 
-/// The protocol, as a type: for mutual schedules of [two steps](Schedule::TWO_STEPS) that fold, on transports with aligned domains ([`Ops::domain`]), and hooks whose
-/// folds can be split ([`Hooks::PARTIALS`]).
+/// The protocol, as a type: on transports with aligned domains ([`Ops::domain`]), for mutual schedules of [two steps](Schedule::TWO_STEPS) that fold, and for those of [all
+/// pairs](Schedule::ALL_PAIRS) that fold or produce once (`simple::chunks`). Folds are of hooks that can split them ([`Hooks::PARTIALS`]).
 ///
-/// Grid and channels: as for [`TwoShot`](super::TwoShot) of a mutual schedule.
+/// Grid: `channels` blocks of each kind, of which there are three, or four of all pairs; the transport has twice as many channels.
 #[derive(Debug)]
 pub struct Hierarchical;
 
-// SAFETY: each step is as `Simple`'s; every element of the chunk is in one part, which has one rank in each domain, and whose fold all ranks get.
+// SAFETY: each step is as `Simple`'s; every element of the chunk is in one part, which has one rank in each domain, and whose fold all ranks get; of all
+// pairs each chunk crosses to each domain once, or what the domain contributes to it does.
 unsafe impl<O: Ops> Protocol<O> for Hierarchical {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         const { by_domains::<S, H>() };
+        let each = params.ops.domain();
         // SAFETY: the caller's contract.
-        unsafe { Steps::exchange::<H>(grid, params, Domain(params.ops.domain())) }
+        unsafe {
+            match const { S::TWO_STEPS } {
+                true => Steps::exchange::<H>(grid, params, Domain(each)),
+                false => chunks::exchange::<O, S, H>(grid, params, each),
+            }
+        }
     }
 }
 

@@ -56,18 +56,35 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
         let leg = ends.sent(turn.leg);
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let ring = unsafe { ends.to(turn.leg) }.ring(payload);
-        tile::produce::<tile::By<H>, H::Wire, _>(
-            team,
-            &ends.site.at(leg, ends.channel),
-            share.first + first,
-            count,
-            &tile::Module::<H>(args),
-            |s, _, pack| {
-                // SAFETY: the ring's place of pack `s`, reserved for this block; each pack is one thread's.
-                unsafe { arch::store_16(ring.pack(s), pack.words()) };
-            },
-        );
+        let place = ends.site.at(leg, ends.channel);
+        // SAFETY: the turn's packs have their places there.
+        unsafe { produce_into::<H>(team, &place, (share.first + first, count), args, ring) };
     }
+}
+
+/// Produces packs of the chunk at `place` into a ring: `count` from number `first` on.
+///
+/// # Safety
+/// The ring's places of so many packs are reserved for this block.
+#[inline(always)]
+pub(super) unsafe fn produce_into<H: Hooks>(
+    team: Team,
+    place: &Ctx,
+    (first, count): (usize, u32),
+    args: &H::Args<'_>,
+    ring: Ring,
+) {
+    tile::produce::<tile::By<H>, H::Wire, _>(
+        team,
+        place,
+        first,
+        count,
+        &tile::Module::<H>(args),
+        |s, _, pack| {
+            // SAFETY: the caller's contract; each pack is one thread's.
+            unsafe { arch::store_16(ring.pack(s), pack.words()) };
+        },
+    );
 }
 
 /// Takes `share`, a block's of each chunk, from every peer, and folds it with this rank's own.
@@ -281,12 +298,25 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
 
     /// Folds `count` packs of the share from its pack `first` on, which begin at `payload` of each stream.
     #[inline(always)]
-    pub(super) fn each(&self, (first, count, payload): (usize, u32, u64), team: Team, then: &impl Then<H>) {
-        let Folds { ends, share, kept, args, .. } = self;
+    pub(super) fn each(&self, packs: (usize, u32, u64), team: Team, then: &impl Then<H>) {
+        let Folds { ends, .. } = self;
         let place = match PART {
             true => ends.site.only(ends.schedule, ends.channel),
             false => ends.site.own(ends.schedule, ends.channel),
         };
+        self.each_at::<true>(place, packs, team, then);
+    }
+
+    /// The same of the chunk at `place`. `BUNDLES`: several packs at a time where ranks are few, each with code of its own for what becomes of it.
+    #[inline(always)]
+    pub(super) fn each_at<const BUNDLES: bool>(
+        &self,
+        place: Ctx,
+        (first, count, payload): (usize, u32, u64),
+        team: Team,
+        then: &impl Then<H>,
+    ) {
+        let Folds { share, kept, args, .. } = self;
         let me = self.me();
         let (first, lanes) = (share.first + first, Pack::<H::Wire>::LANES);
         // Packs of rows need not have whole elements.
@@ -302,12 +332,14 @@ impl<'k, O: Ops, S: Legs, H: Unpack, const PART: bool> Folds<'k, '_, O, S, H, PA
             };
         }
         let mut s = team.lane;
-        s += match me.world {
-            2 => self.few::<2>(&packs, team, then),
-            3 => self.few::<3>(&packs, team, then),
-            4 => self.few::<4>(&packs, team, then),
-            _ => 0,
-        };
+        if const { BUNDLES } {
+            s += match me.world {
+                2 => self.few::<2>(&packs, team, then),
+                3 => self.few::<3>(&packs, team, then),
+                4 => self.few::<4>(&packs, team, then),
+                _ => 0,
+            };
+        }
         fold_packs::<H>((&packs, s), team, *kept, me, args, then, |rank, s| {
             // SAFETY: the turn's packs have arrived, and are not given back before it is over.
             Pack::from_words(unsafe { arch::load_16_once(self.from(rank).at(payload + 16 * u64::from(s))) })

@@ -2,6 +2,7 @@
 
 mod call;
 pub mod channel;
+mod chunks;
 mod domains;
 mod fold;
 mod forward;
@@ -9,6 +10,8 @@ mod once;
 mod relay;
 mod turns;
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) use chunks::{Joined, Others};
 pub use domains::Hierarchical;
 pub(crate) use fold::Then;
 pub(super) use fold::{Here, Packs, Take, fold_packs};

@@ -7,7 +7,7 @@ use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::protocol::{Kept, Share, Site};
 use crate::row::walk;
-use crate::schedule::Schedule;
+use crate::schedule::{Legs, Schedule};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 
@@ -39,8 +39,23 @@ pub(super) unsafe fn send<O: Ops, S: Schedule, H: Unpack>(
     let (channel, call) = (site.grid.block, share.call(site.shape));
     let turns = Turns::of(site, share, schedule.sends(site.me), false);
     let ends = Ends { site, schedule, watch, channel, call, begins: None };
+    // SAFETY: the caller's contract.
+    unsafe { send_by::<O, S, H>(ends, turns, site.kept(schedule), share, args) }
+}
+
+/// The same by those ends and turns.
+///
+/// # Safety
+/// As for [`send`] of those ends.
+#[inline(always)]
+pub(super) unsafe fn send_by<O: Ops, S: Legs, H: Unpack>(
+    ends: Ends<'_, O, S>,
+    turns: Turns,
+    kept: Kept,
+    share: Share,
+    args: &H::Args<'_>,
+) -> Flow {
     let part = Part::<O, S, H> { ends, turns, share, args };
-    let kept = site.kept(schedule);
     // SAFETY: the caller's contract.
     unsafe { turns::send(turns, &part.ends, &Sends { part: &part, kept }) }
 }
@@ -50,7 +65,7 @@ struct Sends<'k, 'a, O, S, H: Unpack> {
     kept: Kept,
 }
 
-impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
+impl<O: Ops, S: Legs, H: Unpack> Work for Sends<'_, '_, O, S, H> {
     const COLS: usize = H::COLS;
     #[inline(always)]
     fn turn(&self, turn: Turn, team: Team) {
@@ -61,7 +76,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
         let peers = unsafe { ends.everybody(payload) };
         // SAFETY: each pack is one thread's.
         let store = |s: u32, pack: Pack<H::Wire>| unsafe { peers.store(s, pack.words()) };
-        if const { H::COLS > 0 && !S::FOLDS } {
+        if const { H::COLS > 0 && !H::FOLDS } {
             // A row is kept as a whole.
             return walk::keep::<H>(
                 team,
@@ -81,7 +96,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Work for Sends<'_, '_, O, S, H> {
             |s, ctx, pack| {
                 store(s, pack);
                 // Else it is the receiving block's.
-                if const { !S::FOLDS } {
+                if const { !H::FOLDS } {
                     H::consume(&self.kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
                 }
             },

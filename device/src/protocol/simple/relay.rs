@@ -37,6 +37,7 @@ pub struct TwoShot;
 unsafe impl<O: Ops> Protocol<O> for TwoShot {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
+        const { passes_on::<S, H>() };
         // SAFETY: the caller's contract.
         unsafe { Steps::exchange::<H>(grid, params, Everyone) }
     }
@@ -57,10 +58,9 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
     /// [`Protocol::exchange`], of which the steps here are among the ranks that `among` names.
     ///
     /// # Safety
-    /// As for [`Protocol::exchange`].
+    /// As for [`Protocol::exchange`]; schedule and hooks are [of two steps](passes_on).
     #[inline(always)]
     pub(super) unsafe fn exchange<H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>, among: A) -> Flow {
-        const { passes_on::<S, H>() };
         let shape = &params.shape;
         // SAFETY: the caller's contract.
         let watch = unsafe { armed::<O, S, H>(grid, params).led(&Block) };
@@ -324,7 +324,6 @@ struct Forwards<'k, 'a, O, S, A, H: Unpack> {
 }
 
 impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for Forwards<'_, '_, O, S, A, H> {
-    const COLS: usize = 0;
     #[inline(always)]
     fn turn(&self, from: Turn, to: Turn, team: Team) {
         let Forwards { steps, turns, part, args } = self;
@@ -336,21 +335,22 @@ impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for Forwards<'_, '_, O, S, A
         let ends = &steps.first;
         // SAFETY: the turn's packs have arrived, and are not given back before it is over.
         let input = unsafe { ends.from(ends.schedule.from(ends.site.me, 1).peer) };
-        let forward = Forward::<O, S, A, H> { peers, first, args };
+        let forward = Forward::<O, _, H> { peers, first, args };
         tile::consume::<tile::UpToTwo<H>, H::Wire, _>(team, &steps.place(), first, count, &forward, |s| {
             input.at(payload + 16 * u64::from(s))
         });
     }
 }
 
-struct Forward<'k, 'a, O, S, A, H: Hooks> {
-    peers: Everybody<'k, O, Of<Second<S>, A>>,
+/// What takes packs that are stored for every peer as well.
+pub(super) struct Forward<'k, 'a, O, S, H: Hooks> {
+    pub peers: Everybody<'k, O, S>,
     /// The turn's first pack in the chunk.
-    first: usize,
-    args: &'k H::Args<'a>,
+    pub first: usize,
+    pub args: &'k H::Args<'a>,
 }
 
-impl<O: Ops, S: Schedule, A: Among, H: Hooks> Sink<H::Wire> for Forward<'_, '_, O, S, A, H> {
+impl<O: Ops, S: Legs, H: Hooks> Sink<H::Wire> for Forward<'_, '_, O, S, H> {
     #[inline(always)]
     fn take(&self, ctx: &Consume, pack: Pack<H::Wire>) {
         let s = ctx.pos / Pack::<H::Wire>::LANES - self.first;

@@ -9,8 +9,10 @@
 //! behind all others can therefore go on.
 
 mod across;
+mod rounds;
 
-pub(super) use across::{Cross, cross};
+pub(super) use across::{Cross, cross, meet};
+pub(super) use rounds::Rounds;
 
 use super::channel::{Call, HEADER, Receiving, Ring, Sending, stream_bytes};
 use super::late;
@@ -46,6 +48,14 @@ pub(super) struct Turn {
     behind: u32,
 }
 
+impl Turn {
+    /// Where its packs begin in each stream.
+    #[inline(always)]
+    pub fn payload(&self) -> u64 {
+        self.from.max(HEADER)
+    }
+}
+
 impl Turns {
     #[inline(always)]
     pub fn of<O: Ops>(site: &Site<'_, O>, share: Share, legs: u32, one: bool) -> Self {
@@ -79,6 +89,18 @@ impl Turns {
     #[inline(always)]
     pub fn one_by_one(self) -> Self {
         Turns { one: true, ..self }
+    }
+
+    /// Bytes of the stream behind the header.
+    #[inline(always)]
+    pub fn payload(&self) -> u64 {
+        self.total - HEADER
+    }
+
+    /// The same with turns of all legs.
+    #[inline(always)]
+    pub fn all(self) -> Self {
+        Turns { one: false, ..self }
     }
 
     /// Those of a stream whose turns have `times` as much in them.
@@ -238,11 +260,13 @@ fn each(turn: Turn, wait: impl Fn(u32) -> u32) -> (u32, u32) {
     (0, turn.leg)
 }
 
-/// What the threads of `team` do with the packs of a turn that go on.
+/// What the threads of `team` do with the packs of a turn of two streams.
 pub(super) trait Pass {
     /// [`Hooks::COLS`](crate::hooks::Hooks::COLS).
-    const COLS: usize;
-    /// Folds those of turn `from`, and stores them as those of turn `to`.
+    const COLS: usize = 0;
+    /// Whether turns of either are of one leg, not of all.
+    const BY_LEG: [bool; 2] = [false; 2];
+    /// Folds those of turn `from`, and stores them as those of turn `to`; where both arrive, takes what they come to.
     fn turn(&self, from: Turn, to: Turn, team: Team);
 }
 
@@ -358,7 +382,8 @@ pub(super) unsafe fn receive<O: Ops, S: Legs, W: Work>(
     }
 }
 
-/// Has `work` take what arrives at the ends `from`, and sends what it stores by the ends `to`, turn by turn. There are peers at both, and as many turns.
+/// Has `work` take what arrives at the ends `from`, and sends what it stores by the ends `to`, turn by turn. There are peers at both, and as many turns, of one
+/// leg or of all.
 ///
 /// # Safety
 /// As for [`receive`] of the one, and [`send`] of the others.
@@ -387,7 +412,14 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         let (next, then) = (turns[0].after(arrived), turns[1].after(passed));
         let over = turns[0].is_over(next);
         let none = [(0, next.leg), (0, then.leg)];
-        let wait = || if over || !Block.leads() { none } else { [bytes(next), room(then, false)] };
+        // Whether a turn is the last of its legs.
+        let ends =
+            |side: usize, turn: Turn| if W::BY_LEG[side] { turn.to == turns[side].total } else { over };
+        let wait = || match over || !Block.leads() {
+            true => none,
+            false if const { W::BY_LEG[0] } && next.from == 0 => [none[0], room(then, false)],
+            false => [bytes(next), room(then, const { W::BY_LEG[1] } && then.from == 0)],
+        };
         let ahead = if late(W::COLS) { none } else { wait() };
         if let Some(team) = Team::at_work(&Block, W::COLS) {
             work.turn(arrived, passed, team);
@@ -403,7 +435,7 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         loop {
             let out = out(leg);
             out.hand_over(&Block, passed.from, passed.to);
-            if over {
+            if ends(1, passed) {
                 out.finish(&Block);
             }
             leg += 1;
@@ -415,13 +447,17 @@ pub(super) unsafe fn relay<O: Ops, F: Legs, S: Legs, W: Pass>(
         while leg < arrived.behind {
             let input = input(leg);
             input.give_back(&Block, arrived.to);
-            if over {
+            if ends(0, arrived) {
                 input.finish(&Block);
             }
             leg += 1;
         }
         if over {
             return Ok(());
+        }
+        // A stream's first bytes are looked at before they are taken.
+        if const { W::BY_LEG[0] } && next.from == 0 {
+            input(next.leg).await_bytes(&Block, next.from, next.to)?;
         }
         (arrived, passed) = (next, then);
     }

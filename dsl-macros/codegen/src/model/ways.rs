@@ -20,9 +20,9 @@ impl Model {
         }
         if twice {
             protocols.push(Protocol::TwoShot);
-            if transport.domains && schedule.is_some_and(|s| s.mutual) {
-                protocols.push(Protocol::Hierarchical);
-            }
+        }
+        if transport.domains && schedule.is_some_and(Schedule::crosses) {
+            protocols.push(Protocol::Hierarchical);
         }
         if schedule.is_none_or(|s| s.folds && !s.mutual) || !transport.direct {
             return protocols;

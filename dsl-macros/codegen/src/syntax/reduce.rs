@@ -55,6 +55,7 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
             errors.at(&word, format!("`reduce` has no `{word}`. There are `order`, `reduce(sum, f32, order = ranks)`, and `result`, `reduce(sum, f32, result = Bf16)`"));
             // Whatever it may be.
             content.parse::<proc_macro2::TokenStream>()?;
+            return Ok(None);
         }
     }
     if !content.is_empty() {

@@ -23,9 +23,11 @@ pub(crate) struct Pattern {
     pub(in crate::schedule) apart: bool,
     /// No rank both sends and receives.
     pub(in crate::schedule) rooted: bool,
+    /// See [`Schedule::ALL_PAIRS`]; of those that go by domains, each rank's chunk by itself.
+    pub(in crate::schedule) pairs: bool,
     /// See [`Schedule::root`].
     pub(in crate::schedule) root: Option<u32>,
-    /// Kinds of blocks that this rank has in two steps.
+    /// Kinds of blocks that this rank has in two steps, or by domains.
     pub(in crate::schedule) kinds: u32,
     /// So many blocks, whatever they do.
     pub(in crate::schedule) custom: Option<u32>,
@@ -55,7 +57,9 @@ impl Pattern {
         let rooted = !S::MUTUAL && S::MOST_LEGS > 1 && (0..me.world).all(|rank| ends(rank) < 2);
         let (own, mutual, once, folds, apart) = (S::OWN, S::MUTUAL, S::ONCE, S::FOLDS, S::APART);
         let (first, second) = (First(*schedule), Second(*schedule));
+        let pairs = S::ALL_PAIRS && !S::TWO_STEPS && S::ONCE != S::FOLDS;
         let kinds = match (S::TWO_STEPS, mutual) {
+            _ if pairs => 4,
             (false, _) => 0,
             (true, true) => 3,
             _ => [first.sends(me), first.receives(me), second.receives(me)].map(|n| n.min(1)).iter().sum(),
@@ -70,6 +74,7 @@ impl Pattern {
             folds,
             apart,
             rooted,
+            pairs,
             root,
             kinds,
             custom: None,
@@ -87,6 +92,7 @@ impl Pattern {
             folds: false,
             apart: false,
             rooted: false,
+            pairs: false,
             root: None,
             kinds: 0,
             custom: Some(blocks),
@@ -95,7 +101,7 @@ impl Pattern {
 
     /// The same on a rank that both sends and receives, where there may be one.
     pub(in crate::schedule) fn widest(self) -> Self {
-        let kinds = if self.mutual { 3 } else { 2 };
+        let kinds = if self.mutual { self.kinds.max(3) } else { 2 };
         Pattern { ends: if self.rooted { 1 } else { 2 }, kinds, ..self }
     }
 

@@ -42,21 +42,33 @@ impl Work {
     pub(super) fn by_domains(&self) -> bool {
         let [one, two, by_domains] = self.sent_across();
         let otherwise = if self.relays > 0 { one.min(two) } else { one };
-        self.domain > 0 && self.partials > 0 && self.relays > 0 && by_domains + FABRIC_SAVED <= otherwise
+        let splits = self.relays > 0 && (self.partials > 0 || !self.pattern.folds);
+        self.domain > 0 && splits && by_domains + FABRIC_SAVED <= otherwise
     }
 
-    /// Bytes that a rank sends to ranks of other domains in one step, in two, and by domains.
+    /// Bytes that a rank sends to ranks of other domains in one step, in two where there are two, and by domains.
     fn sent_across(&self) -> [usize; 3] {
         let [world, domain] = [self.world, self.domain.max(1)].map(|ranks| ranks as usize);
         let one = self.wire_bytes * (world - domain);
-        let two = one / world * (1 + self.relays) as usize;
-        let by_domains = self.wire_bytes / domain * (world / domain - 1) * self.partials as usize;
-        [one, two, by_domains]
+        let two = if self.pattern.pairs { one } else { one / world * (1 + self.relays) as usize };
+        let times = if self.pattern.folds { self.partials as usize } else { 1 };
+        // Of a chunk a part for each rank of a domain, where it is not one rank's.
+        let crosses = self.wire_bytes / self.parts(Protocol::Hierarchical) as usize;
+        [one, two, crosses * (world / domain - 1) * times]
+    }
+
+    /// Chunks in one stream at most.
+    pub(in crate::schedule) fn streamed(&self, protocol: Protocol) -> u32 {
+        match protocol {
+            Protocol::Hierarchical if self.pattern.pairs => self.world / self.domain.max(1) - 1,
+            _ => 1,
+        }
     }
 
     /// Parts of a chunk, of which each is folded by one rank, or by one of each domain.
     pub(in crate::schedule) fn parts(&self, protocol: Protocol) -> u32 {
         match protocol {
+            Protocol::Hierarchical if self.pattern.pairs => 1,
             Protocol::Hierarchical => self.domain.max(1),
             _ => self.pattern.parts(self.world),
         }

@@ -1,5 +1,7 @@
 use super::*;
-use fusewire_device::schedule::{AllReduce, AllToAll, Broadcast, Member, NOBODY, Reduce, SendRecv};
+use fusewire_device::schedule::{
+    AllGather, AllReduce, AllToAll, Broadcast, Member, NOBODY, Reduce, ReduceScatter, Schedule, SendRecv,
+};
 
 /// What a rank of two sends over a transport that has everything.
 fn work(hooks: Hooks, symmetric: bool, sent: usize) -> Work {
@@ -198,6 +200,51 @@ fn all_reduces_go_by_domains_where_adapters_carry_less() {
         assert!(pattern.blocks(Hierarchical, work.cut(Hierarchical), false) <= 96);
         assert_eq!(work.parts(Hierarchical), each);
     }
+}
+
+#[test]
+fn chunks_go_by_domains_where_adapters_carry_less() {
+    use Protocol::{Hierarchical, Simple};
+    fn way<S: Schedule>(
+        schedule: S,
+        [domains, each]: [u32; 2],
+        [relays, partials]: [u32; 2],
+        bytes: usize,
+    ) -> Protocol {
+        let world = domains * each;
+        let pattern = Pattern::of(&schedule, Member { rank: 0, world });
+        let work = among(world, Hooks::Work, false, bytes);
+        let work = Work { pattern, relays, partials, domain: each, ..work };
+        let cut = work.cut(Hierarchical);
+        assert!(
+            pattern.blocks(Hierarchical, cut, false) <= 96 && pattern.blocks(Hierarchical, cut, true) > 0
+        );
+        assert_eq!(pattern.blocks(Hierarchical, cut, false), 4 * cut.channels);
+        assert_eq!((work.parts(Hierarchical), work.streamed(Hierarchical)), (1, domains - 1));
+        let found =
+            |on_host| Work { on_host, ..work }.protocol(|p| matches!(p, Simple | Hierarchical), |_| false);
+        assert_eq!(found(true), found(false));
+        found(false)
+    }
+    for (domains, hooks, bytes, ways) in [
+        // One chunk in place of two, whichever way.
+        ([2, 2], [1, 1], 256 << 10, [Hierarchical; 2]),
+        ([2, 2], [1, 1], 128 << 10, [Simple; 2]),
+        // Seven in place of 14.
+        ([8, 2], [1, 1], 64 << 10, [Hierarchical; 2]),
+        // Accumulators take twice as much: two in place of two, or in place of eight.
+        ([2, 2], [1, 2], 64 << 20, [Simple, Hierarchical]),
+        ([2, 8], [1, 2], 64 << 10, [Hierarchical; 2]),
+        // What cannot be folded ahead of the rest, or is by rows.
+        ([2, 8], [1, 0], 64 << 20, [Simple, Hierarchical]),
+        ([2, 8], [0, 1], 64 << 20, [Simple; 2]),
+    ] {
+        let found = [way(ReduceScatter, domains, hooks, bytes), way(AllGather, domains, hooks, bytes)];
+        assert_eq!(found, ways, "{domains:?}, {hooks:?}, {bytes} bytes");
+    }
+    let pattern = Pattern::of(&AllGather, Member { rank: 0, world: 4 });
+    let apart = Work { pattern, relays: 1, domain: 0, ..among(4, Hooks::Work, false, 64 << 20) };
+    assert_ne!(apart.protocol(|_| true, |_| false), Hierarchical);
 }
 
 #[test]

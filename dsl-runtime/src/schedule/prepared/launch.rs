@@ -87,7 +87,9 @@ impl Agreed {
             }
         };
         let (share, own_share) = plan.shares();
-        let copy = if plan.protocol == Protocol::Bulk { plan.chunk } else { 0 };
+        // By domains a stream may have several chunks, a piece of each in turn.
+        let pieces = matches!(plan.protocol, Protocol::Bulk | Protocol::Hierarchical);
+        let copy = if pieces { plan.chunk } else { 0 };
         let stays = plan.protocol == Protocol::Local
             && !READ_PAST.contains(&(plan.elements * self.facts.loaded_bytes()));
         let shape = Shape {

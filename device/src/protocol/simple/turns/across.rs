@@ -1,8 +1,11 @@
-//! Three steps in one loop: what arrives is folded and sent across domains, and what arrives from there is joined with it and passed on.
+//! What arrives in a domain, and what arrives from other domains.
 //!
-//! A block is [`AHEAD`] turns further with the first fold than with the second, so that so many turns are under way between domains while it waits for none of them.
+//! Three steps are one loop ([`cross`]): what arrives is folded and sent across domains, and what arrives from there is joined with it and passed on. Where what arrives from both
+//! is joined and goes nowhere, there is one less ([`meet`]).
+//!
+//! A block of three steps is [`AHEAD`] turns further with the first fold than with the second, so that so many turns are under way between domains while it waits for none of them.
 
-use super::{Ends, Turn, Turns};
+use super::{Ends, Pass, Turn, Turns};
 use crate::group::{Block, Group};
 use crate::ops::Ops;
 use crate::schedule::Legs;
@@ -123,5 +126,50 @@ pub(in super::super) unsafe fn cross<O: Ops, N: Legs, F: Legs, S: Legs, W: Cross
             return Ok(());
         }
         ahead -= 1;
+    }
+}
+
+/// Has `work` join what arrives at the ends `near` and at the ends `far`, turn by turn. There are peers at both, and as many turns.
+///
+/// # Safety
+/// As for [`receive`](super::receive) of both.
+#[inline(always)]
+pub(in super::super) unsafe fn meet<O: Ops, N: Legs, F: Legs, W: Pass>(
+    turns: [Turns; 2],
+    (near, far): (&Ends<'_, O, N>, &Ends<'_, O, F>),
+    work: &W,
+) -> Flow {
+    let me = near.site.me;
+    // SAFETY: the caller's contract; positions move with `finish` alone.
+    let arrived = |leg| unsafe { near.from(near.schedule.from(me, leg).peer) };
+    // SAFETY: as above.
+    let crossed = |leg| unsafe { far.from(far.schedule.from(me, leg).peer) };
+    let (mut here, mut there) = (turns[0].first(), turns[1].first());
+    loop {
+        each_leg!(here, leg => arrived(leg).await_bytes(&Block, here.from, here.to)?);
+        each_leg!(there, leg => crossed(leg).await_bytes(&Block, there.from, there.to)?);
+        work.turn(here, there, Team::all(&Block));
+        Block.sync();
+        near.watch.check_panic(near.site.ops)?;
+        let (next, then) = (turns[0].after(here), turns[1].after(there));
+        let over = turns[0].is_over(next);
+        each_leg!(here, leg => {
+            let input = arrived(leg);
+            input.give_back(&Block, here.to);
+            if over {
+                input.finish(&Block);
+            }
+        });
+        each_leg!(there, leg => {
+            let input = crossed(leg);
+            input.give_back(&Block, there.to);
+            if over {
+                input.finish(&Block);
+            }
+        });
+        if over {
+            return Ok(());
+        }
+        (here, there) = (next, then);
     }
 }
