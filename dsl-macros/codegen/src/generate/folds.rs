@@ -2,6 +2,7 @@
 
 use super::glue::{is_param, spanned, whole_output};
 use crate::model::{Fold, HookModule, Model, Reduce};
+use crate::syntax::item::generic;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -16,8 +17,12 @@ pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStrea
     if model.wire().is_some_and(|(wire, _)| is_param(&wire, param)) {
         out.extend(quote!(#param: #d::fold::Lift<#accumulator>,));
     }
-    let settles = module.output().and_then(|f| f.kind.element()).is_some_and(|ty| is_param(ty, param));
-    if module.consume.is_none() && settles {
+    let settled = match &reduce.result {
+        Some(result) => Some(generic(result, "Row").unwrap_or_else(|| result.clone())),
+        None if module.consume.is_none() => module.output().and_then(|f| f.kind.element()).cloned(),
+        None => None,
+    };
+    if settled.is_some_and(|ty| is_param(&ty, param)) {
         out.extend(quote!(#param: #d::fold::Settle<#accumulator>,));
     }
     out

@@ -276,7 +276,7 @@ pub fn is_row(ty: &Type) -> bool {
 }
 
 /// `T` of `Name<'a, T>`.
-fn generic(ty: &Type, name: &str) -> Option<Type> {
+pub fn generic(ty: &Type, name: &str) -> Option<Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
     let PathArguments::AngleBracketed(args) = &last.arguments else { return None };

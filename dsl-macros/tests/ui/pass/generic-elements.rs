@@ -33,6 +33,18 @@ mod summed {
     }
 }
 
+/// Nor what is asked of each result.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), elements(f32, Bf16), reduce(sum, f32, result = T))]
+mod rounded {
+    pub struct Args<'a, T> {
+        pub input: &'a [T],
+        pub output: Out<'a, T>,
+    }
+    pub fn consume<T: Float>(ctx: &Consume, args: &Args<T>, value: T) {
+        args.output.at(ctx).set(value);
+    }
+}
+
 fn main() -> fusewire::Result<()> {
     let done = World::threads(2, |world| -> fusewire::Result<()> {
         let shm = Shm::rendezvous(&world, 1 << 16)?;
@@ -48,6 +60,11 @@ fn main() -> fusewire::Result<()> {
         let mut output = device.buffer::<F8E4M3>(32)?;
         let args = summed::Launch { input: input.view(), output: output.view_mut() };
         summed::all_reduce::<F8E4M3, _>(&shm)?.launch(&stream, args)?;
+        assert!(output.read(&stream)?.iter().all(|v| v.to_f32() == 6.0));
+        let input = device.buffer_from(&[Bf16::from_f32(3.0); 32])?;
+        let mut output = device.buffer::<Bf16>(32)?;
+        let args = rounded::Launch { input: input.view(), output: output.view_mut() };
+        rounded::all_reduce::<Bf16, _>(&shm)?.launch(&stream, args)?;
         assert!(output.read(&stream)?.iter().all(|v| v.to_f32() == 6.0));
         Ok(())
     })?;
