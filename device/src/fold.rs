@@ -92,7 +92,7 @@ pub trait Lift<A>: Element {
 #[diagnostic::on_unimplemented(
     message = "an accumulator `{A}` does not become an element `{Self}`",
     label = "not made of `{A}`",
-    note = "name `{A}` itself; of f32 also a narrow float, of f64 also f32. Or write a `consume` of `{A}`, which converts as you say"
+    note = "a result or an output may be `{A}`; of f32 also a narrow float, of f64 also f32. Or write a `consume` of `{A}`, which converts as you say"
 )]
 pub trait Settle<A>: Element {
     /// The nearest value.

@@ -66,6 +66,8 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const ASKS_SHAPE: bool = false;
     /// The fold that the module names, as `reduce(..)` has it; empty if it names none.
     const FOLD: &'static str = "";
+    /// What a fold comes to, as `consume` gets it; empty if nothing is folded.
+    const RESULT: &'static str = "";
     /// Packs of what is folded for one of the wire, if it can be passed on; else 0.
     const RELAYS: usize = 0;
     /// Packs of accumulators for one of the wire, if what some ranks contribute can be folded ahead of the rest; else 0.

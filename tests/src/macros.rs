@@ -115,6 +115,7 @@ macro_rules! for_each_case {
             }
             options {
                 every_number_of_channels: 1..=8,
+                channels_and_blocks_of_several_steps: 1..=8,
                 chunk_sizes: 1..=8,
                 variants: 1..=8,
                 threads: 1..=8,

@@ -98,7 +98,7 @@ pub const fn in_place<S: Schedule, H: Hooks>(shipped: bool) {
         );
         assert!(
             H::RELAYS > 0,
-            "in place, what `produce` gives may not be wider than the elements of `InOut`: give a narrower type, or write a `consume` of the accumulator"
+            "in place, what `produce` gives may not be wider than the elements of `InOut`: give a narrower type, write a `consume` of the accumulator, or name a wider `result`"
         );
     }
 }

@@ -70,6 +70,8 @@ fn every_message() {
         "reduce(sum, f32, order = any)",
         "reduce(sum, f32, order = ring)",
         "reduce(my::Fold, f32)",
+        "reduce(sum, result = Bf16)",
+        "reduce(Farthest, result = Bf16)",
         "reduce(sum, f32, result)",
         "reduce(sum, f32, result = )",
         "reduce(sum, f32, result = Bf16)",

@@ -120,6 +120,14 @@ impl Agreed {
             (Some(channels), _) => line_room(protocol, channels),
             (None, most) => line_room(protocol, most.min(work.most_flagged_channels(protocol))),
         };
+        // What the caller says of channels and blocks may be too much, or too little, for several steps.
+        let has = |protocol: Protocol| {
+            let cut = Cut { channels: options.channels.unwrap_or(1), self_copy: 0, groups: 1 };
+            let fits = !protocol.restages()
+                || cut.channels <= pattern.channels_of_a_step(layout.channels)
+                    && pattern.widest().blocks(protocol, cut, on_host) <= limit;
+            self.has(protocol) && fits
+        };
         // In one step, one block may store what has arrived where another has not yet read what is to be sent.
         let in_place = facts.in_place && !pattern.apart && pattern.peers > 0;
         let protocol = match options.protocol {
@@ -145,14 +153,10 @@ impl Agreed {
             Some(protocol) => protocol,
             // Chunks and variants are of staging unless something else is asked for.
             None if options.chunk.is_some() || options.unroll.is_some() => Protocol::Simple,
-            None => work.protocol(
-                |p| self.has(p),
-                |p| {
-                    let (most, packs) =
-                        (flagged_channels(p), if p == Protocol::Ll { packs } else { line_packs });
-                    most > 0 && options.channels.is_none_or(|n| n <= most) && 16 * packs <= default_room(p)
-                },
-            ),
+            None => work.protocol(has, |p| {
+                let (most, packs) = (flagged_channels(p), if p == Protocol::Ll { packs } else { line_packs });
+                most > 0 && options.channels.is_none_or(|n| n <= most) && 16 * packs <= default_room(p)
+            }),
         };
         let protocol = if in_place && protocol == Protocol::Simple { Protocol::TwoShot } else { protocol };
         let (flagged, twice) = (protocol.flagged(), protocol.restages());
@@ -206,9 +210,10 @@ impl Agreed {
         };
         let mut cut = work.cut(protocol);
         if facts.cols > 0 {
-            // Shares are of whole rows, of which each has one at least.
-            let rows = (packs as u64 / row::whole(facts.row_packs)).clamp(1, u32::MAX.into()) as u32;
-            cut.channels = cut.channels.min(rows);
+            // Shares are of whole rows, of which each has one at least, and so has each part of one.
+            let parts = if twice { u64::from(work.parts(protocol)) } else { 1 };
+            let rows = packs as u64 / row::whole(facts.row_packs) / parts;
+            cut.channels = cut.channels.min(rows.clamp(1, u32::MAX.into()) as u32);
         }
         cut.channels = cut.channels.min(most).max(least);
         if let Some(channels) = options.channels {
@@ -412,8 +417,12 @@ impl Agreed {
             channels
         };
         // As they are when they are folded, and of as many chunks as a stream has.
-        let streamed = u64::from(work.streamed(protocol).max(1));
-        let each = share_packs(packs as u64, fewest).saturating_mul(times.max(streamed));
+        let share = share_packs(packs as u64, fewest);
+        let each = match u64::from(work.streamed(protocol)) {
+            0 | 1 => share.saturating_mul(times),
+            // Each ends in a whole piece.
+            chunks => share.next_multiple_of((chunk / 16).max(1)).saturating_mul(times.max(chunks)),
+        };
         if each > MOST_PACKS {
             return Err(Error::misuse(format!(
                 "{wire_bytes} wire bytes to each peer over {fewest} blocks; a block takes at most {} of them: use more channels",

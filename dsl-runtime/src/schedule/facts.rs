@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(super) asks_shape: bool,
     /// As the attribute has it, or empty.
     pub(super) fold: &'static str,
+    /// What it comes to, or empty.
+    pub(super) result: &'static str,
     /// Packs that are passed on in two steps for one of the wire; 0 where that cannot be.
     pub(super) relays: usize,
     /// Packs of accumulators for one of the wire, where what a domain contributes can be folded ahead of the rest; else 0.
@@ -63,6 +65,7 @@ impl Facts {
                 transposed: H::TRANSPOSED,
                 asks_shape: H::ASKS_SHAPE,
                 fold: H::FOLD,
+                result: H::RESULT,
                 relays: match (H::FOLD.is_empty(), H::COLS) {
                     (false, _) => H::RELAYS,
                     (true, 0) => 1,

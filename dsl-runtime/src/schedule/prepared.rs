@@ -124,6 +124,10 @@ impl Agreed {
             ("element type", facts.element.to_string()),
             ("wire type", facts.wire.to_string()),
             ("fold", if facts.folds() { facts.fold.to_string() } else { "none".into() }),
+            (
+                "type of the fold's result",
+                if facts.folds() { facts.result.to_string() } else { "none".into() },
+            ),
             ("hooks' fingerprint", format!("{:016x}", facts.fingerprint)),
             ("kernels made before on this transport", number.to_string()),
             ("tuned configurations", tuned.digest()),

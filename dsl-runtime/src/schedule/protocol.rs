@@ -136,13 +136,13 @@ impl Protocol {
         match self {
             Protocol::Simple => "every transport stages all-to-alls and sends",
             Protocol::TwoShot => {
-                "two steps are for `all_reduce`, and of hooks by element or pack for `broadcast` and `reduce`, on transports with two channels or more that stage four lines of what is passed on, or four times the rows that travel together. By element or pack the result is no narrower than what crosses the wire"
+                "two steps are for `all_reduce`, and of hooks by element or pack for `broadcast` and `reduce`, on transports with two channels or more that stage four lines of what is passed on, or four times the rows that travel together, in the room that their results take. By element or pack the result is no narrower than what crosses the wire"
             }
             Protocol::Ll128TwoShot => {
                 "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"
             }
             Protocol::Hierarchical => {
-                "steps by domains are for `all_gather`, `reduce_scatter` and `all_reduce` on meshes with two channels or more that stage four lines of what crosses, of hooks by element or pack that fold nothing, or fold by a tree with an accumulator and a result no narrower than what crosses the wire"
+                "steps by domains are for `all_gather`, `reduce_scatter` and `all_reduce` of hooks by element or pack, on meshes with two channels or more that stage four lines of what crosses. Hooks fold nothing, or fold by a tree; then neither accumulator nor result is narrower than what crosses the wire"
             }
             Protocol::Ll => "LL needs peers' memory that kernels store to",
             Protocol::Ll128 => {

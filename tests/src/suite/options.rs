@@ -2,9 +2,12 @@
 
 use super::support::{POISON, copy_once, misuse};
 use crate::check::same;
+use crate::data::make;
+use crate::kernels::collectives::gathered;
 use crate::kernels::copying::{copy, reverse_unrolled, unrolled};
+use crate::kernels::folds::summed;
 use crate::kernels::hooks::places;
-use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
+use crate::{AllGatherOf, AllReduceOf, AllToAllOf, Outcome, Rank, Subject, reference};
 use fusewire::{LaunchOptions, Options};
 
 pub fn every_number_of_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
@@ -20,6 +23,34 @@ pub fn every_number_of_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
             let options = if small { options.threads(256) } else { options };
             copy_once(&ground, &launcher, rank.data(channels as usize), chunk, &options)?;
         }
+    }
+    Ok(())
+}
+
+/// What the caller says of channels and blocks may leave no room for two steps, or for steps by domains, that launches of this size take by default.
+pub fn channels_and_blocks_of_several_steps<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(1 << 20).channels(4).ll128_channels(1).ll_channels(1))?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    let sums = AllReduceOf::<summed::Hooks<f32>>::all_reduce(&ground.transport)?;
+    let gather = AllGatherOf::<gathered::Hooks>::all_gather(&ground.transport)?;
+    let n = rank.scale.pick(1 << 18, 1 << 21);
+    let value = |rank: usize, i: usize| rank + i % 7;
+    let input = ground.device.buffer_from(&make(n, |i| value(me, i) as f32))?;
+    let chunk = ground.device.buffer_from(&make(n, |i| value(me, i) as u32))?;
+    let (mut sum, mut all) = (ground.device.buffer::<f32>(n)?, ground.device.buffer::<u32>(ranks * n)?);
+    let open = LaunchOptions::default();
+    for options in
+        [open.clone().channels(4), open.clone().channels(3), open.clone().blocks(2), open.blocks(3)]
+    {
+        sum.fill_bytes(stream, POISON)?;
+        all.fill_bytes(stream, POISON)?;
+        let args = summed::Launch { input: input.view(), output: sum.view_mut() };
+        sums.launch_with(stream, args, &options)?;
+        let args = gathered::Launch { input: chunk.view(), output: all.view_mut() };
+        gather.launch_with(stream, args, &options)?;
+        let of_all = (0..ranks).sum::<usize>();
+        same(format_args!("sums, {options:?}"), &sum.read(stream)?, |i| (of_all + ranks * (i % 7)) as f32);
+        same(format_args!("chunks, {options:?}"), &all.read(stream)?, |i| value(i / n, i % n) as u32);
     }
     Ok(())
 }

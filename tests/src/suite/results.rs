@@ -13,7 +13,7 @@ use fusewire::device::prelude::*;
 use fusewire::{Graph, LaunchOptions, Protocol, Stream};
 
 /// As rows travel in one step, and in two: by one channel and by more, in turns of few rows.
-fn steps<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {
+pub(super) fn steps<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {
     let twice = LaunchOptions::default().protocol(Protocol::TwoShot);
     let mut all = cuts::<X>(together, wire_bytes);
     all.extend([twice.clone(), twice.clone().channels(1).chunk(together), twice.channels(2)]);

@@ -1,5 +1,6 @@
 //! Hooks of whole rows: each row once, and what goes through all of it as the reference has it, bit by bit.
 
+use super::results::steps;
 use super::support::{POISON, fault, misuse, works};
 use crate::check::{same, says};
 use crate::data::{Data, make};
@@ -292,12 +293,17 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
     let reduce_scatter = ReduceScatterOf::<centred::Hooks>::reduce_scatter(&ground.transport)?;
     let reduce = ReduceOf::<centred::Hooks>::reduce(&ground.transport)?;
     let greatest = AllReduceOf::<greatest_scaled::Hooks>::all_reduce(&ground.transport)?;
+    // A row comes to 576 packs, of 147 on the wire.
+    let wide = rank.meet(Options::per_peer(2 << 20).channels(4).ll128_channels(1).ll_channels(4))?;
+    let greatest_twice = AllReduceOf::<greatest_scaled::Hooks>::all_reduce(&wide.transport)?;
     for rows in [1, 7, rank.scale.pick(90, 2000)] {
-        for (k, options) in cuts::<X>(1280, 2 * rows * 80).into_iter().enumerate() {
+        for (k, options) in steps::<X>(1280, 2 * rows * 80).into_iter().enumerate() {
             const COLS: usize = 80;
             let (data, chunk) = (rank.data(10 * rows + k), rows * COLS);
             let options = options.elements(chunk);
-            for what in 0..3 {
+            // All-reduces alone have two steps.
+            let schedules = if options.protocol == Some(Protocol::TwoShot) { 1 } else { 3 };
+            for what in 0..schedules {
                 let inputs = if what == 1 { ranks * chunk } else { chunk };
                 let input = ground.device.buffer_from(&make(inputs, |i| half(data, me, i)))?;
                 let mut output = ground.device.buffer::<f32>(chunk)?;
@@ -334,9 +340,6 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
         let number = |rank: usize, i: usize| half(data, rank, i).to_f32();
         let input = ground.device.buffer_from(&make(chunk, |i| number(me, i)))?;
         let mut output = ground.device.buffer::<f32>(chunk)?;
-        output.fill_bytes(stream, POISON)?;
-        greatest
-            .launch(stream, greatest_scaled::Launch { input: input.view(), output: output.view_mut() })?;
         let scales: Vec<Vec<f32>> = (0..ranks)
             .map(|rank| {
                 let most =
@@ -344,14 +347,32 @@ pub fn folded<X: Subject>(rank: &Rank<X>) -> Outcome {
                 (0..chunk / 256).map(|g| (most(g) * (1.0 / 448.0)).max(f32::MIN_POSITIVE)).collect()
             })
             .collect();
-        same("the greatest of scaled numbers", &output.read(stream)?, |i| {
-            let numbers = (0..ranks).map(|rank| {
-                let scale = scales[rank][i / 256];
-                through_e4m3(number(rank, i) * (1.0 / scale)) * scale
-            });
-            // -0 is less than +0.
-            numbers.reduce(|a, b| if a > b || a == b && a.is_sign_positive() { a } else { b }).unwrap_or(0.0)
-        });
+        for twice in [false, true] {
+            output.fill_bytes(stream, POISON)?;
+            let args = greatest_scaled::Launch { input: input.view(), output: output.view_mut() };
+            match twice {
+                false => greatest.launch(stream, args)?,
+                true => greatest_twice.launch_with(
+                    stream,
+                    args,
+                    &LaunchOptions::default().protocol(Protocol::TwoShot),
+                )?,
+            }
+            same(
+                format_args!("the greatest of scaled numbers, in two steps: {twice}"),
+                &output.read(stream)?,
+                |i| {
+                    let numbers = (0..ranks).map(|rank| {
+                        let scale = scales[rank][i / 256];
+                        through_e4m3(number(rank, i) * (1.0 / scale)) * scale
+                    });
+                    // -0 is less than +0.
+                    numbers
+                        .reduce(|a, b| if a > b || a == b && a.is_sign_positive() { a } else { b })
+                        .unwrap_or(0.0)
+                },
+            );
+        }
     }
     Ok(())
 }
@@ -364,7 +385,7 @@ pub fn longer_folded<X: Subject>(rank: &Rank<X>) -> Outcome {
     let all_reduce = AllReduceOf::<longer::Hooks>::all_reduce(&ground.transport)?;
     for rows in [1, rank.scale.pick(3, 40)] {
         let n = rows * COLS;
-        for (k, options) in cuts::<X>(2 * COLS, 2 * n).into_iter().enumerate() {
+        for (k, options) in steps::<X>(2 * COLS, 2 * n).into_iter().enumerate() {
             let data = rank.data(10 * rows + k);
             let input = ground.device.buffer_from(&make(n, |i| half(data, me, i)))?;
             let (mut output, mut sums) =

@@ -26,7 +26,7 @@ impl Domains {
         let firsts: Vec<usize> = (0..world).filter(|rank| lowest[*rank] == *rank).collect();
         let other = |found: String, todo: &str| Domains::Other(format!("{EXPECTED}; here {found}: {todo}"));
         if firsts.len() < 2 {
-            return other(format!("all {world} ranks are in one domain"), "use `Protocol::TwoShot`");
+            return other(format!("all {world} ranks are in one domain"), "leave the protocol open");
         }
         if let Some(rank) = (1..world).find(|rank| lowest[*rank] < lowest[rank - 1]) {
             let found = format!(
@@ -36,7 +36,7 @@ impl Domains {
             );
             return other(
                 found,
-                "number the ranks of each domain one behind the other, or use `Protocol::TwoShot`",
+                "number the ranks of each domain one behind the other, or leave the protocol open",
             );
         }
         if firsts.iter().any(|first| sizes(*first) != each) {
@@ -45,13 +45,13 @@ impl Domains {
                 let comma = if number == 0 { "" } else { "," };
                 let _ = write!(found, "{comma} {}", sizes(*first));
             }
-            return other(found + " ranks", "start as many ranks in each, or use `Protocol::TwoShot`");
+            return other(found + " ranks", "start as many ranks in each, or leave the protocol open");
         }
         if each < 2 || !each.is_power_of_two() {
             let ranks = if each == 1 { "rank" } else { "ranks" };
             return other(
                 format!("each domain has {each} {ranks}"),
-                "start a power of two of them in each, or use `Protocol::TwoShot`",
+                "start a power of two of them in each, or leave the protocol open",
             );
         }
         Domains::Aligned(each as u32)
@@ -87,7 +87,12 @@ mod tests {
             (&[0, 0, 0, 3, 3, 3], "each domain has 3 ranks:"),
         ] {
             let Domains::Other(text) = Domains::of(lowest) else { panic!("{lowest:?} is aligned") };
-            assert!(text.contains(found) && text.starts_with(EXPECTED) && text.contains("TwoShot"), "{text}");
+            assert!(
+                text.contains(found)
+                    && text.starts_with(EXPECTED)
+                    && text.contains("leave the protocol open"),
+                "{text}"
+            );
         }
     }
 }

@@ -175,6 +175,7 @@ fn kernels(model: &Model) -> TokenStream {
     let relays = |of: &TokenStream| {
         model.options.reduce.as_ref().map(|_| {
             quote!(
+                const RESULT: &'static ::core::primitive::str = <<__Hooks<#of 1> as #krate::device::hooks::Hooks>::Folded as #krate::device::element::Element>::NAME;
                 const RELAYS: ::core::primitive::usize = <__Hooks<#of 1> as #krate::device::hooks::Hooks>::RELAYS;
                 const PARTIALS: ::core::primitive::usize = <__Hooks<#of 1> as #krate::device::hooks::Hooks>::PARTIALS;
             )

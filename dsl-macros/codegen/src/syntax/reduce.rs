@@ -4,9 +4,13 @@ use super::options::{known, skip_value};
 use crate::errors::Errors;
 use crate::model::{Fold, Reduce};
 use crate::tables::{FOLDS, list};
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenStream};
+use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Path, Token};
+
+/// What a fold of the user's own is told of accumulators, orders and results.
+const OWN: &str = "a fold of your own stands alone: its `impl Fold` has the accumulator, which `consume` gets, and the order: `reduce(path::of::the::Fold)`";
 
 /// `(sum, f32, order = tree, result = Bf16)` or `(path::of::a::Fold)`.
 pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Result<Option<Reduce>> {
@@ -24,19 +28,24 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
         return Ok(None);
     }
     let path = content.call(Path::parse_mod_style)?;
-    if content.is_empty() {
-        if let Some(word) = path.get_ident()
-            && let Some((name, _)) = FOLDS.iter().find(|(name, _)| word == name)
-        {
-            errors.at(
+    let shipped =
+        path.get_ident().and_then(|word| Some((word, FOLDS.iter().find(|(name, _)| word == name)?.0)));
+    let alone = content.is_empty();
+    if !alone {
+        content.parse::<Token![,]>().map_err(|e| syn::Error::new(e.span(), form))?;
+    }
+    if alone || content.peek(Ident::peek_any) && content.peek2(Token![=]) {
+        content.parse::<TokenStream>()?;
+        match shipped {
+            Some((word, name)) => errors.at(
                 word,
                 format!("`reduce({name})` lacks the accumulator, the type that values are folded in: `reduce({name}, {})`", if accumulators(name).contains(&"f32") { "f32" } else { "u32" }),
-            );
-            return Ok(None);
+            ),
+            None if alone => return Ok(Some(Reduce { span: key.span(), fold: Fold::Own(path), result: None })),
+            None => errors.at(&path, OWN),
         }
-        return Ok(Some(Reduce { span: key.span(), fold: Fold::Own(path), result: None }));
+        return Ok(None);
     }
-    content.parse::<Token![,]>().map_err(|e| syn::Error::new(e.span(), form))?;
     let acc: syn::Type = content.parse().map_err(|e| syn::Error::new(e.span(), form))?;
     let (mut ranks, mut result) = (false, None);
     while content.parse::<Option<Token![,]>>()?.is_some() && !content.is_empty() {
@@ -54,7 +63,7 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
         } else {
             errors.at(&word, format!("`reduce` has no `{word}`. There are `order`, `reduce(sum, f32, order = ranks)`, and `result`, `reduce(sum, f32, result = Bf16)`"));
             // Whatever it may be.
-            content.parse::<proc_macro2::TokenStream>()?;
+            content.parse::<TokenStream>()?;
             return Ok(None);
         }
     }
@@ -62,7 +71,7 @@ pub fn reduce(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::
         return Err(syn::Error::new(content.span(), form));
     }
     let Some(word) = path.get_ident() else {
-        errors.at(&path, "a fold of your own stands alone: its `impl Fold` has the accumulator and the order: `reduce(path::of::the::Fold)`");
+        errors.at(&path, OWN);
         return Ok(None);
     };
     let shipped = known(word, "fold", FOLDS, |f| f.0, errors);
