@@ -11,6 +11,8 @@ mod folding;
 mod in_domains;
 #[path = "domains/pairs.rs"]
 mod pairs;
+#[path = "domains/rooms.rs"]
+mod rooms;
 #[path = "common/world.rs"]
 mod world;
 
@@ -60,36 +62,47 @@ impl Ground {
     /// One launch on the ranks that `joins` names, with so many milliseconds for each wait.
     fn launch<S: Schedule, H: Hooks>(
         &self,
-        Way(_, entry, kinds): &Way<S>,
+        way: &Way<S>,
         schedule: S,
-        [n, rows]: [usize; 2],
+        shape: [usize; 2],
         raws: &[Raw],
         deadline: u64,
         joins: impl Fn(u32) -> bool + Sync,
     ) -> Vec<Vec<Flow>> {
-        let packs = n.div_ceil(Pack::<H::Wire>::LANES) as u64;
-        let blocks = kinds * self.channels;
-        self.world.run(blocks, |rank, grid| {
+        self.world.run(way.2 * self.channels, |rank, grid| {
             if !joins(rank) {
                 return Ok(());
             }
-            let shape = Shape {
-                elements: n as u64,
-                rows: rows as u64,
-                cols: (n / rows) as u64,
-                // A ring holds four turns of whatever takes more room than what crosses the wire.
-                chunk: 512 / H::PARTIALS.max(H::RELAYS).max(1) as u64,
-                share: share_packs(packs, self.channels),
-                channels: self.channels,
-                ..world::NO_ELEMENTS
-            };
-            let (ops, control) = (self.world.ops(rank), self.world.control(rank, deadline));
-            let shape = shape.name_cut(0, 0, None);
-            let params =
-                Params { ops: InDomains(ops, self.each), control, shape, raw: raws[rank as usize], schedule };
-            // SAFETY: every block of the grid runs it, with slices of as many elements.
-            unsafe { entry(Grid { blocks, ..grid }, &params) }
+            self.block::<S, H>(way, schedule, shape, raws[rank as usize], deadline, (rank, grid))
         })
+    }
+
+    /// One block's part of it, on a rank.
+    fn block<S: Schedule, H: Hooks>(
+        &self,
+        Way(_, entry, kinds): &Way<S>,
+        schedule: S,
+        [n, rows]: [usize; 2],
+        raw: Raw,
+        deadline: u64,
+        (rank, grid): (u32, Grid),
+    ) -> Flow {
+        let packs = n.div_ceil(Pack::<H::Wire>::LANES) as u64;
+        let shape = Shape {
+            elements: n as u64,
+            rows: rows as u64,
+            cols: (n / rows) as u64,
+            // A ring holds four turns of whatever takes more room than what crosses the wire.
+            chunk: 512 / H::PARTIALS.max(H::RELAYS).max(1) as u64,
+            share: share_packs(packs, self.channels),
+            channels: self.channels,
+            ..world::NO_ELEMENTS
+        };
+        let (ops, control) = (self.world.ops(rank), self.world.control(rank, deadline));
+        let shape = shape.name_cut(0, 0, None);
+        let params = Params { ops: InDomains(ops, self.each), control, shape, raw, schedule };
+        // SAFETY: every block of the grid runs it, with slices of as many elements.
+        unsafe { entry(Grid { blocks: kinds * self.channels, ..grid }, &params) }
     }
 
     /// The same of all ranks, which end as they should.

@@ -90,11 +90,11 @@ impl Becomes for Told {
     }
 }
 
-fn vectors<T: Element>(ranks: u32, len: usize, mut value: impl FnMut() -> T) -> Vec<Aligned<T>> {
+pub fn vectors<T: Element>(ranks: u32, len: usize, mut value: impl FnMut() -> T) -> Vec<Aligned<T>> {
     (0..ranks).map(|_| Aligned::new(len, |_| value())).collect()
 }
 
-fn raws<I: Element, O: Element>(inputs: &mut [Aligned<I>], outputs: &mut [Aligned<O>]) -> Vec<Raw> {
+pub fn raws<I: Element, O: Element>(inputs: &mut [Aligned<I>], outputs: &mut [Aligned<O>]) -> Vec<Raw> {
     inputs.iter_mut().zip(outputs).map(|(i, o)| Raw { input: i.raw(), output: o.raw() }).collect()
 }
 
