@@ -396,7 +396,7 @@ fn folds_and_schedules_that_cannot_be_split_are_refused() {
         let reduce = sum::reduce::<f32, _>(&ground.mesh).unwrap();
         let args = sum::Launch { input: input.view(), output: output.view_mut() };
         let error = reduce.launch_with(&ground.stream, 0, args, &by_domains()).unwrap_err();
-        says(error, &["Hierarchical", "`all_reduce` on meshes"]);
+        says(error, &["Hierarchical", "`all_reduce` of hooks"]);
         let sum = sum::all_reduce::<f32, _>(&ground.mesh).unwrap();
         for options in [by_domains().channels(3), by_domains().chunk(8 << 10)] {
             let args = sum::Launch { input: input.view(), output: output.view_mut() };

@@ -358,7 +358,7 @@ fn what_cannot_cross_once_is_refused() {
         let other = copy_words::all_to_all(&ground.mesh).unwrap();
         let args = copy_words::Launch { input: words.view(), output: taken.view_mut() };
         let error = other.launch_with(&ground.stream, args, &by_domains()).unwrap_err();
-        says(error, &["Hierarchical", "`all_gather`, `reduce_scatter` and `all_reduce` on meshes"]);
+        says(error, &["Hierarchical", "`all_gather`, `reduce_scatter` and `all_reduce` of hooks"]);
         let sum = sum::reduce_scatter::<f32, _>(&ground.mesh).unwrap();
         for options in [by_domains().channels(3), by_domains().chunk(8 << 10)] {
             let args = sum::Launch { input: input.view(), output: output.view_mut() };
