@@ -1,7 +1,7 @@
 //! Folds with a `result`: rounded once, by whatever protocol, and so the same bits on every rank and by every way.
 
 use super::folds::{What, ways};
-use super::rows::{cuts, half, roomy};
+use super::rows::{half, roomy};
 use super::support::POISON;
 use crate::check::same;
 use crate::data::{Data, make};
@@ -10,7 +10,22 @@ use crate::kernels::rows::{quantised_sums, rounded_rows};
 use crate::reference::{self, through_e4m3};
 use crate::{AllReduceOf, Outcome, Rank, Subject};
 use fusewire::device::prelude::*;
+use fusewire::device::protocol::ll;
 use fusewire::{Graph, LaunchOptions, Protocol, Stream};
+
+/// Options that cut a chunk of so many wire bytes in different ways.
+pub(super) fn cuts<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {
+    let open = LaunchOptions::default();
+    let staged = open.clone().protocol(Protocol::Simple);
+    let mut all = vec![open.clone(), staged.channels(1), open.clone().channels(3).chunk(together)];
+    // Whole rows of a channel.
+    let room = 16 * ll::PACKS as usize / together * together;
+    if X::MAPS && room > 0 && wire_bytes <= 4 * room {
+        all.push(open.clone().protocol(Protocol::Ll));
+        all.push(open.protocol(Protocol::Ll).channels(wire_bytes.div_ceil(room).max(1) as u32));
+    }
+    all
+}
 
 /// As rows travel in one step, and in two: by one channel and by more, in turns of few rows.
 pub(super) fn steps<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {

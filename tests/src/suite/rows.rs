@@ -1,6 +1,6 @@
 //! Hooks of whole rows: each row once, and what goes through all of it as the reference has it, bit by bit.
 
-use super::results::steps;
+use super::results::{cuts, steps};
 use super::support::{POISON, fault, misuse, works};
 use crate::check::{same, says};
 use crate::data::{Data, make};
@@ -13,7 +13,6 @@ use crate::{
     Subject, reference,
 };
 use fusewire::device::prelude::*;
-use fusewire::device::protocol::ll;
 use fusewire::{LaunchOptions, Options, Protocol};
 use std::time::Duration;
 
@@ -29,20 +28,6 @@ fn value(data: Data, rank: usize, i: usize) -> f32 {
 
 pub(super) fn half(data: Data, rank: usize, i: usize) -> Bf16 {
     Bf16::from_f32(value(data, rank, i))
-}
-
-/// Options that cut a chunk of so many wire bytes in different ways.
-pub(super) fn cuts<X: Subject>(together: usize, wire_bytes: usize) -> Vec<LaunchOptions> {
-    let open = LaunchOptions::default();
-    let staged = open.clone().protocol(Protocol::Simple);
-    let mut all = vec![open.clone(), staged.channels(1), open.clone().channels(3).chunk(together)];
-    // Whole rows of a channel.
-    let room = 16 * ll::PACKS as usize / together * together;
-    if X::MAPS && room > 0 && wire_bytes <= 4 * room {
-        all.push(open.clone().protocol(Protocol::Ll));
-        all.push(open.protocol(Protocol::Ll).channels(wire_bytes.div_ceil(room).max(1) as u32));
-    }
-    all
 }
 
 /// Rows of less than a warp, eager and replayed.
