@@ -4,7 +4,7 @@ use fusewire::nic::Emulated;
 use fusewire::nic::emulated::Behaviour;
 use fusewire::prelude::*;
 use fusewire::schedule::*;
-use fusewire::{ShmMesh, Transport};
+use fusewire::{Graph, ShmMesh, Transport};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,6 +158,20 @@ fn arrive(ground: &Ground, call: usize) {
 /// Calls of a test; the first is eager, the others are replays of one graph.
 const CALLS: usize = 4;
 
+/// Queues call number `call`: as it is, or by the graph, which the second call captures.
+fn queue(
+    ground: &Ground,
+    graph: &mut Option<Graph>,
+    call: usize,
+    mut launch: impl FnMut() -> fusewire::Result<()>,
+) {
+    if call == 0 {
+        return launch().unwrap();
+    }
+    let graph = graph.get_or_insert_with(|| ground.stream.capture(launch).unwrap());
+    graph.launch(&ground.stream).unwrap();
+}
+
 fn sums<T: Number>(ground: &Ground)
 where
     sum::Hooks<T>: fusewire::kernel::Supports<AllReduce, ShmMesh>,
@@ -181,18 +195,10 @@ where
                 input.copy_from(&ground.stream, &fill(call)).unwrap();
                 output.fill_bytes(&ground.stream, 0x5a).unwrap();
                 arrive(ground, call);
-                let mut launch = || {
+                queue(ground, &mut graph, call, || {
                     let args = sum::Launch { input: input.view(), output: output.view_mut() };
                     launcher.launch_with(&ground.stream, args, &options)
-                };
-                match (call, &graph) {
-                    (0, _) => launch().unwrap(),
-                    (_, None) => graph = Some(ground.stream.capture(launch).unwrap()),
-                    _ => {}
-                }
-                if let Some(graph) = &graph {
-                    graph.launch(&ground.stream).unwrap();
-                }
+                });
                 for (i, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
                     let want = T::of(tree(0, ranks, &|rank| of(rank, call, i).read()));
                     let about = (T::NAME, n, &options, call, me, i);

@@ -72,18 +72,10 @@ fn gathers_bring_every_chunk_to_every_rank() {
                 input.copy_from(&ground.stream, &own).unwrap();
                 output.fill_bytes(&ground.stream, 0x5a).unwrap();
                 arrive(ground, call);
-                let mut launch = || {
+                queue(ground, &mut graph, call, || {
                     let args = copy::Launch { input: input.view(), output: output.view_mut() };
                     launcher.launch_with(&ground.stream, args, &options)
-                };
-                match (call, &graph) {
-                    (0, _) => launch().unwrap(),
-                    (_, None) => graph = Some(ground.stream.capture(launch).unwrap()),
-                    _ => {}
-                }
-                if let Some(graph) = &graph {
-                    graph.launch(&ground.stream).unwrap();
-                }
+                });
                 for (at, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
                     let want = T::of(value(at / n, call, at % n));
                     let about = (T::NAME, n, &options, call, me, at);
@@ -161,18 +153,10 @@ fn scattered_sums_have_the_bits_of_the_tree() {
                 input.copy_from(&ground.stream, &own).unwrap();
                 output.fill_bytes(&ground.stream, 0x5a).unwrap();
                 arrive(ground, call);
-                let mut launch = || {
+                queue(ground, &mut graph, call, || {
                     let args = sum::Launch { input: input.view(), output: output.view_mut() };
                     launcher.launch_with(&ground.stream, args, &options)
-                };
-                match (call, &graph) {
-                    (0, _) => launch().unwrap(),
-                    (_, None) => graph = Some(ground.stream.capture(launch).unwrap()),
-                    _ => {}
-                }
-                if let Some(graph) = &graph {
-                    graph.launch(&ground.stream).unwrap();
-                }
+                });
                 for (i, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
                     let want = T::of(tree(0, ranks, &|rank| T::of(value(rank, call, me * n + i)).read()));
                     let about = (T::NAME, n, &options, call, me, i);
