@@ -1,7 +1,7 @@
 //! Numbers of every shipped entry's code: registers, spills, instructions, and those before the first wait. Compared with `kernels.tsv`: a change
 //! of device code that costs a kernel anything is seen here, before a GPU is at hand.
 //!
-//! `FUSEWIRE_TEST_MATRIX=whole` compares those for sm_100 as well, and with `FUSEWIRE_BLESS=1` beside it
+//! `FUSEWIRE_TEST_MATRIX=whole` compares those for sm_80 and sm_100 as well, and with `FUSEWIRE_BLESS=1` beside it
 //! `cargo test -p fusewire-device --test kernel_table` writes the table anew.
 
 #[path = "common/device.rs"]

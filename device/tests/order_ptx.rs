@@ -3,7 +3,7 @@
 #[path = "common/device.rs"]
 mod device;
 
-use device::{ARCHS, body, compile, each};
+use device::{ARCHS, archs, body, compile, each};
 use fusewire_device::launch::{Params, Shape};
 use fusewire_device::mapped::Mapped;
 use fusewire_device::protocol::ll128::BUFFER;
@@ -215,7 +215,7 @@ fn memory_operations_keep_their_order() {
         entry(&format!("k_{schedule}_{protocol}"), schedule, protocol, hooks)
     });
     let source = kernels.fold(HEAD.to_owned() + &in_domains(), |all, entry| all + &entry);
-    each(&ARCHS[..2], |arch| {
+    each(archs(), |arch| {
         let ptx = raised(&compile("order", &source, arch));
         let all = entries().map(|(schedule, protocol, rule)| (format!("k_{schedule}_{protocol}"), rule));
         for (name, protocol) in all {

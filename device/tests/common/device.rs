@@ -10,11 +10,12 @@ use std::path::Path;
 
 pub const ARCHS: [Arch; 3] = [Arch::SM_80, Arch::SM_90, Arch::SM_100];
 
-/// For tests that take minutes: the last differs from the second in what LLVM and ptxas choose alone, and is left to `FUSEWIRE_TEST_MATRIX=whole`.
+/// For tests that take minutes: sm_90, and the others where `FUSEWIRE_TEST_MATRIX=whole` asks for them. What those choose otherwise are instructions
+/// for 8-bit floats and registers; `dsl-macros/codegen/tests/sound.rs` looks at spills of sm_80.
 pub fn archs() -> &'static [Arch] {
     match std::env::var("FUSEWIRE_TEST_MATRIX").is_ok_and(|which| which == "whole") {
         true => &ARCHS,
-        false => &ARCHS[..2],
+        false => &ARCHS[1..2],
     }
 }
 

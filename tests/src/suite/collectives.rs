@@ -1,6 +1,6 @@
 //! All-gather, broadcast, scatter and gather.
 
-use super::support::{POISON, fault, misuse, works};
+use super::support::{POISON, fault, misuse, roots, works};
 use crate::check::{same, says};
 use crate::data::Data;
 use crate::kernels::collectives::{counted, gathered, scaled};
@@ -126,11 +126,13 @@ pub(super) fn chained<X: Subject>(
 
 fn every<X: Subject>(rank: &Rank<X>) -> impl Iterator<Item = What> {
     let ranks = rank.size();
-    let rooted = (0..ranks).flat_map(|root| [What::Broadcast(root), What::Scatter(root), What::Gather(root)]);
+    let rooted = roots(ranks)
+        .into_iter()
+        .flat_map(|root| [What::Broadcast(root), What::Scatter(root), What::Gather(root)]);
     std::iter::once(What::AllGather).chain(rooted)
 }
 
-/// Around packs and lines, of few and of many channels, with every root.
+/// Around packs and lines, of few and of many channels, with roots in every place.
 pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let all = All::new(&ground.transport)?;
@@ -177,7 +179,7 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
         chained(rank, &ground, &all, What::AllGather, chunk, &by_domains)?;
     }
     let two_shot = options.protocol(Protocol::TwoShot);
-    for root in 0..rank.size() {
+    for root in roots(rank.size()) {
         chained(rank, &ground, &all, What::Broadcast(root), rank.size() * chunk, &two_shot)?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Reduce-scatter, all-reduce and reduce: every contribution, in the declared order, once.
 
 use super::faults::{DEADLINE, mended, told};
-use super::support::{POISON, fault, misuse, operation, works};
+use super::support::{POISON, fault, misuse, operation, roots, works};
 use crate::check::{same, says};
 use crate::data::Data;
 use crate::kernels::folds::{averaged, greatest, ordered, summed};
@@ -23,7 +23,7 @@ pub(super) enum What {
 
 impl What {
     fn every(ranks: usize) -> impl Iterator<Item = What> {
-        [What::ReduceScatter, What::AllReduce].into_iter().chain((0..ranks).map(What::Reduce))
+        [What::ReduceScatter, What::AllReduce].into_iter().chain(roots(ranks).into_iter().map(What::Reduce))
     }
 
     /// Chunks of a rank's input and of its output that a launch uses.

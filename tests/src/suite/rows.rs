@@ -1,7 +1,7 @@
 //! Hooks of whole rows: each row once, and what goes through all of it as the reference has it, bit by bit.
 
 use super::results::{cuts, steps};
-use super::support::{POISON, fault, misuse, works};
+use super::support::{POISON, fault, misuse, roots, works};
 use crate::check::{same, says};
 use crate::data::{Data, make};
 use crate::kernels::rows::wide::{self, Particle};
@@ -163,7 +163,7 @@ pub fn long_ones<X: Subject>(rank: &Rank<X>) -> Outcome {
     for rows in [1, 3, rank.scale.pick(11, 300)] {
         let n = rows * COLS;
         for (k, options) in cuts::<X>(2 * 4 * COLS, 4 * n).into_iter().enumerate() {
-            for root in (0..ranks).map(Some).chain((ranks > 1).then_some(None)) {
+            for root in roots(ranks).into_iter().map(Some).chain((ranks > 1).then_some(None)) {
                 let data = rank.data(100 * rows + 10 * k + root.unwrap_or(9));
                 let input = ground.device.buffer_from(&make(n, |i| value(data, me, i)))?;
                 let mut output = ground.device.buffer_from(&make(n, |i| (i % 1000) as f32))?;

@@ -9,6 +9,7 @@ use fusewire::device::element::Element;
 use fusewire::kernel::HookSet;
 use fusewire::schedule::AllToAllLauncher;
 use fusewire::{Error, Fault, LaunchOptions, Operation, Transport};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// What is in an output that nobody has written.
@@ -96,4 +97,9 @@ pub fn fault<X: Transport>(ground: &Ground<X>, limit: Duration) -> Fault {
 #[track_caller]
 pub fn operation(fault: &Fault) -> &Operation {
     fault.operation.as_ref().unwrap_or_else(|| panic!("the fault names no operation: {fault}"))
+}
+
+/// Roots to try: the first rank, the last, and one between. (Who exchanges what with whom is tested for every root without running it.)
+pub fn roots(ranks: usize) -> Vec<usize> {
+    BTreeSet::from([0, ranks / 2, ranks - 1]).into_iter().collect()
 }

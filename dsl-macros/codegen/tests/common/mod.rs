@@ -3,6 +3,7 @@
 use fusewire_codegen::{CompileOptions, Entry, Model, SourceFile, analyse_in, compile, find_kernels};
 use fusewire_toolchain::Toolchain;
 
+#[allow(dead_code, reason = "one of two programs names it")]
 pub const KERNELS: &str = include_str!("../kernels/mod.rs");
 
 fn toolchain() -> Toolchain {
@@ -27,4 +28,12 @@ pub fn ptx(model: &Model, entries: &[Entry], arch: &str, line_info: bool) -> Str
     let options = CompileOptions { arch: arch.to_owned(), line_info };
     let compiled = compile(&toolchain(), model, entries, &options);
     compiled.unwrap_or_else(|errors| panic!("{}: {:?}", model.ident(), errors.messages())).text
+}
+
+/// The body of an entry.
+pub fn body<'a>(ptx: &'a str, symbol: &str) -> &'a str {
+    let head = format!(".entry {symbol}(");
+    let from = ptx.find(&head).unwrap_or_else(|| panic!("no `{symbol}`"));
+    let to = ptx[from..].find("\n}\n").unwrap_or(ptx.len() - from);
+    &ptx[from..from + to]
 }
