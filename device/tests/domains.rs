@@ -13,6 +13,8 @@ mod in_domains;
 mod pairs;
 #[path = "domains/rooms.rs"]
 mod rooms;
+#[path = "domains/rooted.rs"]
+mod rooted;
 #[path = "common/world.rs"]
 mod world;
 
@@ -22,7 +24,7 @@ use fusewire_device::{
     launch::{Grid, Params, Shape, Unpack, share_packs},
     pack::Pack,
     protocol::{Hierarchical, HostHierarchical, Protocol, TwoShot},
-    schedule::{AllGather, AllReduce, Member, ReduceScatter, Schedule},
+    schedule::{AllGather, AllReduce, Broadcast, Member, Reduce, ReduceScatter, Schedule},
     wait::{AbortRecord, Flow, kind},
 };
 use hooks::{Aligned, Raw};
@@ -37,9 +39,22 @@ struct Way<S>(&'static str, Entry<S>, u32);
 
 fn by_domains<S: Schedule, H: Unpack<Raw = Raw>>() -> [Way<S>; 2] {
     [
-        Way("on GPUs", Hierarchical::exchange::<S, H>, if S::TWO_STEPS { 3 } else { 4 }),
+        Way("on GPUs", Hierarchical::exchange::<S, H>, kinds::<S>()),
         Way("on CPUs", HostHierarchical::exchange::<S, H>, 1),
     ]
+}
+
+const fn kinds<S: Schedule>() -> u32 {
+    match (S::TWO_STEPS, S::FOLDS) {
+        (true, true) => 3,
+        (true, false) => 2,
+        (false, _) => 4,
+    }
+}
+
+/// Whether a rank has blocks behind those of two kinds: by domains to a root, that alone.
+fn has_third<S: Schedule>(schedule: &S, rank: u32) -> bool {
+    schedule.root().is_none_or(|root| root == rank)
 }
 
 /// A world, and how it is used.
@@ -87,6 +102,9 @@ impl Ground {
         deadline: u64,
         (rank, grid): (u32, Grid),
     ) -> Flow {
+        if grid.block >= 2 * self.channels && !has_third(&schedule, rank) {
+            return Ok(());
+        }
         let packs = n.div_ceil(Pack::<H::Wire>::LANES) as u64;
         let shape = Shape {
             elements: n as u64,
@@ -176,8 +194,12 @@ fn domains_come_to_what_all_ranks_do() {
 /// A rank never comes: every other one ends, in its domain and in the others.
 fn alone<S: Schedule, H: Unpack<Raw = Raw>>(schedule: S) {
     for way in by_domains::<S, H>() {
-        let (ground, n, missing) = (Ground::new(2, 2, 1), 3000, 3);
-        let chunks = schedule.chunks(Member { rank: 0, world: 4 }).map(|chunks| chunks as usize * n);
+        // So many that nobody has room for all that it sends.
+        let (ground, n, missing) = (Ground::new(2, 2, 1), 20_000, 3);
+        let chunks = [0, 1].map(|end| {
+            let of = |rank| schedule.chunks(Member { rank, world: 4 })[end];
+            (0..4).map(of).max().unwrap_or(0) as usize * n
+        });
         let mut inputs: Vec<Aligned<u16>> = (0..4).map(|_| Aligned::new(chunks[0], |_| 1)).collect();
         let mut outputs: Vec<Aligned<u32>> = (0..4).map(|_| Aligned::new(chunks[1], |_| 0)).collect();
         let raws: Vec<Raw> = inputs
@@ -200,4 +222,8 @@ fn nobody_waits_longer_than_the_deadline() {
     alone::<_, Folding>(AllReduce);
     alone::<_, Folding>(ReduceScatter);
     alone::<_, pairs::Chained>(AllGather);
+    for root in 0..4 {
+        alone::<_, Folding>(Reduce { root });
+        alone::<_, pairs::Chained>(Broadcast { root });
+    }
 }

@@ -155,6 +155,9 @@ const SCHEDULES: &[&str] = &["AllToAll", "SendRecv", "AllGather", "Broadcast"];
 /// Those that fold.
 const FOLDING: &[&str] = &["ReduceScatter", "AllReduce", "Reduce"];
 
+/// Those that go by domains.
+const CROSSING: &[&str] = &["AllReduce", "ReduceScatter", "AllGather", "Reduce", "Broadcast"];
+
 /// Every protocol, and the rule for it.
 const PROTOCOLS: &[(&str, Protocol)] = &[
     ("Simple", Protocol::Simple),
@@ -172,7 +175,7 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static str, Protocol)> {
     let folding = folding
         .chain(["AllReduce", "Reduce", "Broadcast"].map(|schedule| (schedule, "TwoShot", Protocol::Simple)))
         .chain([("AllReduce", "Ll128TwoShot", Protocol::Ll128), ("AllToAll", "Local", Protocol::Local)])
-        .chain(["AllReduce", "ReduceScatter", "AllGather"].map(|s| (s, "Hierarchical", Protocol::Simple)));
+        .chain(CROSSING.iter().map(|s| (*s, "Hierarchical", Protocol::Simple)));
     let folding = folding.chain(FOLDING[..2].iter().map(|s| (*s, "Ll128", Protocol::Ll128)));
     SCHEDULES.iter().flat_map(|s| PROTOCOLS.iter().map(|(p, rule)| (*s, *p, *rule))).chain(folding)
 }

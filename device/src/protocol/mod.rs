@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`Simple`] | [`simple`] | through rings of staging, with credits | senders, receivers, then the self copy |
 //! | [`TwoShot`] | `simple::relay` | the same, twice: a part to each rank, and from there, folded, to whoever takes it | those that produce, pass on, and take |
-//! | [`Hierarchical`] | `simple::domains`, `simple::chunks` | the same: within domains, across them, and within them | as by [`TwoShot`]; of a chunk for each rank four kinds |
+//! | [`Hierarchical`] | `simple::domains`, `simple::homes`, `simple::chunks` | the same: within domains, across them, and within them | as by [`TwoShot`]; of a chunk for each rank four kinds |
 //! | [`Host`], [`HostTwoShot`] and [`HostHierarchical`] | `host` | the same, on CPU threads, each of which works both ends of a channel | `channels` blocks |
 //! | [`Ll`] | [`ll`] | in words of 8 bytes, of which half is a flag | as by LL128 |
 //! | [`Ll128`] | [`ll128`] | in 128-byte lines that carry their flags | mutual schedules: `channels` blocks, then the self copy; others: senders, receivers |
@@ -131,7 +131,10 @@ const fn by_domains<S: Schedule, H: Hooks>() {
     assert!(H::COLS == 0, "rows are folded as a whole");
     if S::TWO_STEPS {
         passes_on::<S, H>();
-        assert!(S::MUTUAL && S::FOLDS, "each rank gets what all ranks contribute, folded");
+        assert!(
+            !S::MUTUAL || S::FOLDS,
+            "each rank gets what all ranks contribute, folded, or one rank sends or gets"
+        );
     } else {
         assert!(
             S::ALL_PAIRS && S::MUTUAL && S::OWN && S::ONCE != S::FOLDS,

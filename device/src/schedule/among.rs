@@ -4,7 +4,7 @@
 //! What a domain's ranks contribute is then a subtree of [`Order::Tree`](crate::fold::Order::Tree) over all ranks, and the folds of the domains, folded by the same
 //! tree over the domains, are the whole of it.
 
-use super::{Leg, Member, Schedule};
+use super::{First, Leg, Member, Relays, Schedule, Second};
 
 /// What the ends of channels ask: a schedule, or one among some of the ranks. Members have numbers from 0 on, in the order of their ranks.
 pub(crate) trait Legs: Copy {
@@ -65,6 +65,19 @@ impl<S: Schedule> Legs for S {
 pub(crate) trait Among: Copy {
     /// Whether there is a step between them, across domains.
     const ACROSS: bool;
+    /// Whether that is to or from the domain of a root.
+    const ROOTED: bool = false;
+    /// The first step.
+    type First<S: Schedule>: Legs;
+    /// The last one.
+    type Second<S: Schedule>: Legs;
+    /// Both.
+    fn steps<S: Schedule>(self, schedule: S) -> (Self::First<S>, Self::Second<S>);
+    /// Those that pass a part on, by their numbers among these ranks.
+    #[inline(always)]
+    fn relays<S: Schedule>(self, schedule: &S, me: Member) -> Relays {
+        Relays::of(schedule, self.member(me))
+    }
     /// Ranks of a domain, of a world of so many.
     fn size(self, world: u32) -> u32;
     /// [`Legs::member`].
@@ -73,12 +86,25 @@ pub(crate) trait Among: Copy {
     fn rank(self, me: Member, number: u32) -> u32;
 }
 
+/// The steps of a schedule, among the ranks.
+macro_rules! two_steps {
+    () => {
+        type First<S: Schedule> = Of<First<S>, Self>;
+        type Second<S: Schedule> = Of<Second<S>, Self>;
+        #[inline(always)]
+        fn steps<S: Schedule>(self, schedule: S) -> (Self::First<S>, Self::Second<S>) {
+            (Of(First(schedule), self), Of(Second(schedule), self))
+        }
+    };
+}
+
 /// Every rank.
 #[derive(Clone, Copy)]
 pub(crate) struct Everyone;
 
 impl Among for Everyone {
     const ACROSS: bool = false;
+    two_steps!();
     #[inline(always)]
     fn size(self, world: u32) -> u32 {
         world
@@ -99,6 +125,7 @@ pub(crate) struct Domain(pub u32);
 
 impl Among for Domain {
     const ACROSS: bool = true;
+    two_steps!();
     #[inline(always)]
     fn size(self, _world: u32) -> u32 {
         self.0
@@ -211,7 +238,7 @@ impl Legs for Across {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AllReduce, First, Second, check};
+    use super::super::{AllReduce, check};
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
     use std::vec::Vec;

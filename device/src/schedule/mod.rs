@@ -22,6 +22,7 @@ mod all_to_all;
 mod among;
 #[cfg(not(target_arch = "nvptx64"))]
 mod check;
+mod homes;
 mod in_place;
 mod pairs;
 mod reduce;
@@ -34,6 +35,7 @@ pub use all_to_all::AllToAll;
 pub(crate) use among::{Across, Among, Domain, Everyone, Legs, Of};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use check::check;
+pub(crate) use homes::{Homes, is_home};
 pub use in_place::InPlace;
 pub(crate) use pairs::{Both, Pairs};
 pub use reduce::{AllReduce, Reduce, ReduceScatter};

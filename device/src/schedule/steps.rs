@@ -18,6 +18,12 @@ impl Relays {
         Relays { root: schedule.root(), world: me.world }
     }
 
+    /// So many ranks, each of them.
+    #[inline(always)]
+    pub(super) fn all(world: u32) -> Self {
+        Relays { root: None, world }
+    }
+
     /// How many they are, and so many parts there are.
     #[inline(always)]
     pub(crate) fn parts(self) -> u32 {

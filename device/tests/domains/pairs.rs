@@ -46,7 +46,7 @@ impl Hooks for Chained {
 
 unpack! { Chained }
 
-fn chained(old: u32, from: u32, value: u16) -> u32 {
+pub fn chained(old: u32, from: u32, value: u16) -> u32 {
     old.wrapping_mul(31).wrapping_add(1 + from + 64 * u32::from(value))
 }
 

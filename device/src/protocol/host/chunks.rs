@@ -3,7 +3,7 @@
 //! All ranks take their turns in one order, in which what is passed on of one domain is taken before that of the next: who waits for room waits for what comes earlier.
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use super::super::simple::{Joined, Others};
+use super::super::simple::{Joined, Others, Taken};
 use super::super::{Kept, Share, Site};
 use super::domains::Partial;
 use super::{Part, has_own};
@@ -220,7 +220,8 @@ impl<O: Ops, S: Schedule> Chunks<'_, O, S> {
         let others = Self::peers(far.receives(me), |leg| Legs::from(far, me, leg));
         let others = others.map(|peer| self.input(peer, crossing)).collect::<Result<Vec<_>, _>>()?;
         let domain = far.member(me);
-        let joined = Joined { domain, ranks: me.world, others: Arrived { domain, others: &others, payload } };
+        let arrived = Arrived { domain, others: &others, payload };
+        let joined = Joined { domain, ranks: me.world, others: arrived, then: Taken };
         part.fold::<O, H>((&place, kept), member, args, (&mine, &inputs), &joined);
         others.iter().try_for_each(|input| self.give_back(input, crossing))?;
         inputs.iter().try_for_each(|input| self.give_back(input, own))
@@ -228,13 +229,13 @@ impl<O: Ops, S: Schedule> Chunks<'_, O, S> {
 }
 
 /// What other domains have of a turn's packs.
-struct Arrived<'k, O> {
+pub(super) struct Arrived<'k, O> {
     /// This rank's.
-    domain: Member,
+    pub domain: Member,
     /// From the domain `k` down at `k - 1`.
-    others: &'k [Receiving<'k, O>],
+    pub others: &'k [Receiving<'k, O>],
     /// Where the turn's packs begin in each stream.
-    payload: u64,
+    pub payload: u64,
 }
 
 impl<O: Ops> Others for Arrived<'_, O> {

@@ -1,8 +1,9 @@
 //! The step across domains of [`HostHierarchical`](super::HostHierarchical).
 
-use super::super::simple::Then;
-use super::super::simple::channel::{Call, HEADER, Receiving, Sending};
+use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use super::super::simple::{Joined, Then};
 use super::super::{Kept, Site};
+use super::chunks::Arrived;
 use super::relay::{Passed, same_turn};
 use super::{Part, store_for_each};
 use crate::arch;
@@ -56,7 +57,7 @@ impl<'k, O: Ops> Far<'k, O> {
         let (group, me, times) = (Block, site.me, H::PARTIALS);
         let call = Call { payload: near.payload * times as u64, ..near };
         let [from, to] = turn.map(|at| same_turn(at, times));
-        let over = turn[1] == super::stream_bytes(near.payload);
+        let over = turn[1] == stream_bytes(near.payload);
         let legs = || 1..=across.sends(me);
         // SAFETY: the block alone works these channels' ends; every turn goes on where the last one left off, since positions move with `finish` alone.
         let sending =
@@ -107,6 +108,41 @@ impl<'k, O: Ops> Far<'k, O> {
         for out in &outs {
             if over {
                 out.finish(&group);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of a call to a root, in whose domain this rank is: joins what the domain has of `part` with what the others have.
+    #[inline(always)]
+    pub(super) fn join<H: Hooks>(
+        &self,
+        turn: [u64; 2],
+        part: &Part,
+        (place, args): (&Ctx, &H::Args<'_>),
+        (member, own, arrived): Near<'_, '_, H::Wire, O>,
+        then: &Passed<'_, O>,
+    ) -> Flow {
+        let Far { site, watch, across, channel, near } = *self;
+        let (group, me, times) = (Block, site.me, H::PARTIALS);
+        let call = Call { payload: near.payload * times as u64, ..near };
+        let [from, to] = turn.map(|at| same_turn(at, times));
+        // SAFETY: the block alone works these channels' ends; every turn goes on where the last one left off, since positions move with `finish` alone.
+        let receiving =
+            |leg| unsafe { Receiving::begin(site.ops, watch, across.from(me, leg).peer, channel, call) };
+        let others: Vec<_> = (1..=across.receives(me)).map(receiving).collect();
+        for sums in &others {
+            sums.await_bytes(&group, from, to)?;
+        }
+        let payload = HEADER + (16 * part.packs.start * times) as u64;
+        let domain = across.member(me);
+        let arrived_there = Arrived { domain, others: &others, payload };
+        let joined = Joined { domain, ranks: me.world, others: arrived_there, then };
+        part.fold::<O, H>((place, Kept::HERE), member, args, (own, arrived), &joined);
+        for sums in &others {
+            sums.free(&group, to)?;
+            if turn[1] == stream_bytes(near.payload) {
+                sums.finish(&group);
             }
         }
         Ok(())

@@ -2,9 +2,9 @@
 //! turn.
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use super::super::simple::{Folded, Then, folded_for, take, within};
+use super::super::simple::{Folded, Onward, Then, folded_for, take, within};
 use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times, unit};
-use super::domains::Far;
+use super::domains::{Far, Partial};
 use super::{Part, chunks, runs, store_for_each};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
@@ -16,7 +16,7 @@ use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::row::RowAt;
-use crate::schedule::{Among, Domain, Everyone, First, Leg, Legs, Of, Relays, Schedule, Second};
+use crate::schedule::{Among, Domain, Everyone, Homes, Leg, Legs, Schedule, is_home};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
 use core::slice;
@@ -40,7 +40,8 @@ unsafe impl<O: Ops> Protocol<O> for HostTwoShot {
 
 /// The protocol, as a type. Grid and channels: as for [`HostTwoShot`].
 ///
-/// All ranks take their turns in one order: as for that, and behind what this rank folds of its domain what each other domain has.
+/// All ranks take their turns in one order: as for that, and behind what this rank folds of its domain what each other domain has. With a root, who waits for bytes waits for a lower
+/// level of `simple::homes` in the same turn, and who waits for room for an earlier turn.
 #[derive(Debug)]
 pub struct HostHierarchical;
 
@@ -52,9 +53,10 @@ unsafe impl<O: Ops> Protocol<O> for HostHierarchical {
         let each = params.ops.domain();
         // SAFETY: the caller's contract.
         unsafe {
-            match const { S::TWO_STEPS } {
-                true => Steps(Domain(each)).exchange::<O, S, H>(grid, params),
-                false => chunks::exchange::<O, S, H>(grid, params, each),
+            match const { (S::TWO_STEPS, S::MUTUAL) } {
+                (true, true) => Steps(Domain(each)).exchange::<O, S, H>(grid, params),
+                (true, false) => Steps(Homes(each)).exchange::<O, S, H>(grid, params),
+                (false, _) => chunks::exchange::<O, S, H>(grid, params, each),
             }
         }
     }
@@ -76,24 +78,29 @@ impl<A: Among> Steps<A> {
     ) -> Flow {
         let Steps(among) = self;
         let (group, ops, shape) = (Block, &params.ops, &params.shape);
-        let (first, second) = (Of(First(params.schedule), among), Of(Second(params.schedule), among));
+        let (first, second) = among.steps(params.schedule);
         // SAFETY: the caller's contract.
         let (watch, args) =
             unsafe { (Watch::begin(&group, params.control, ops.rank(), grid.block), H::unpack(&params.raw)) };
-        let (site, channel, times) = (Site::of(grid, params), grid.block, times::<H>());
+        let (site, channel) = (Site::of(grid, params), grid.block);
         let me = site.me;
         let share = Share::of::<H>(shape.elements, shape.share, channel);
-        if times == 0 || A::ACROSS && H::PARTIALS == 0 || share.packs == 0 {
+        if const { times::<H>() == 0 || A::ACROSS && S::FOLDS && H::PARTIALS == 0 } || share.packs == 0 {
             return Ok(());
         }
         watch.enter(&group)?;
         let member = among.member(me);
-        let relays = Relays::of(&params.schedule, member);
+        let relays = among.relays(&params.schedule, me);
+        let away = A::ROOTED && !is_home(me, first.root(), among.size(me.world));
+        // What goes home is accumulators.
+        let times = if S::FOLDS && away { H::PARTIALS } else { times::<H>() };
         let place = site.only(&first, channel);
         let longest = share.longest(relays.parts(), const { unit::<H>() });
         let call = longest.call(shape);
         let passed = Call { payload: call.payload * times as u64, ..call };
-        let behind = channel + if S::MUTUAL { shape.channels } else { 0 };
+        let behind = channel + if S::MUTUAL || A::ROOTED { shape.channels } else { 0 };
+        // From another domain comes what was passed on.
+        let inward = if !S::FOLDS && away { behind } else { channel };
         // SAFETY: this block alone works these channels' ends; every turn goes on where the last one left off, since positions move with
         // `finish` alone.
         let sending = |peer, channel, call| unsafe { Sending::begin(ops, &watch, peer, channel, call) };
@@ -134,7 +141,7 @@ impl<A: Among> Steps<A> {
                 out.reserve(&group, from2, to2)?;
             }
             let inputs: Vec<_> = (1..=first.receives(me))
-                .map(|leg| receiving(first.from(me, leg).peer, channel, call))
+                .map(|leg| receiving(first.from(me, leg).peer, inward, call))
                 .collect();
             if !inputs.is_empty() {
                 let part = part(relays.part(member.rank));
@@ -145,20 +152,32 @@ impl<A: Among> Steps<A> {
                 }
                 if S::FOLDS {
                     let payload = HEADER + (16 * s0 * times) as u64;
-                    let (kept, then) =
-                        ((&place, Kept::HERE), Passed { outs: &outs, payload, takes: S::MUTUAL });
+                    let takes = if A::ROOTED { outs.is_empty() } else { S::MUTUAL };
+                    let (kept, then) = ((&place, Kept::HERE), Passed { outs: &outs, payload, takes });
                     match &ends {
                         Some(ends) => runs::fold::<O, H>(&part, kept, member, ends, &inputs, &then),
+                        None if away => {
+                            let partial = Partial { outs: &outs, payload };
+                            part.fold::<O, H>(kept, member, &args, (&own, &inputs), &partial);
+                        }
                         None if A::ACROSS => {
-                            let far = Far::of(&site, &watch, among, channel, call);
-                            let near = (member, &own[..], &inputs[..]);
-                            far.cross::<H>([from, to], &part, (&place, &args), near, &then)?;
+                            let crosses = if A::ROOTED { behind } else { channel };
+                            let far = Far::of(&site, &watch, among, crosses, call);
+                            let (turn, near) = ([from, to], (member, &own[..], &inputs[..]));
+                            match const { A::ROOTED } {
+                                true => far.join::<H>(turn, &part, (&place, &args), near, &then)?,
+                                false => far.cross::<H>(turn, &part, (&place, &args), near, &then)?,
+                            }
                         }
                         None => part.fold::<O, H>(kept, member, &args, (&own, &inputs), &then),
                     }
                 } else {
                     part.forward::<O, H>(&place, &args, &inputs[0], (&part, &outs));
                 }
+            } else if A::ROOTED {
+                // The root's own place has a part too.
+                let part = part(relays.part(member.rank));
+                part.send_once::<O, H>((&place, Kept::HERE), &args, &outs);
             }
             for input in &inputs {
                 input.free(&group, to)?;
@@ -266,6 +285,13 @@ impl<O: Ops> Passed<'_, O> {
         if self.takes {
             take::<H>(ctx, args, number, pack);
         }
+    }
+}
+
+impl<O: Ops, H: Hooks> Onward<H> for &Passed<'_, O> {
+    #[inline(always)]
+    fn put(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, number: usize, pack: Pack<H::Folded>) {
+        Passed::put::<H>(self, s, number, pack, (ctx, args));
     }
 }
 

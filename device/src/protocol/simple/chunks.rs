@@ -34,8 +34,10 @@
 mod gather;
 mod scatter;
 
+pub(super) use scatter::{Arrived, Partial};
+pub(in crate::protocol) use scatter::{Joined, Onward};
 #[cfg(not(target_arch = "nvptx64"))]
-pub(in crate::protocol) use scatter::{Joined, Others};
+pub(in crate::protocol) use scatter::{Others, Taken};
 
 use super::channel::Call;
 use super::turns::{Ends, Rounds, Turns};

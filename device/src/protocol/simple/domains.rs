@@ -24,14 +24,15 @@ use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::protocol::{Kept, Protocol, Share, by_domains};
-use crate::schedule::{Across, Among, Domain, First, Legs, Of, Schedule};
+use crate::schedule::{Across, Among, Domain, Homes, Legs, Schedule};
 use crate::tile::{self, Team};
 use crate::wait::Flow;
 
-/// The protocol, as a type: on transports with aligned domains ([`Ops::domain`]), for mutual schedules of [two steps](Schedule::TWO_STEPS) that fold, and for those of [all
-/// pairs](Schedule::ALL_PAIRS) that fold or produce once (`simple::chunks`). Folds are of hooks that can split them ([`Hooks::PARTIALS`]).
+/// The protocol, as a type: on transports with aligned domains ([`Ops::domain`]), for schedules of [two steps](Schedule::TWO_STEPS), mutual ones that fold and those with a root
+/// (`simple::homes`), and for those of [all pairs](Schedule::ALL_PAIRS) that fold or produce once (`simple::chunks`). Folds are of hooks that can split them ([`Hooks::PARTIALS`]).
 ///
-/// Grid: `channels` blocks of each kind, of which there are three, or four of all pairs; the transport has twice as many channels.
+/// Grid: `channels` blocks of each kind, of which there are three, or four of all pairs, or with a root two, and of folds a third at the root; the transport has twice as many
+/// channels.
 #[derive(Debug)]
 pub struct Hierarchical;
 
@@ -44,9 +45,10 @@ unsafe impl<O: Ops> Protocol<O> for Hierarchical {
         let each = params.ops.domain();
         // SAFETY: the caller's contract.
         unsafe {
-            match const { S::TWO_STEPS } {
-                true => Steps::exchange::<H>(grid, params, Domain(each)),
-                false => chunks::exchange::<O, S, H>(grid, params, each),
+            match const { (S::TWO_STEPS, S::MUTUAL) } {
+                (true, true) => Steps::exchange::<H>(grid, params, Domain(each)),
+                (true, false) => Steps::exchange::<H>(grid, params, Homes(each)),
+                (false, _) => chunks::exchange::<O, S, H>(grid, params, each),
             }
         }
     }
@@ -78,12 +80,12 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
     }
 }
 
-struct Crosses<'k, 'a, O, S, A, H: Unpack> {
+struct Crosses<'k, 'a, O, S: Schedule, A: Among, H: Unpack> {
     steps: &'k Steps<'k, O, S, A>,
     far: &'k Ends<'k, O, Across>,
     turns: [Turns; 3],
     part: Share,
-    folds: Folds<'k, 'a, O, Of<First<S>, A>, H, true>,
+    folds: Folds<'k, 'a, O, A::First<S>, H, true>,
 }
 
 impl<O: Ops, S: Schedule, A: Among, H: Unpack> Cross for Crosses<'_, '_, O, S, A, H> {

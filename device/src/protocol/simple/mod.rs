@@ -6,12 +6,13 @@ mod chunks;
 mod domains;
 mod fold;
 mod forward;
+mod homes;
 mod once;
 mod relay;
 mod turns;
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) use chunks::{Joined, Others};
+pub(super) use chunks::{Joined, Onward, Others, Taken};
 pub use domains::Hierarchical;
 pub(crate) use fold::Then;
 pub(super) use fold::{Here, Packs, Take, fold_packs};

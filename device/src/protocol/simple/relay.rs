@@ -22,7 +22,7 @@ use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::protocol::{Kept, Protocol, Share, Site, armed, passes_on, times, unit};
 use crate::row::RowAt;
-use crate::schedule::{Among, Everyone, First, Leg, Legs, Of, Relays, Schedule, Second};
+use crate::schedule::{Among, Everyone, Leg, Legs, Relays, Schedule, is_home};
 use crate::tile::{self, Sink, Team};
 use crate::wait::{Flow, Watch};
 
@@ -44,14 +44,14 @@ unsafe impl<O: Ops> Protocol<O> for TwoShot {
 }
 
 /// What the blocks of a channel have in common.
-pub(super) struct Steps<'k, O, S, A> {
+pub(super) struct Steps<'k, O, S: Schedule, A: Among> {
     share: Share,
     /// The longest part: the stream of every one is as long.
     longest: Share,
     relays: Relays,
     pub(super) among: A,
-    pub(super) first: Ends<'k, O, Of<First<S>, A>>,
-    pub(super) second: Ends<'k, O, Of<Second<S>, A>>,
+    pub(super) first: Ends<'k, O, A::First<S>>,
+    pub(super) second: Ends<'k, O, A::Second<S>>,
 }
 
 impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
@@ -67,7 +67,7 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
-        let (first, second) = (Of(First(params.schedule), among), Of(Second(params.schedule), among));
+        let (first, second) = among.steps(params.schedule);
         let (mut channel, mut kind) = (grid.block, 0);
         while channel >= shape.channels {
             (channel, kind) = (channel - shape.channels, kind + 1);
@@ -75,14 +75,16 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
         let kind = match S::MUTUAL {
             true => kind,
             false if first.sends(site.me) == 0 => kind + 1,
+            false if const { A::ROOTED } => kind,
             false if first.receives(site.me) == 0 => 2 * kind,
             false => kind,
         };
         let share = Share::of::<H>(shape.elements, shape.share, channel);
-        if const { times::<H>() == 0 || A::ACROSS && H::PARTIALS == 0 } || share.packs == 0 {
+        if const { times::<H>() == 0 || A::ACROSS && S::FOLDS && H::PARTIALS == 0 } || share.packs == 0 {
             return Ok(());
         }
-        let steps = Steps::of::<H>(&site, &first, &second, &watch, channel, share);
+        let relays = among.relays(&params.schedule, site.me);
+        let steps = Steps::of::<H>(&site, among, relays, (&first, &second), &watch, (channel, share));
         // SAFETY: each block has its own channel ends; all its threads call.
         unsafe {
             match kind {
@@ -98,32 +100,32 @@ impl<'k, O: Ops, S: Schedule, A: Among> Steps<'k, O, S, A> {
     #[inline(always)]
     fn of<H: Hooks>(
         site: &'k Site<'k, O>,
-        first: &'k Of<First<S>, A>,
-        second: &'k Of<Second<S>, A>,
+        among: A,
+        relays: Relays,
+        (first, second): (&'k A::First<S>, &'k A::Second<S>),
         watch: &'k Watch,
-        channel: u32,
-        share: Share,
+        (channel, share): (u32, Share),
     ) -> Self {
-        let Of(First(schedule), among) = first;
-        let relays = Relays::of(schedule, among.member(site.me));
         let longest = share.longest(relays.parts(), const { unit::<H>() });
         let call = longest.call(site.shape);
         let passed = Call { payload: call.payload * times::<H>() as u64, ..call };
-        let behind = if S::MUTUAL { site.shape.channels } else { 0 };
+        let behind = channel + if S::MUTUAL || A::ROOTED { site.shape.channels } else { 0 };
+        // What comes from another domain was passed on already.
+        let passed_on = A::ROOTED && !S::FOLDS && !is_home(site.me, first.root(), among.size(site.me.world));
         Steps {
             share,
             longest,
             relays,
-            among: *among,
-            first: Ends { site, schedule: first, watch, channel, call, begins: None },
-            second: Ends {
+            among,
+            first: Ends {
                 site,
-                schedule: second,
+                schedule: first,
                 watch,
-                channel: channel + behind,
-                call: passed,
+                channel: if passed_on { behind } else { channel },
+                call,
                 begins: None,
             },
+            second: Ends { site, schedule: second, watch, channel: behind, call: passed, begins: None },
         }
     }
 
@@ -175,24 +177,36 @@ impl<'k, O: Ops, S: Schedule, A: Among> Steps<'k, O, S, A> {
     /// This block alone works the receiving ends of the first step's channel and the sending ends of the second's; all its threads call.
     #[inline(always)]
     unsafe fn pass_on<H: Unpack>(&self, args: &H::Args<'_>) -> Flow {
-        if const { A::ACROSS } {
-            // SAFETY: the caller's contract.
-            return unsafe { self.cross::<H>(args) };
-        }
-        let (from, to) = (&self.first, &self.second);
-        let me = from.site.me;
-        let turns =
-            [self.turns(from.schedule.receives(me)), self.turns_of_second::<H>(to.schedule.sends(me))];
-        let part = self.own_part();
         // SAFETY: the caller's contract.
         unsafe {
-            if const { S::FOLDS } {
-                let folds = Folds { ends: from, turns: turns[0], share: part, kept: Kept::HERE, args };
-                turns::relay(turns, (from, to), &PassesOn::<O, S, A, H> { steps: self, to: turns[1], folds })
-            } else {
-                turns::relay(turns, (from, to), &Forwards::<O, S, A, H> { steps: self, turns, part, args })
+            match const { (A::ROOTED, A::ACROSS, S::FOLDS) } {
+                (true, _, true) => self.gather_home::<H>(args),
+                (true, _, false) if self.first.schedule.receives(self.first.site.me) == 0 => {
+                    self.spread::<H>(args)
+                }
+                (false, true, _) => self.cross::<H>(args),
+                (false, false, true) => {
+                    let turns = self.relayed::<H>();
+                    let (from, to) = (&self.first, &self.second);
+                    let share = self.own_part();
+                    let folds = Folds { ends: from, turns: turns[0], share, kept: Kept::HERE, args };
+                    let work = PassesOn::<O, S, A, H> { steps: self, to: turns[1], folds };
+                    turns::relay(turns, (from, to), &work)
+                }
+                (_, _, false) => {
+                    let (turns, part) = (self.relayed::<H>(), self.own_part());
+                    let work = Forwards::<O, S, A, H> { steps: self, turns, part, args };
+                    turns::relay(turns, (&self.first, &self.second), &work)
+                }
             }
         }
+    }
+
+    /// Turns of what this rank passes on: as it arrives, and as it is sent.
+    #[inline(always)]
+    fn relayed<H: Hooks>(&self) -> [Turns; 2] {
+        let (from, to, me) = (self.first.schedule, self.second.schedule, self.first.site.me);
+        [self.turns(from.receives(me)), self.turns_of_second::<H>(to.sends(me))]
     }
 
     /// Takes what every peer passes on.
@@ -214,9 +228,9 @@ pub(in crate::protocol) fn within(packs: u32, first: usize, count: u32) -> u32 {
     count.min(packs.saturating_sub(first as u32))
 }
 
-struct Produces<'k, 'a, O, S, A, H: Unpack> {
+struct Produces<'k, 'a, O, S: Schedule, A: Among, H: Unpack> {
     steps: &'k Steps<'k, O, S, A>,
-    ends: Ends<'k, O, Of<First<S>, A>>,
+    ends: Ends<'k, O, A::First<S>>,
     turns: Turns,
     args: &'k H::Args<'a>,
 }
@@ -248,10 +262,10 @@ impl<O: Ops, S: Schedule, A: Among, H: Unpack> Work for Produces<'_, '_, O, S, A
     }
 }
 
-struct PassesOn<'k, 'a, O, S, A, H: Unpack> {
+struct PassesOn<'k, 'a, O, S: Schedule, A: Among, H: Unpack> {
     steps: &'k Steps<'k, O, S, A>,
     to: Turns,
-    folds: Folds<'k, 'a, O, Of<First<S>, A>, H, true>,
+    folds: Folds<'k, 'a, O, A::First<S>, H, true>,
 }
 
 impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for PassesOn<'_, '_, O, S, A, H> {
@@ -264,12 +278,12 @@ impl<O: Ops, S: Schedule, A: Among, H: Unpack> Pass for PassesOn<'_, '_, O, S, A
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let peers = unsafe { steps.second.everybody(passed) };
         let packs = (first, within(folds.share.packs, first, count), payload);
-        folds.each(packs, team, &Passed(peers));
+        folds.each(packs, team, &Passed::<O, S, A>(peers));
     }
 }
 
 /// What was folded in a turn is stored for every peer that takes it. Where all ranks do, so does this one.
-struct Passed<'k, O, S, A>(Everybody<'k, O, Of<Second<S>, A>>);
+struct Passed<'k, O, S: Schedule, A: Among>(Everybody<'k, O, A::Second<S>>);
 
 impl<O: Ops, S: Schedule, A: Among, H: Hooks> Then<H> for Passed<'_, O, S, A> {
     #[inline(always)]
@@ -316,7 +330,7 @@ pub(in crate::protocol) fn take<H: Hooks>(
 }
 
 /// What the root sends is stored for every peer, and taken.
-struct Forwards<'k, 'a, O, S, A, H: Unpack> {
+struct Forwards<'k, 'a, O, S: Schedule, A: Among, H: Unpack> {
     steps: &'k Steps<'k, O, S, A>,
     turns: [Turns; 2],
     part: Share,
@@ -360,7 +374,7 @@ impl<O: Ops, S: Legs, H: Hooks> Sink<H::Wire> for Forward<'_, '_, O, S, H> {
     }
 }
 
-struct Takes<'k, 'a, O, S, A, H: Unpack> {
+struct Takes<'k, 'a, O, S: Schedule, A: Among, H: Unpack> {
     steps: &'k Steps<'k, O, S, A>,
     turns: Turns,
     args: &'k H::Args<'a>,

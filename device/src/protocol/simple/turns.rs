@@ -97,6 +97,12 @@ impl Turns {
         self.total - HEADER
     }
 
+    /// The same, in which there are `packs` and nothing behind them.
+    #[inline(always)]
+    pub fn of_packs(self, packs: u32) -> Self {
+        Turns { packs, ..self }
+    }
+
     /// The same with turns of all legs.
     #[inline(always)]
     pub fn all(self) -> Self {

@@ -58,9 +58,10 @@ impl<O: Ops, S: Schedule> Chunks<'_, O, S> {
         let crossed = one_by_one.all();
         let kept = self.site.kept(&self.pairs.schedule);
         let folds = Folds { ends: &near, turns: rounds.turns, share: self.share, kept, args };
+        let nowhere = None::<(Turns, &Ends<'_, O, Across>)>;
         let work = Joins::<O, S, H> { chunks: self, far: &far, crossed, rounds, folds };
         // SAFETY: the caller's contract.
-        unsafe { turns::meet([rounds.turns, crossed], (&near, &far), &work) }
+        unsafe { turns::meet([rounds.turns, crossed], (&near, &far), nowhere, &work) }
     }
 }
 
@@ -108,8 +109,8 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for Crosses<'_, '_, O, S, H> {
     }
 }
 
-/// What was folded in a turn is stored for the rank of the chunk.
-struct Partial(Ring);
+/// What was folded in a turn is stored for the rank of the chunk, or of the part.
+pub(in super::super) struct Partial(pub Ring);
 
 impl<H: Hooks> Then<H> for Partial {
     #[inline(always)]
@@ -148,7 +149,7 @@ impl<O: Ops, S: Schedule, H: Unpack> Pass for Joins<'_, '_, O, S, H> {
             place,
             packs,
             team,
-            &Joined { domain, ranks, others: Arrived { far, payload } },
+            &Joined { domain, ranks, others: Arrived { far, payload }, then: Taken },
         );
     }
 }
@@ -159,10 +160,10 @@ pub(in crate::protocol) trait Others {
     fn of(&self, domain: u32, at: u32) -> [u32; 4];
 }
 
-struct Arrived<'k, 'e, O> {
-    far: &'e Ends<'k, O, Across>,
+pub(in super::super) struct Arrived<'k, 'e, O> {
+    pub far: &'e Ends<'k, O, Across>,
     /// Where the turn's packs begin in each stream.
-    payload: u64,
+    pub payload: u64,
 }
 
 impl<O: Ops> Others for Arrived<'_, '_, O> {
@@ -176,25 +177,42 @@ impl<O: Ops> Others for Arrived<'_, '_, O> {
     }
 }
 
-/// What this rank's domain contributes is folded, joined with what the others have, and taken.
-pub(in crate::protocol) struct Joined<D> {
+/// What becomes of a pack that all domains' were joined to.
+pub(in crate::protocol) trait Onward<H: Hooks> {
+    /// Pack `number` of what was folded for pack `s` of the turn, which is the one at `ctx`.
+    fn put(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, number: usize, pack: Pack<H::Folded>);
+}
+
+/// This rank takes it.
+pub(in crate::protocol) struct Taken;
+
+impl<H: Hooks> Onward<H> for Taken {
+    #[inline(always)]
+    fn put(&self, _s: u32, ctx: &Consume, args: &H::Args<'_>, number: usize, pack: Pack<H::Folded>) {
+        take::<H>(ctx, args, number, pack);
+    }
+}
+
+/// What this rank's domain contributes is folded, and joined with what the others have.
+pub(in crate::protocol) struct Joined<D, T> {
     /// This rank's domain, and how many there are.
     pub domain: Member,
     /// Ranks that contribute in all.
     pub ranks: u32,
     pub others: D,
+    pub then: T,
 }
 
-impl<D: Others, H: Hooks> Then<H> for Joined<D> {
+impl<D: Others, T: Onward<H>, H: Hooks> Then<H> for Joined<D, T> {
     #[inline(always)]
     fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
         const { assert!(H::PARTIALS <= MOST, "accumulators have 8 bytes at most") };
         let own = [const { Cell::new([0; 4]) }; MOST];
         H::partial(ranks, of, &|number: usize, words: [u32; 4]| own[number].set(words));
-        let Joined { domain, ranks, others } = self;
+        let Joined { domain, ranks, others, then } = self;
         let all = All { own: &own, domain: domain.rank, others, first: s * H::PARTIALS as u32 };
         H::join((domain.world, *ranks), &all, &|number: usize, pack: Pack<H::Folded>| {
-            take::<H>(ctx, args, number, pack);
+            then.put(s, ctx, args, number, pack);
         });
     }
 }

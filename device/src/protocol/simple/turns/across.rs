@@ -1,11 +1,12 @@
 //! What arrives in a domain, and what arrives from other domains.
 //!
 //! Three steps are one loop ([`cross`]): what arrives is folded and sent across domains, and what arrives from there is joined with it and passed on. Where what arrives from both
-//! is joined and goes nowhere, there is one less ([`meet`]).
+//! is joined by one rank for all, there is no exchange ([`meet`]).
 //!
 //! A block of three steps is [`AHEAD`] turns further with the first fold than with the second, so that so many turns are under way between domains while it waits for none of them.
 
 use super::{Ends, Pass, Turn, Turns};
+use crate::arch;
 use crate::group::{Block, Group};
 use crate::ops::Ops;
 use crate::schedule::Legs;
@@ -129,14 +130,16 @@ pub(in super::super) unsafe fn cross<O: Ops, N: Legs, F: Legs, S: Legs, W: Cross
     }
 }
 
-/// Has `work` join what arrives at the ends `near` and at the ends `far`, turn by turn. There are peers at both, and as many turns.
+/// Has `work` join what arrives at the ends `near` and at the ends `far`, and send what comes of that by the ends `onward`, turn by turn. There are peers at the first two,
+/// and as many turns of all.
 ///
 /// # Safety
-/// As for [`receive`](super::receive) of both.
+/// As for [`receive`](super::receive) of the first two, and [`send`](super::send) of the last.
 #[inline(always)]
-pub(in super::super) unsafe fn meet<O: Ops, N: Legs, F: Legs, W: Pass>(
+pub(in super::super) unsafe fn meet<O: Ops, N: Legs, F: Legs, S: Legs, W: Pass>(
     turns: [Turns; 2],
     (near, far): (&Ends<'_, O, N>, &Ends<'_, O, F>),
+    onward: Option<(Turns, &Ends<'_, O, S>)>,
     work: &W,
 ) -> Flow {
     let me = near.site.me;
@@ -145,14 +148,35 @@ pub(in super::super) unsafe fn meet<O: Ops, N: Legs, F: Legs, W: Pass>(
     // SAFETY: as above.
     let crossed = |leg| unsafe { far.from(far.schedule.from(me, leg).peer) };
     let (mut here, mut there) = (turns[0].first(), turns[1].first());
+    let mut sent = onward.map(|(turns, _)| turns.first());
     loop {
         each_leg!(here, leg => arrived(leg).await_bytes(&Block, here.from, here.to)?);
         each_leg!(there, leg => crossed(leg).await_bytes(&Block, there.from, there.to)?);
+        if let (Some((_, to)), Some(sent)) = (onward, sent) {
+            // SAFETY: as above.
+            each_leg!(sent, leg => unsafe { to.to(leg) }.reserve(&Block, sent.from, sent.to)?);
+        }
         work.turn(here, there, Team::all(&Block));
         Block.sync();
         near.watch.check_panic(near.site.ops)?;
         let (next, then) = (turns[0].after(here), turns[1].after(there));
         let over = turns[0].is_over(next);
+        if let (Some((turns, to)), Some(now)) = (onward, sent) {
+            if now.leg < now.behind {
+                each_leg_of_some!(now, leg => {
+                    // SAFETY: as above.
+                    let result = unsafe { to.to(leg) };
+                    result.hand_over(&Block, now.from, now.to);
+                    if over {
+                        result.finish(&Block);
+                    }
+                });
+            } else if Block.leads() {
+                // Such a rank stored nothing, but that is nothing that the code shows.
+                arch::fence_system();
+            }
+            sent = Some(turns.after(now));
+        }
         each_leg!(here, leg => {
             let input = arrived(leg);
             input.give_back(&Block, here.to);
