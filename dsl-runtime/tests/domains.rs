@@ -10,6 +10,8 @@ use std::time::Duration;
 
 #[path = "domains/pairs.rs"]
 mod pairs;
+#[path = "domains/rooted.rs"]
+mod rooted;
 
 #[comm_kernel(
     transports(ShmMesh),
@@ -24,7 +26,7 @@ mod sum {
     }
 }
 
-#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter), reduce(sum, f32))]
+#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter, reduce), reduce(sum, f32))]
 mod sum_in_place {
     pub struct Args<'a> {
         pub both: InOut<'a, Bf16>,
@@ -32,7 +34,7 @@ mod sum_in_place {
 }
 
 /// What crosses is narrower than what is folded and taken, and hooks count.
-#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter), reduce(average, f32))]
+#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter, reduce), reduce(average, f32))]
 mod mean {
     pub struct Args<'a> {
         pub input: &'a [f32],
@@ -50,7 +52,7 @@ mod mean {
     }
 }
 
-#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter), reduce(sum, f32, order = ranks))]
+#[comm_kernel(transports(ShmMesh), schedules(all_reduce, reduce_scatter, reduce), reduce(sum, f32, order = ranks))]
 mod line {
     pub struct Args<'a> {
         pub input: &'a [f32],
@@ -399,10 +401,10 @@ fn folds_and_schedules_that_cannot_be_split_are_refused() {
             line.launch_with(&ground.stream, args, &by_domains()).unwrap_err(),
             &["Hierarchical", "fold by a tree"],
         );
-        let reduce = sum::reduce::<f32, _>(&ground.mesh).unwrap();
-        let args = sum::Launch { input: input.view(), output: output.view_mut() };
+        let reduce = line::reduce(&ground.mesh).unwrap();
+        let args = line::Launch { input: input.view(), output: output.view_mut() };
         let error = reduce.launch_with(&ground.stream, 0, args, &by_domains()).unwrap_err();
-        says(error, &["Hierarchical", "`all_reduce` of hooks"]);
+        says(error, &["Hierarchical", "fold by a tree"]);
         let sum = sum::all_reduce::<f32, _>(&ground.mesh).unwrap();
         for options in [by_domains().channels(3), by_domains().chunk(8 << 10)] {
             let args = sum::Launch { input: input.view(), output: output.view_mut() };

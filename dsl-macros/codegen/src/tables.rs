@@ -123,9 +123,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Whether it may go by domains: every rank takes the same, folded, or every pair of ranks has one chunk between them of what is produced once or folded.
+    /// Whether it may go by domains: every rank or a root takes what is folded, every rank takes what a root has, or every pair of ranks has one chunk between them of what is
+    /// produced once or folded.
     pub fn crosses(&self) -> bool {
-        self.mutual && if self.two_steps { self.folds } else { self.apart && self.once != self.folds }
+        match self.two_steps {
+            true => self.folds || !self.mutual,
+            false => self.mutual && self.apart && self.once != self.folds,
+        }
     }
 }
 

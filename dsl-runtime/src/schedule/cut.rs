@@ -124,7 +124,7 @@ impl Agreed {
         let has = |protocol: Protocol| {
             let cut = Cut { channels: options.channels.unwrap_or(1), self_copy: 0, groups: 1 };
             let fits = !protocol.restages()
-                || cut.channels <= pattern.channels_of_a_step(layout.channels)
+                || cut.channels <= pattern.channels_of_a_step(protocol, layout.channels)
                     && pattern.widest().blocks(protocol, cut, on_host) <= limit;
             self.has(protocol) && fits
         };
@@ -205,7 +205,7 @@ impl Agreed {
             true => channels,
             // Their shares are those of blocks alone.
             false if alone && matches!(protocol, Protocol::Simple | Protocol::Local) => u32::MAX,
-            false if twice => pattern.channels_of_a_step(layout.channels),
+            false if twice => pattern.channels_of_a_step(protocol, layout.channels),
             false => layout.channels,
         };
         let mut cut = work.cut(protocol);
@@ -382,7 +382,7 @@ impl Agreed {
                 false => (cut.channels, chunk),
             };
             self.link.check_transfer(channels, bytes)?;
-            let each = pattern.channels_of_a_step(layout.channels);
+            let each = pattern.channels_of_a_step(protocol, layout.channels);
             if twice && (channels > each || bytes > most) {
                 return Err(Error::misuse(format!(
                     "{} over {channels} channels, in chunks of {bytes} bytes; this transport has {each} for each step, and the folded ones of {most} bytes fit: use fewer, or give the rendezvous more `Options::channels` or `Options::per_peer_bytes`",

@@ -389,7 +389,8 @@ impl Work {
             // For each rank's part as many packs as fill the channel of a copy.
             Protocol::TwoShot | Protocol::Hierarchical => {
                 let blocks = packs.div_ceil(128 * self.parts(protocol));
-                Cut::of(blocks.clamp(1, (multiprocessors / self.pattern.widest().kinds).max(1)), 0)
+                let kinds = self.pattern.widest().kinds(protocol);
+                Cut::of(blocks.clamp(1, (multiprocessors / kinds).max(1)), 0)
             }
             Protocol::Ll => self.ll_cut(),
             Protocol::Ll128TwoShot => Cut::of(packs.div_ceil(LINES_TWICE_PACKS).clamp(1, multiprocessors), 0),

@@ -42,9 +42,11 @@ pub enum Protocol {
     /// - of an all-reduce `(d - 1) / l` chunks, in three steps: a domain's ranks fold a part each of what they contribute, ranks of the same place in their domains exchange and fold
     ///   that, and the result is passed on within each domain;
     /// - of an all-gather `d - 1` chunks: a rank's chunk goes to its domain's ranks and to the ranks of its place in the others, which pass it on;
-    /// - of a reduce-scatter `d - 1` chunks: a rank folds what its domain contributes to those of its place, who join that with what their own domains contribute.
+    /// - of a reduce-scatter `d - 1` chunks: a rank folds what its domain contributes to those of its place, who join that with what their own domains contribute;
+    /// - of a broadcast and of a reduce `(d - 1) / l` chunks, if it is in the root's domain: of the root's chunk a part each, which its domain's ranks send to the ranks of their
+    ///   place in the others, who pass it on; or back, with what each domain has folded of it.
     ///
-    /// In one step an adapter carries `(d - 1) l` chunks. What was folded crosses in the accumulator's type, so that the bits are the same as with the other protocols. Domains are of 2,
+    /// In one step an adapter carries `(d - 1) l` chunks, of a broadcast and a reduce the root's. What was folded crosses in the accumulator's type, so that the bits are the same as with the other protocols. Domains are of 2,
     /// 4, 8, .. consecutive ranks, and the order of a fold is a tree.
     Hierarchical,
 }
@@ -142,7 +144,7 @@ impl Protocol {
                 "two steps by LL128 are for `all_reduce` between peers whose memory kernels store to, of hooks by element or pack whose result is no narrower than what crosses the wire"
             }
             Protocol::Hierarchical => {
-                "steps by domains are for `all_gather`, `reduce_scatter` and `all_reduce` of hooks by element or pack, on meshes with two channels or more that stage four lines of what crosses. Hooks fold nothing, or fold by a tree; then neither accumulator nor result is narrower than what crosses the wire"
+                "steps by domains are for `all_gather`, `reduce_scatter`, `all_reduce`, `broadcast` and `reduce` of hooks by element or pack, on meshes with two channels or more that stage four lines of what crosses. Hooks fold nothing, or fold by a tree; then neither accumulator nor result is narrower than what crosses the wire"
             }
             Protocol::Ll => "LL needs peers' memory that kernels store to",
             Protocol::Ll128 => {

@@ -49,7 +49,7 @@ mod counted {
 /// Many times the staging of a channel, too.
 const SIZES: [usize; 5] = [0, 1, 33, 1001, 5003];
 
-fn element(rank: usize, call: usize, i: usize) -> u32 {
+pub fn element(rank: usize, call: usize, i: usize) -> u32 {
     value(rank, call, i).to_bits() >> 8
 }
 
@@ -247,7 +247,7 @@ fn what_is_sent_stays_in_place() {
 }
 
 /// Bytes that a rank's adapter sends in one launch.
-fn counted_by(ground: &Ground, launch: impl FnOnce()) -> f64 {
+pub fn counted_by(ground: &Ground, launch: impl FnOnce()) -> f64 {
     ground.world.barrier().unwrap();
     let before = ground.adapter.counts().wire_bytes;
     launch();
@@ -342,7 +342,13 @@ fn what_cannot_cross_once_is_refused() {
         let other = copy_words::all_to_all(&ground.mesh).unwrap();
         let args = copy_words::Launch { input: words.view(), output: taken.view_mut() };
         let error = other.launch_with(&ground.stream, args, &by_domains()).unwrap_err();
-        says(error, &["Hierarchical", "`all_gather`, `reduce_scatter` and `all_reduce` of hooks"]);
+        says(
+            error,
+            &[
+                "Hierarchical",
+                "`all_gather`, `reduce_scatter`, `all_reduce`, `broadcast` and `reduce` of hooks",
+            ],
+        );
         let sum = sum::reduce_scatter::<f32, _>(&ground.mesh).unwrap();
         for options in [by_domains().channels(3), by_domains().chunk(8 << 10)] {
             let args = sum::Launch { input: input.view(), output: output.view_mut() };

@@ -27,8 +27,8 @@ pub(crate) struct Pattern {
     pub(in crate::schedule) pairs: bool,
     /// See [`Schedule::root`].
     pub(in crate::schedule) root: Option<u32>,
-    /// Kinds of blocks that this rank has in two steps, or by domains.
-    pub(in crate::schedule) kinds: u32,
+    /// Kinds of blocks that this rank has in two steps, and by domains.
+    pub(in crate::schedule) kinds: [u32; 2],
     /// So many blocks, whatever they do.
     pub(in crate::schedule) custom: Option<u32>,
 }
@@ -59,10 +59,14 @@ impl Pattern {
         let (first, second) = (First(*schedule), Second(*schedule));
         let pairs = S::ALL_PAIRS && !S::TWO_STEPS && S::ONCE != S::FOLDS;
         let kinds = match (S::TWO_STEPS, mutual) {
-            _ if pairs => 4,
-            (false, _) => 0,
-            (true, true) => 3,
-            _ => [first.sends(me), first.receives(me), second.receives(me)].map(|n| n.min(1)).iter().sum(),
+            _ if pairs => [0, 4],
+            (false, _) => [0; 2],
+            (true, true) => [3; 2],
+            _ => {
+                let legs = [first.sends(me), first.receives(me), second.receives(me)];
+                let root = schedule.root() == Some(me.rank);
+                [legs.map(|n| n.min(1)).iter().sum(), 2 + u32::from(folds && root)]
+            }
         };
         let root = schedule.root();
         Pattern {
@@ -94,14 +98,15 @@ impl Pattern {
             rooted: false,
             pairs: false,
             root: None,
-            kinds: 0,
+            kinds: [0; 2],
             custom: Some(blocks),
         }
     }
 
     /// The same on a rank that both sends and receives, where there may be one.
     pub(in crate::schedule) fn widest(self) -> Self {
-        let kinds = if self.mutual { self.kinds.max(3) } else { 2 };
+        let kinds =
+            if self.mutual { self.kinds.map(|kinds| kinds.max(3)) } else { [2, 2 + u32::from(self.folds)] };
         Pattern { ends: if self.rooted { 1 } else { 2 }, kinds, ..self }
     }
 
@@ -115,9 +120,14 @@ impl Pattern {
         self.peers == 0 || !self.mutual && self.peers < 2
     }
 
-    /// Channels of each step, where the transport has so many: those of both are others only where ranks send to the same peers.
-    pub(in crate::schedule) fn channels_of_a_step(self, channels: u32) -> u32 {
-        if self.mutual { channels / 2 } else { channels }
+    /// Channels of each step, where the transport has so many: those of both are others only where ranks send to the same peers. By domains some always do.
+    pub(in crate::schedule) fn channels_of_a_step(self, protocol: Protocol, channels: u32) -> u32 {
+        if self.mutual || protocol == Protocol::Hierarchical { channels / 2 } else { channels }
+    }
+
+    /// Kinds of blocks that this rank has in a protocol of several steps.
+    pub(super) fn kinds(self, protocol: Protocol) -> u32 {
+        self.kinds[usize::from(protocol == Protocol::Hierarchical)]
     }
 
     /// Bytes of such a `share` that travel together, if staging holds them: an eighth, but as much as hides what it takes to hand it over. (What is
@@ -138,7 +148,7 @@ impl Pattern {
         match protocol {
             _ if self.custom.is_some() => self.custom.unwrap_or(0),
             Protocol::Simple | Protocol::TwoShot | Protocol::Hierarchical if on_host => channels,
-            Protocol::TwoShot | Protocol::Hierarchical => self.kinds * channels,
+            Protocol::TwoShot | Protocol::Hierarchical => self.kinds(protocol) * channels,
             Protocol::Copy => 1,
             Protocol::Local => self_copy,
             // Without a peer too.

@@ -1,4 +1,4 @@
-//! When what is folded is passed on: in two steps, or by domains in three.
+//! When what is folded is passed on: in two steps, or by domains.
 
 use super::{
     FABRIC_SAVED, HOST_SAVED, LINES_SAVED, LINES_TWICE_MOST, SAVED, SAVED_REDUCED, TWICE_LEAST, Work,
@@ -46,11 +46,19 @@ impl Work {
         self.domain > 0 && splits && by_domains + FABRIC_SAVED <= otherwise
     }
 
-    /// Bytes that a rank sends to ranks of other domains in one step, in two where there are two, and by domains.
+    /// Bytes that a rank sends to ranks of other domains in one step, in two where there are two, and by domains: the one that sends or receives most.
     fn sent_across(&self) -> [usize; 3] {
         let [world, domain] = [self.world, self.domain.max(1)].map(|ranks| ranks as usize);
         let one = self.wire_bytes * (world - domain);
-        let two = if self.pattern.pairs { one } else { one / world * (1 + self.relays) as usize };
+        // A root sends all parts itself, or gets them folded.
+        let two = match self.pattern.pairs {
+            true => one,
+            false => {
+                let [parts, times] =
+                    [self.pattern.parts(self.world), u32::from(self.pattern.mutual) + self.relays];
+                one / parts as usize * times as usize
+            }
+        };
         let times = if self.pattern.folds { self.partials as usize } else { 1 };
         // Of a chunk a part for each rank of a domain, where it is not one rank's.
         let crosses = self.wire_bytes / self.parts(Protocol::Hierarchical) as usize;

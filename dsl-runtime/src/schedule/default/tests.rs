@@ -1,3 +1,5 @@
+mod domains;
+
 use super::*;
 use fusewire_device::schedule::{
     AllGather, AllReduce, AllToAll, Broadcast, Member, NOBODY, Reduce, ReduceScatter, Schedule, SendRecv,
@@ -146,105 +148,6 @@ fn folds_take_two_steps_where_those_send_fewer_bytes() {
             Work { pattern, relays: 1, ..among(world, Hooks::Work, false, 64 << 20) }.cut(Protocol::TwoShot);
         assert!(pattern.blocks(Protocol::TwoShot, cut, false) <= 96);
     }
-}
-
-#[test]
-fn all_reduces_go_by_domains_where_adapters_carry_less() {
-    use Protocol::{Hierarchical, Simple, TwoShot};
-    let all_reduce = |[domains, each]: [u32; 2], [relays, partials]: [u32; 2], bytes, on_host| {
-        let world = domains * each;
-        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
-        let work = among(world, Hooks::Work, false, bytes);
-        let work = Work { pattern, relays, partials, domain: each, on_host, ..work };
-        // As on a mesh.
-        let has = |p| matches!(p, Simple | TwoShot | Hierarchical);
-        work.protocol(has, |_| false)
-    };
-    for (domains, hooks, bytes, way) in [
-        // Half a chunk in place of one.
-        ([2, 2], [1, 1], 512 << 10, Hierarchical),
-        ([2, 2], [1, 1], 256 << 10, Simple),
-        // Accumulators take twice as much: an eighth of a chunk twice, in place of one.
-        ([2, 8], [1, 2], 384 << 10, Hierarchical),
-        ([2, 8], [1, 2], 256 << 10, TwoShot),
-        // As many bytes.
-        ([2, 2], [1, 2], 1 << 20, Simple),
-        ([2, 2], [1, 2], 64 << 20, TwoShot),
-        // Of many domains of two ranks, each of which gets a part of every other.
-        ([8, 2], [1, 1], 64 << 20, TwoShot),
-        ([3, 2], [1, 1], 64 << 20, Hierarchical),
-        // What cannot be folded ahead of the rest, or not be passed on.
-        ([2, 8], [1, 0], 64 << 20, TwoShot),
-        ([2, 8], [0, 1], 64 << 20, Simple),
-        ([16, 1], [1, 1], 64 << 20, TwoShot),
-    ] {
-        for on_host in [false, true] {
-            let found = all_reduce(domains, hooks, bytes, on_host);
-            match on_host && way != Hierarchical {
-                // How those of CPU threads are told from each other is another test's.
-                true => assert_ne!(found, Hierarchical, "{domains:?}, {hooks:?}, {bytes} bytes"),
-                false => assert_eq!(found, way, "{domains:?}, {hooks:?}, {bytes} bytes"),
-            }
-        }
-    }
-    // Where domains are not aligned.
-    assert_ne!(
-        Work { domain: 0, partials: 1, relays: 1, ..among(4, Hooks::Work, false, 64 << 20) }
-            .protocol(|_| true, |_| false),
-        Hierarchical
-    );
-    for [domains, each] in [[2, 2], [2, 8], [4, 4]] {
-        let world = domains * each;
-        let pattern = Pattern::of(&AllReduce, Member { rank: 0, world });
-        let work = Work { pattern, relays: 1, domain: each, ..among(world, Hooks::Work, false, 64 << 20) };
-        assert!(pattern.blocks(Hierarchical, work.cut(Hierarchical), false) <= 96);
-        assert_eq!(work.parts(Hierarchical), each);
-    }
-}
-
-#[test]
-fn chunks_go_by_domains_where_adapters_carry_less() {
-    use Protocol::{Hierarchical, Simple};
-    fn way<S: Schedule>(
-        schedule: S,
-        [domains, each]: [u32; 2],
-        [relays, partials]: [u32; 2],
-        bytes: usize,
-    ) -> Protocol {
-        let world = domains * each;
-        let pattern = Pattern::of(&schedule, Member { rank: 0, world });
-        let work = among(world, Hooks::Work, false, bytes);
-        let work = Work { pattern, relays, partials, domain: each, ..work };
-        let cut = work.cut(Hierarchical);
-        assert!(
-            pattern.blocks(Hierarchical, cut, false) <= 96 && pattern.blocks(Hierarchical, cut, true) > 0
-        );
-        assert_eq!(pattern.blocks(Hierarchical, cut, false), 4 * cut.channels);
-        assert_eq!((work.parts(Hierarchical), work.streamed(Hierarchical)), (1, domains - 1));
-        let found =
-            |on_host| Work { on_host, ..work }.protocol(|p| matches!(p, Simple | Hierarchical), |_| false);
-        assert_eq!(found(true), found(false));
-        found(false)
-    }
-    for (domains, hooks, bytes, ways) in [
-        // One chunk in place of two, whichever way.
-        ([2, 2], [1, 1], 256 << 10, [Hierarchical; 2]),
-        ([2, 2], [1, 1], 128 << 10, [Simple; 2]),
-        // Seven in place of 14.
-        ([8, 2], [1, 1], 64 << 10, [Hierarchical; 2]),
-        // Accumulators take twice as much: two in place of two, or in place of eight.
-        ([2, 2], [1, 2], 64 << 20, [Simple, Hierarchical]),
-        ([2, 8], [1, 2], 64 << 10, [Hierarchical; 2]),
-        // What cannot be folded ahead of the rest, or is by rows.
-        ([2, 8], [1, 0], 64 << 20, [Simple, Hierarchical]),
-        ([2, 8], [0, 1], 64 << 20, [Simple; 2]),
-    ] {
-        let found = [way(ReduceScatter, domains, hooks, bytes), way(AllGather, domains, hooks, bytes)];
-        assert_eq!(found, ways, "{domains:?}, {hooks:?}, {bytes} bytes");
-    }
-    let pattern = Pattern::of(&AllGather, Member { rank: 0, world: 4 });
-    let apart = Work { pattern, relays: 1, domain: 0, ..among(4, Hooks::Work, false, 64 << 20) };
-    assert_ne!(apart.protocol(|_| true, |_| false), Hierarchical);
 }
 
 #[test]
