@@ -149,7 +149,7 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                     chained(rank, &ground, &all, what, chunk, &flagged.channels(2))?;
                 }
             }
-            if matches!(what, What::AllGather) && ground.in_domains() {
+            if matches!(what, What::AllGather | What::Broadcast(_)) && ground.in_domains() {
                 let by_domains = LaunchOptions::default().protocol(Protocol::Hierarchical);
                 chained(rank, &ground, &all, what, chunk, &by_domains)?;
                 chained(rank, &ground, &all, what, chunk, &by_domains.channels(2).chunk(256))?;
@@ -177,6 +177,9 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
     if ground.in_domains() {
         let by_domains = options.clone().protocol(Protocol::Hierarchical);
         chained(rank, &ground, &all, What::AllGather, chunk, &by_domains)?;
+        for root in 0..rank.size() {
+            chained(rank, &ground, &all, What::Broadcast(root), rank.size() * chunk, &by_domains)?;
+        }
     }
     let two_shot = options.protocol(Protocol::TwoShot);
     for root in roots(rank.size()) {

@@ -9,6 +9,7 @@ use crate::run::Ground;
 use crate::{AllReduceOf, Outcome, Rank, Stop, Subject};
 use fusewire::device::prelude::Bf16;
 use fusewire::{LaunchOptions, Protocol};
+use std::iter;
 
 fn by_domains() -> LaunchOptions {
     LaunchOptions::default().protocol(Protocol::Hierarchical)
@@ -48,20 +49,26 @@ pub fn chained<X: Subject>(rank: &Rank<X>) -> Outcome {
             for options in [by_domains(), by_domains().channels(1).chunk(256), by_domains().channels(2)] {
                 folds::chained(rank, ground, &all, What::AllReduce, chunk, &options)?;
                 folds::chained(rank, ground, &all, What::ReduceScatter, chunk, &options)?;
+                for root in 0..rank.size() {
+                    folds::chained(rank, ground, &all, What::Reduce(root), chunk, &options)?;
+                }
             }
         }
         Ok(())
     })
 }
 
-/// Chunks that cross once and are passed on: every element is produced once and taken once by each rank.
+/// Chunks, and parts of a root's, that cross once and are passed on: every element is produced once and taken once by each rank.
 pub fn gathered<X: Subject>(rank: &Rank<X>) -> Outcome {
     of_every_size(rank, |ground| {
         let all = collectives::All::new(&ground.transport)?;
         let long = 5 * ground.window() / size_of::<u32>() + 7;
         for chunk in [0, 1, 3, 16, 95, 1001, long] {
             for options in [by_domains(), by_domains().channels(1).chunk(256), by_domains().channels(2)] {
-                collectives::chained(rank, ground, &all, collectives::What::AllGather, chunk, &options)?;
+                let roots = (0..rank.size()).map(collectives::What::Broadcast);
+                for what in iter::once(collectives::What::AllGather).chain(roots) {
+                    collectives::chained(rank, ground, &all, what, chunk, &options)?;
+                }
             }
         }
         Ok(())

@@ -155,7 +155,7 @@ pub fn of_every_size<X: Subject>(rank: &Rank<X>) -> Outcome {
                 chained(rank, &ground, &all, what, chunk, &two_shot)?;
                 chained(rank, &ground, &all, what, chunk, &two_shot.channels(1).chunk(256))?;
             }
-            if ground.in_domains() && !matches!(what, What::Reduce(_)) {
+            if ground.in_domains() {
                 let by_domains = LaunchOptions::default().protocol(Protocol::Hierarchical);
                 chained(rank, &ground, &all, what, chunk, &by_domains)?;
                 chained(rank, &ground, &all, what, chunk, &by_domains.channels(1).chunk(256))?;
@@ -184,6 +184,9 @@ pub fn many_times_the_staging<X: Subject>(rank: &Rank<X>) -> Outcome {
         let by_domains = options.clone().protocol(Protocol::Hierarchical);
         chained(rank, &ground, &all, What::AllReduce, rank.size() * chunk, &by_domains)?;
         chained(rank, &ground, &all, What::ReduceScatter, chunk, &by_domains)?;
+        for root in 0..rank.size() {
+            chained(rank, &ground, &all, What::Reduce(root), rank.size() * chunk, &by_domains)?;
+        }
     }
     let two_shot = options.protocol(Protocol::TwoShot);
     for what in What::every(rank.size()).skip(1) {
@@ -198,7 +201,7 @@ pub(super) fn ways<X: Subject>(ground: &Ground<X>, what: What) -> Vec<LaunchOpti
     if !matches!(what, What::ReduceScatter) {
         ways.push(LaunchOptions::default().protocol(Protocol::TwoShot));
     }
-    if ground.in_domains() && !matches!(what, What::Reduce(_)) {
+    if ground.in_domains() {
         ways.push(LaunchOptions::default().protocol(Protocol::Hierarchical));
     }
     if X::MAPS && matches!(what, What::AllReduce) {
@@ -283,8 +286,7 @@ pub fn whoever_is_late<X: Subject>(rank: &Rank<X>) -> Outcome {
                     || lines && (!X::MAPS || matches!(what, What::Reduce(_)))
                     || way == Protocol::TwoShot && matches!(what, What::ReduceScatter)
                     || way == Protocol::Ll128TwoShot && !matches!(what, What::AllReduce)
-                    || way == Protocol::Hierarchical
-                        && (!ground.in_domains() || matches!(what, What::Reduce(_)))
+                    || way == Protocol::Hierarchical && !ground.in_domains()
                 {
                     continue;
                 }

@@ -73,7 +73,7 @@ impl What {
         if matches!(self, What::Broadcast(_) | What::Reduce(_)) {
             ways.extend([by(Protocol::TwoShot), by(Protocol::TwoShot).channels(1).chunk(256)]);
         }
-        if ground.in_domains() && matches!(self, What::AllGather | What::AllReduce | What::ReduceScatter) {
+        if ground.in_domains() && !matches!(self, What::Scatter(_) | What::Gather(_)) {
             ways.extend([by(Protocol::Hierarchical), by(Protocol::Hierarchical).channels(1).chunk(256)]);
         }
         if X::MAPS {

@@ -149,7 +149,7 @@ fn fits<X: Subject>(
         Some(Protocol::Ll128) => carried && schedule < 2,
         Some(Protocol::TwoShot) => schedule > 0,
         Some(Protocol::Ll128TwoShot) => carried && schedule == 1,
-        Some(Protocol::Hierarchical) => schedule < 2 && ground.in_domains(),
+        Some(Protocol::Hierarchical) => ground.in_domains(),
         _ => true,
     }
 }
