@@ -5,7 +5,8 @@
 //! words, the symmetric heap (`put` and `get`), and signals of the user's own, which order themselves after puts. So raw puts within a
 //! domain do not use the faster link.
 //!
-//! Where domains are aligned ([`Ops::domain`](fusewire_device::ops::Ops::domain)), all-reduces, all-gathers and reduce-scatters may go by domains: `Protocol::Hierarchical` of the crate `fusewire`.
+//! Where domains are aligned ([`Ops::domain`](fusewire_device::ops::Ops::domain)), all-reduces, all-gathers, reduce-scatters, broadcasts and reduces may go by
+//! domains: `Protocol::Hierarchical` of the crate `fusewire`. Scatters, gathers and all-to-alls do not: each byte goes to one rank, and crosses once as it is.
 
 mod ops;
 
