@@ -107,7 +107,9 @@ fn of(error: &Error) -> Box<Kept> {
                 Some(Operation::Panicked { file, line, column, .. }) => {
                     fields.waited_for = format!("{file}:{line}:{column}");
                 }
-                Some(Operation::Aborted { reason }) => fields.waited_for.clone_from(reason),
+                Some(Operation::Aborted { reason } | Operation::Disagreed { reason }) => {
+                    fields.waited_for.clone_from(reason);
+                }
                 Some(Operation::Mismatch { peer, channel, .. } | Operation::Cut { peer, channel, .. }) => {
                     (fields.peer, fields.channel) = (Some(*peer), Some(*channel));
                 }

@@ -11,6 +11,7 @@ use crate::stream::{Kind, Queue, lock};
 use crate::uses::{Access, Capture};
 use crate::{Error, Result};
 use fusewire_driver as cuda;
+use fusewire_transports::host::{Collective, Link};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,6 +20,8 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Captured {
     pub(crate) ops: Vec<Op>,
     pub(crate) links: Vec<Used>,
+    /// What a replay launches that every rank does, on each link.
+    pub(crate) collectives: Vec<(Arc<Link>, Collective)>,
     pub(crate) memory: Vec<(Arc<Memory>, Access)>,
     pub(crate) held: Vec<Held>,
     pub(crate) modules: Vec<cuda::Function>,
@@ -27,6 +30,20 @@ pub(crate) struct Captured {
     pub(crate) under_way: Arc<Capture>,
     /// Of somebody else's capture: what their graph keeps.
     pub(crate) kept: Option<Arc<Kept>>,
+}
+
+impl Captured {
+    /// The graph has such launches as well.
+    pub(crate) fn records(&mut self, link: &Arc<Link>, launch: &Collective) {
+        if self.kept.is_some() {
+            // Nobody here sees its replays.
+            return link.has_unseen();
+        }
+        match self.collectives.iter_mut().find(|(known, _)| Arc::ptr_eq(known, link)) {
+            Some((_, all)) => *all = all.then(launch),
+            None => self.collectives.push((Arc::clone(link), *launch)),
+        }
+    }
 }
 
 /// A capture that is under way; it ends with this, also in a panic.

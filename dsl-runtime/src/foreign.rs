@@ -250,7 +250,10 @@ impl Stream {
     /// The CUDA handle (`CUstream`), for other libraries. Null on CPU threads. Valid while a handle of the stream exists here.
     pub fn as_raw(&self) -> *mut c_void {
         match &self.0.kind {
-            Kind::Cuda(stream) => stream.as_raw().cast(),
+            Kind::Cuda(stream) => {
+                self.0.lent.store(true, Ordering::Release);
+                stream.as_raw().cast()
+            }
             Kind::Host(_) => std::ptr::null_mut(),
         }
     }

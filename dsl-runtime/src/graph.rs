@@ -6,11 +6,12 @@ use crate::kernel::Held;
 use crate::machine::Op;
 use crate::order::Used;
 use crate::residency::{Demand, Ledger};
+use crate::schedule::told_protocol;
 use crate::stream::Kind;
 use crate::uses::{Access, Claims, in_order};
 use crate::{Device, Result, Stream};
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Cut, Machine};
+use fusewire_transports::host::{Collective, Cut, Link, Machine};
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub struct Graph {
     exec: Option<Arc<cuda::GraphExec>>,
     ops: Vec<Op>,
     links: Vec<Used>,
+    collectives: Vec<(Arc<Link>, Collective)>,
     memory: Vec<(Arc<Memory>, Access)>,
     /// Other resources that nodes use.
     kept: Held,
@@ -33,7 +35,7 @@ pub struct Graph {
 impl Graph {
     pub(crate) fn new(device: &Device, graph: Option<cuda::Graph>, captured: Captured) -> Result<Self> {
         let exec = graph.as_ref().map(cuda::Graph::instantiate).transpose()?.map(Arc::new);
-        let Captured { ops, mut links, memory, held, modules, demand, .. } = captured;
+        let Captured { ops, mut links, collectives, memory, held, modules, demand, .. } = captured;
         let ledger = match &device.0 {
             Machine::Host => None,
             Machine::Cuda(context) => Some(Ledger::of(context)?),
@@ -47,6 +49,7 @@ impl Graph {
             exec,
             ops,
             links,
+            collectives,
             memory,
             kept: Arc::new((held, modules)),
             demand,
@@ -71,6 +74,8 @@ impl Graph {
     /// The graph's CUDA handle (`CUgraph`), for other libraries that make it a child node. Null on CPU threads. They copy the graph, but this one keeps
     /// the resources of its nodes alive: do not drop it while theirs may be launched.
     pub fn as_raw(&self) -> *mut c_void {
+        // Nobody here sees the replays of theirs.
+        self.collectives.iter().for_each(|(link, _)| link.has_unseen());
         self.template.as_ref().map_or(std::ptr::null_mut(), |graph| graph.as_raw().cast())
     }
 
@@ -88,28 +93,49 @@ impl Graph {
         if stream.is_capturing() {
             return self.record(stream);
         }
-        let own = self.links.iter().filter(|used| used.told);
-        own.for_each(|used| used.link.note("", ["a replay of a graph", ""], None, Cut::default()));
         let grid = self.demand.whole();
         let ledger = self.ledger.as_ref().filter(|_| grid.blocks > 0);
         let _admitted = ledger.map(|l| l.admit(stream.queue(), grid, false)).transpose()?;
+        // Behind what can refuse it on this rank alone.
+        self.note()?;
         match (&stream.0.kind, &self.exec) {
             (Kind::Cuda(s), Some(exec)) => {
                 stream.queue().keep(exec);
                 // SAFETY: the graph keeps everything it refers to; it runs behind the streams that used that last, and others come
                 // when the claims end.
                 let launch = || unsafe { exec.launch(s) };
-                stream.queue().pending.launch(s, exec.node_count() as u32, launch)?;
+                let queued = stream.queue().pending.launch(s, exec.node_count() as u32, launch);
+                queued.inspect_err(|_| self.take_back(usize::MAX))?;
             }
             _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
         }
         Ok(())
     }
 
+    /// Notes a replay on each transport that its launches are of.
+    fn note(&self) -> Result<()> {
+        for (noted, used) in self.links.iter().filter(|used| used.told).enumerate() {
+            let all = self.collectives.iter().find(|(link, _)| Arc::ptr_eq(link, &used.link));
+            let (all, how) = (all.map(|(_, all)| all), ["a replay of a graph", ""]);
+            let told = used.link.note("", how, None, Cut::default(), all, told_protocol);
+            told.inspect_err(|_| self.take_back(noted))?;
+        }
+        Ok(())
+    }
+
+    /// The replay that was noted last, on so many transports, was not queued.
+    fn take_back(&self, noted: usize) {
+        for used in self.links.iter().filter(|used| used.told).take(noted) {
+            let all = self.collectives.iter().filter(|(link, _)| Arc::ptr_eq(link, &used.link));
+            all.for_each(|(link, all)| link.take_back(all));
+        }
+    }
+
     /// Becomes a node of the graph that the stream captures.
     fn record(&self, stream: &Stream) -> Result<()> {
         stream.captured(|captured| {
             captured.held.push(Arc::clone(&self.kept));
+            self.collectives.iter().for_each(|(link, all)| captured.records(link, all));
             let grid = self.demand.whole();
             if let Some(ledger) = self.ledger.as_ref().filter(|_| grid.blocks > 0) {
                 captured.demand.captured(ledger, grid, false);

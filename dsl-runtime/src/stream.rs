@@ -10,7 +10,7 @@ use crate::schedule::copy::Aside;
 use crate::uses::Capture;
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Link, Machine, Waiting};
+use fusewire_transports::host::{Collective, Link, Machine, Waiting};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,6 +47,8 @@ pub(crate) struct Queue {
     given_up: AtomicBool,
     /// No handle is left.
     pub(crate) retired: AtomicBool,
+    /// Others have its CUDA handle, and may capture it.
+    pub(crate) lent: AtomicBool,
     /// Graphs that may still run, each with the number of a later use. Destroying a running graph keeps other graphs of the GPU
     /// from starting until it has ended.
     graphs: Mutex<Vec<(u64, Arc<cuda::GraphExec>)>>,
@@ -84,8 +86,8 @@ impl Stream {
             }
         };
         let stream = Self::over(device, kind, None);
-        if let (Machine::Cuda(context), Kind::Cuda(_)) = (&device.0, &stream.0.kind) {
-            foreign::register(context, stream.as_raw(), &stream.0);
+        if let (Machine::Cuda(context), Kind::Cuda(raw)) = (&device.0, &stream.0.kind) {
+            foreign::register(context, raw.as_raw().cast(), &stream.0);
         }
         Ok(stream)
     }
@@ -105,6 +107,7 @@ impl Stream {
             past: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
             retired: AtomicBool::new(false),
+            lent: AtomicBool::new(false),
             graphs: Mutex::default(),
             pending: Pending::default(),
         };
@@ -243,6 +246,21 @@ impl Stream {
         {
             keep(captured);
             self.0.hand_over(captured);
+        }
+    }
+
+    /// The capture has such a launch, which its replays make.
+    pub(crate) fn records(&self, link: &Arc<Link>, launch: &Collective) {
+        if let Some(captured) = &mut *lock(&self.0.capture) {
+            captured.records(link, launch);
+        }
+    }
+
+    /// Whether others capture a stream of ours by its CUDA handle, which only they see replayed.
+    pub(crate) fn is_recorded_unseen(&self) -> Result<bool> {
+        match &self.0.kind {
+            Kind::Cuda(stream) if self.0.lent.load(Ordering::Acquire) => Ok(stream.recording()?.is_some()),
+            _ => Ok(false),
         }
     }
 

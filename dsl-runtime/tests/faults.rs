@@ -120,6 +120,8 @@ fn a_launch_of_nothing_is_named() {
 #[test]
 fn kernels_that_differ_are_named() {
     let outcomes = ranks(2, |world, transport| {
+        // As ranks of two hosts, whose kernels find out.
+        transport.link().has_unseen();
         let (device, stream) = (Device::of(&transport), Device::of(&transport).stream()?);
         let (one, other) = (copy::all_to_all(&transport)?, add::all_to_all(&transport)?);
         let (input, mut output) = (device.buffer::<f32>(40)?, device.buffer::<f32>(40)?);

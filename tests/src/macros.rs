@@ -220,6 +220,13 @@ macro_rules! for_each_case {
                 schedule_names_what_does_not_exist: 2..=8,
                 more_blocks_than_channels: 2..=8,
             }
+            alike {
+                protocols_that_differ: 2..=8,
+                roots_that_differ: 2..=8,
+                kernels_in_another_order: 2..=8,
+                graphs_that_differ: 2..=8,
+                what_may_differ: 2..=8,
+            }
             agreement {
                 kernels_that_differ: 2..=8,
                 options_that_differ: 2..=8,

@@ -194,6 +194,11 @@ impl<X: Transport> Ground<X> {
         self.transport.link().domains().aligned().is_some()
     }
 
+    /// Has the rank's launches not compared with its peers' before they are queued, as if they were on other hosts.
+    pub fn apart(&self) {
+        self.transport.link().has_unseen();
+    }
+
     /// Bytes of staging of one channel.
     pub fn window(&self) -> usize {
         self.transport.link().layout().window as usize

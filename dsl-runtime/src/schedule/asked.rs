@@ -3,7 +3,11 @@
 use super::copy::Chunk;
 use super::default::Pattern;
 use crate::{Error, Result};
-use fusewire_device::schedule::{InPlace, Member, NOBODY, Schedule};
+use fusewire_device::schedule::{
+    AllGather, AllReduce, AllToAll, Broadcast, Gather, InPlace, Member, NOBODY, Reduce, ReduceScatter,
+    Scatter, Schedule,
+};
+use std::any::TypeId;
 
 /// What a schedule says of a launch, to this rank.
 #[derive(Clone, Copy)]
@@ -17,6 +21,8 @@ pub(super) struct Asked {
     pub(super) stored: bool,
     /// Whether this rank sends, receives or has a chunk of its own.
     pub(super) takes_part: bool,
+    /// Whether all ranks launch it, in the same order: see [`collective`].
+    pub(super) collective: bool,
 }
 
 impl Asked {
@@ -31,8 +37,25 @@ impl Asked {
         let chunks = if in_place { InPlace(*schedule).chunks(me) } else { schedule.chunks(me) };
         let stored = stored(schedule, me);
         let takes_part = sends || receives || S::OWN;
-        Asked { name, pattern: Pattern::of(schedule, me), chunks, stored, takes_part }
+        let (pattern, collective) = (Pattern::of(schedule, me), collective::<S>());
+        Asked { name, pattern, chunks, stored, takes_part, collective }
     }
+}
+
+/// Whether every rank of a transport launches it, in the same order. A `sendrecv` is between some of them, and of a schedule of the user's own nobody
+/// knows.
+fn collective<S: Schedule>() -> bool {
+    [
+        TypeId::of::<AllToAll>(),
+        TypeId::of::<AllGather>(),
+        TypeId::of::<AllReduce>(),
+        TypeId::of::<ReduceScatter>(),
+        TypeId::of::<Broadcast>(),
+        TypeId::of::<Scatter>(),
+        TypeId::of::<Gather>(),
+        TypeId::of::<Reduce>(),
+    ]
+    .contains(&TypeId::of::<S>())
 }
 
 /// Whether what arrives may be stored into this rank's output: it sends and receives, and nothing is folded, so that plans and rows of tables of folds

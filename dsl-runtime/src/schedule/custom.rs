@@ -57,7 +57,7 @@ impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
         let plan =
             self.prepared.plan(options.elements.unwrap_or(0), options, Pattern::custom(blocks), false)?;
         let shape = self.prepared.shape(&plan, options, None)?;
-        let call = Call { plan: &plan, shape, options, name: "custom", root: None };
+        let call = Call { plan: &plan, shape, options, name: "custom", root: None, collective: false };
         self.prepared.launch(stream, &args, &call, Custom, &Vec::new)
     }
 }

@@ -58,10 +58,10 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
         another_ranks(&schedule, self.member())?;
         let asked = self.ask(&schedule);
         let (plan, shape) = self.prepared.shaped(Places::of(&args), &asked, options)?;
-        let call = Call { plan: &plan, shape, options, name: asked.name, root: asked.pattern.root };
+        let (name, root, collective) = (asked.name, asked.pattern.root, asked.collective);
+        let call = Call { plan: &plan, shape, options, name, root, collective };
         if plan.elements == 0 || !asked.takes_part {
-            self.prepared.note(stream, &call);
-            return Ok(());
+            return self.prepared.note(stream, &call).map(drop);
         }
         let copies = &|| copies(&schedule, self.member(), H::IN_PLACE);
         self.prepared.launch(stream, &args, &call, schedule, copies)

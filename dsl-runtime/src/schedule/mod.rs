@@ -25,7 +25,7 @@ pub use fusewire_device::schedule::{
 };
 pub use launcher::Launcher;
 pub use plan::{Decided, Plan};
-pub(crate) use prepared::Agreed;
+pub(crate) use prepared::{Agreed, told_protocol};
 pub use protocol::Protocol;
 pub(crate) use rooted::a_rank;
 pub use rooted::{BroadcastLauncher, GatherLauncher, ReduceLauncher, ScatterLauncher};

@@ -4,7 +4,7 @@ mod launch;
 mod module;
 mod parameters;
 
-pub(crate) use launch::{Call, Places};
+pub(crate) use launch::{Call, Places, told_protocol};
 
 use super::Protocol;
 use super::copy::Aside;
@@ -30,6 +30,8 @@ pub(crate) struct Agreed {
     pub(crate) link: Arc<Link>,
     /// All that kernels use, the link among them.
     pub(crate) links: Vec<Used>,
+    /// Of the kernels on the transport.
+    number: u64,
     pub(crate) kernel: u64,
     /// What the tuning table says of this kernel.
     pub(crate) tuned: Tuned,
@@ -133,6 +135,9 @@ impl Agreed {
             ("tuned configurations", tuned.digest()),
         ];
         link.world().agree("kernel", &fields)?;
+        let told = ["schedule", "kernel", "element type", "wire type", "fold", "type of the fold's result"];
+        let told = fields.iter().filter(|(field, _)| told.contains(field));
+        link.agreed_on(number, told.map(|(field, value)| (*field, format!("`{value}`"))).collect());
         let kernel = facts.fingerprint ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv(schedule);
         let mut entries = runnable(link, entries)?;
         // Its second step may have channels of its own; their staging holds four turns of what is passed on.
@@ -163,6 +168,7 @@ impl Agreed {
             facts,
             link: Arc::clone(link),
             links: Used::by(link),
+            number,
             kernel,
             tuned,
             key,

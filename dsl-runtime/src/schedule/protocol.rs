@@ -102,6 +102,11 @@ impl Protocol {
         matches!(self, Protocol::Direct | Protocol::Bulk | Protocol::Copy)
     }
 
+    /// That of a number.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        Protocol::ALL.into_iter().find(|protocol| *protocol as u8 == number)
+    }
+
     /// As messages about launches say it.
     pub(super) const fn how(self) -> &'static str {
         match self {

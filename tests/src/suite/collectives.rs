@@ -282,6 +282,8 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// Each waits for the other, and hears what it launched.
 pub fn roots_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
+    // As ranks of several hosts, whose kernels find out.
+    ground.apart();
     let all = All::new(&ground.transport)?;
     let chunk = 3 * ground.window();
     let options = LaunchOptions::default()
@@ -301,6 +303,8 @@ pub fn roots_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// Where a rank awaits a part that is passed on, one arrives that was sent for another root, and says so.
 pub fn roots_that_differ_in_two_steps<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
+    // As ranks of several hosts, whose kernels find out.
+    ground.apart();
     let all = All::new(&ground.transport)?;
     let chunk = 64 * rank.size();
     let options = LaunchOptions::default()

@@ -254,6 +254,8 @@ pub fn index_out_of_range<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// Rank 0 launches twice as many elements.
 pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
+    // As ranks of several hosts, whose kernels find out.
+    ground.apart();
     let copier: Copier<X> = ground.transport.all_to_all()?;
     let (input, mut output) = buffers(rank, &ground, if rank.me() == 0 { 200 } else { 100 })?;
     // Staging, whose headers have both sizes.
@@ -284,6 +286,8 @@ pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// Rank 0 launches another kernel of the two that all have prepared.
 pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
+    // As ranks of several hosts, whose kernels find out.
+    ground.apart();
     let (one, other): (Copier<X>, Copier<X>) =
         (ground.transport.all_to_all()?, ground.transport.all_to_all()?);
     let (input, mut output) = buffers(rank, &ground, 100)?;

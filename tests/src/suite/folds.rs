@@ -362,6 +362,8 @@ pub fn a_rank_never_launches<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// Rank 0 folds more than the others: they hear of the other length at once, or at the deadline of what each has launched.
 pub fn counts_that_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
+    // As ranks of several hosts, whose kernels find out.
+    ground.apart();
     let all = All::<X, summed::Hooks<Bf16>>::new(&ground.transport)?;
     let long = 3 * ground.window();
     let input = ground.device.buffer(long * rank.size())?;

@@ -1,6 +1,7 @@
 //! The cases, by what they are about.
 
 mod agreement;
+mod alike;
 mod collectives;
 mod copying;
 mod domains;

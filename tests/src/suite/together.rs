@@ -175,6 +175,8 @@ pub fn all_reduces_on_two_streams<X: Subject>(rank: &Rank<X>) -> Outcome {
 /// Rank 0 queues two all-reduces of one transport in the other order than its peers, on a stream each: they differ in length, then in the kernel.
 pub fn all_reduces_in_other_orders<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
+    // As ranks of several hosts, whose kernels find out.
+    ground.apart();
     let one = AllReduceOf::<totals::Hooks>::all_reduce(&ground.transport)?;
     let two = AllReduceOf::<totals::Hooks>::all_reduce(&ground.transport)?;
     let streams = [ground.stream.clone(), ground.device.stream()?];

@@ -54,6 +54,7 @@ fn the_suite_on_4_processes() {
         "graphs::",
         "schedules::",
         "faults::",
+        "alike::",
         "agreement::",
     ];
     run(4, groups.into_iter().flat_map(of).collect());

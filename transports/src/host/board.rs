@@ -1,24 +1,27 @@
-//! The notice board: every rank's abort record and last launch, readable by all ranks of the host.
+//! The notice board: every rank's abort record, last launch and collective launches, readable by all ranks of the host.
 
+use super::alike::{self, Collective, Count, Differs, Ring};
 use super::ledger::{self, Notes};
 use super::{Launched, Mapping, Result};
 use fusewire_device::wait::{AbortRecord, FILLED};
 use fusewire_world::World;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-const BYTES: usize = 4096;
-const _: () = assert!(ledger::AT + ledger::BYTES <= BYTES);
+const BYTES: usize = alike::AT + alike::BYTES;
+const _: () = assert!(ledger::AT + ledger::BYTES <= alike::AT && alike::AT.is_multiple_of(64));
 
-/// One page per rank of the host.
+/// Some pages per rank of the host.
 #[derive(Debug)]
 pub struct Board {
     pages: Vec<Option<Mapping>>,
     rank: usize,
+    /// The ranks of this host that come before and behind this one, around the end.
+    neighbours: [Option<usize>; 2],
     /// Held by whoever writes this rank's notes.
-    notes: Mutex<()>,
+    count: Mutex<Count>,
 }
 
 impl Board {
@@ -32,7 +35,7 @@ impl Board {
         Board::new(world.rank(), page, passed.into_iter().map(|fds| fds.into_iter().next()).collect())
     }
 
-    /// This rank's page.
+    /// This rank's pages.
     pub(crate) fn page() -> Result<Mapping> {
         Mapping::create(BYTES)
     }
@@ -48,7 +51,13 @@ impl Board {
                 None => None,
             });
         }
-        Ok(Board { pages, rank, notes: Mutex::default() })
+        let here = |rank: &usize| pages[*rank].is_some();
+        let [before, behind] = [
+            (0..rank).rev().chain((rank + 1..pages.len()).rev()).find(here),
+            (rank + 1..pages.len()).chain(0..rank).find(here),
+        ];
+        let neighbours = [before, behind.filter(|behind| before != Some(*behind))];
+        Ok(Board { pages, rank, neighbours, count: Mutex::default() })
     }
 
     /// Address of this rank's record.
@@ -75,6 +84,11 @@ impl Board {
         }
     }
 
+    /// Whether some rank of the host has left one.
+    pub(super) fn has_record(&self) -> bool {
+        (0..self.pages.len()).any(|rank| self.read(rank, Duration::ZERO).is_some())
+    }
+
     /// Posts a record that a kernel left elsewhere.
     pub(crate) fn post(&self, record: &AbortRecord) {
         let at = self.own_record() as *mut AbortRecord;
@@ -92,19 +106,61 @@ impl Board {
         }
     }
 
-    fn notes(&self, rank: usize) -> Option<Notes<'_>> {
+    /// So many bytes from `at` on of the pages of `rank`; `None` for ranks of other hosts.
+    fn words(&self, rank: usize, at: usize, bytes: usize) -> Option<&[AtomicU64]> {
         let page = self.pages.get(rank)?.as_ref()?;
-        let at = (page.address() as usize + ledger::AT) as *const AtomicU64;
-        // SAFETY: within a live page, aligned, and accessed by atomics alone.
-        Some(Notes(unsafe { std::slice::from_raw_parts(at, ledger::BYTES / 8) }))
+        assert!(at.is_multiple_of(8) && at >= size_of::<AbortRecord>() && at + bytes <= BYTES);
+        let at = (page.address() as usize + at) as *const AtomicU64;
+        // SAFETY: within live pages, behind the record, aligned, and accessed by atomics alone.
+        Some(unsafe { std::slice::from_raw_parts(at, bytes / 8) })
+    }
+
+    fn notes(&self, rank: usize) -> Option<Notes<'_>> {
+        self.words(rank, ledger::AT, ledger::BYTES).map(Notes)
+    }
+
+    fn ring(&self, rank: usize) -> Option<Ring<'_>> {
+        self.words(rank, alike::AT, alike::BYTES).map(Ring)
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what this rank notes of its launches.
     pub(crate) fn note(&self, change: impl FnOnce(Notes<'_>)) {
-        let _one = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.count();
         if let Some(notes) = self.notes(self.rank) {
             change(notes);
         }
+    }
+
+    /// The same for a launch, which is counted and compared with the neighbours' if it is `collective`.
+    pub(super) fn launch(
+        &self,
+        change: impl FnOnce(Notes<'_>),
+        collective: Option<&Collective>,
+    ) -> Option<Differs> {
+        let mut count = self.count();
+        if let Some(notes) = self.notes(self.rank) {
+            change(notes);
+        }
+        let (launch, own) = (collective?, self.ring(self.rank)?);
+        let neighbours = self.neighbours.into_iter().flatten();
+        count.launch(launch, own, neighbours.filter_map(|rank| Some((rank, self.ring(rank)?))))
+    }
+
+    /// The last launch was not queued.
+    pub(super) fn take_back(&self, launch: &Collective) {
+        let mut count = self.count();
+        if let Some(own) = self.ring(self.rank) {
+            count.take_back(launch, own);
+        }
+    }
+
+    /// Others replay launches of this rank.
+    pub(super) fn has_unseen(&self) {
+        self.count().has_unseen();
     }
 
     /// What `rank` launched last; `None` for ranks of other hosts.
@@ -115,6 +171,11 @@ impl Board {
     /// Empties this rank's record, and what it noted of its launches.
     pub(crate) fn clear(&self) {
         self.note(|notes| notes.clear());
+        let mut count = self.count();
+        count.clear();
+        if let Some(own) = self.ring(self.rank) {
+            own.clear();
+        }
         let at = self.own_record() as *mut AbortRecord;
         if !at.is_null() {
             // SAFETY: this rank's own live page; all ranks are between two barriers of `renew`.

@@ -73,6 +73,11 @@ pub enum Operation {
         /// What it gave as the reason.
         reason: String,
     },
+    /// The rank refused a launch, since a rank of its host has launched another as the collective launch of that number.
+    Disagreed {
+        /// Both ranks, and field by field what each launched.
+        reason: String,
+    },
     /// A hook or schedule panicked.
     Panicked {
         /// Block in its grid.

@@ -4,9 +4,10 @@ mod end;
 mod symmetric;
 
 use super::abort::Aborts;
+use super::alike::Kernels;
 use super::record::DeviceRecord;
 use super::warning::{self, Waits};
-use super::{Board, Cut, Domains, Error, Fault, Launched, Options, Result, Symmetric};
+use super::{Board, Domains, Error, Fault, Launched, Options, Result, Symmetric};
 use fusewire_device::mapped::{Layout, Mapped, MappedParts};
 use fusewire_device::wait::{AbortRecord, Control, abort_code, kind, read_abort_code};
 use fusewire_world::{Teardown, World};
@@ -130,7 +131,7 @@ pub struct Link {
     options: Options,
     layout: Layout,
     machine: Machine,
-    board: Board,
+    pub(super) board: Board,
 
     /// What ranks do not let go of before all are done with it.
     region: ManuallyDrop<Box<dyn Region>>,
@@ -140,7 +141,7 @@ pub struct Link {
     closed: AtomicBool,
     /// Every rank has closed it, or is gone.
     ended: AtomicBool,
-    kernels: AtomicU64,
+    pub(super) kernels: Kernels,
     allocations: AtomicU32,
     id: u64,
     /// Not kept by the link: a stream keeps the links of what is queued on it.
@@ -198,7 +199,7 @@ impl Link {
             teardown: Mutex::new(Some(teardown)),
             closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            kernels: AtomicU64::new(0),
+            kernels: Kernels::default(),
             allocations: AtomicU32::new(0),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_use: Mutex::new(None),
@@ -335,11 +336,6 @@ impl Link {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner).push(Joined { link, _table: table });
     }
 
-    /// Numbers kernels as they are prepared on this transport; equal on all ranks, which prepare them in the same order.
-    pub fn next_kernel(&self) -> u64 {
-        self.kernels.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// For whoever launches, from before its stream is put behind the last one until the kernel is queued: launches on a transport must not
     /// overlap. Of several links the one with the lowest [`Link::id`] goes first.
     pub fn launching(&self) -> Launching<'_> {
@@ -424,12 +420,6 @@ impl Link {
         }
         *told = fault.operation.is_some().then(|| fault.clone());
         Err(Box::new(fault).into())
-    }
-
-    /// Notes a launch, for the ranks of this host whose waits expire: the path of the kernel's module, schedule and protocol, the elements
-    /// of one peer's chunk, and how chunks are cut.
-    pub fn note(&self, kernel: &str, how: [&str; 2], elements: Option<u64>, cut: Cut) {
-        self.board.note(|notes| notes.launched(kernel, how, elements, cut));
     }
 
     /// What `rank` launched last; `None` for ranks of other hosts.

@@ -1,6 +1,7 @@
 //! What the host halves share: options, the collective set-up of a region, faults, tear-down.
 
 mod abort;
+mod alike;
 mod board;
 mod domains;
 mod error;
@@ -18,6 +19,7 @@ mod warning;
 mod words;
 
 pub use abort::AbortHandle;
+pub use alike::{Agreed, Collective, Protocols};
 pub use board::Board;
 pub use domains::Domains;
 pub use error::{Error, Result};

@@ -14,7 +14,7 @@ use crate::{Error, Result, Stream, Transport};
 use fusewire_device::launch::{BEHIND, Grid, Params, STAYS, Shape, UNALIGNED};
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
-use fusewire_transports::host::{Cut, OWN_SCHEDULE};
+use fusewire_transports::host::{Collective, Cut, OWN_SCHEDULE};
 use std::sync::Arc;
 
 /// What is launched, beside its arguments and the schedule.
@@ -27,6 +27,8 @@ pub(crate) struct Call<'c> {
     pub(crate) name: &'static str,
     /// Of rooted schedules.
     pub(crate) root: Option<u32>,
+    /// Every rank launches it, in the same order.
+    pub(crate) collective: bool,
 }
 
 /// Input and output of a launch, as far as it has them.
@@ -54,6 +56,11 @@ impl<'a> Places<'a> {
             None => Err(Error::misuse("copies are from `input`, which these arguments lack")),
         }
     }
+}
+
+/// As messages about launches say how bytes travel, by the protocol's number.
+pub(crate) fn told_protocol(number: u8) -> &'static str {
+    Protocol::of_number(number).map_or("", Protocol::how)
 }
 
 impl Agreed {
@@ -136,12 +143,13 @@ impl Agreed {
         Ok(())
     }
 
-    /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays.
-    pub(crate) fn note(&self, stream: &Stream, call: &Call<'_>) {
+    /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays: a capture keeps
+    /// what those are to be compared by. Gives what was compared.
+    pub(crate) fn note(&self, stream: &Stream, call: &Call<'_>) -> Result<Option<Collective>> {
         let Call { plan, shape, name, root, .. } = call;
         // Of two kernels around the copy engine's work the first.
-        if stream.is_capturing() || shape.flags & BEHIND != 0 {
-            return;
+        if shape.flags & BEHIND != 0 {
+            return Ok(None);
         }
         let custom = *name == "custom";
         let by = if custom || plan.elements == 0 { "" } else { plan.protocol.how() };
@@ -155,7 +163,39 @@ impl Agreed {
         };
         let cols = if self.facts.transposed && !custom { shape.cols } else { 0 };
         let cut = Cut { parts: parts.into(), cols, first: shape.first };
-        self.link.note(self.facts.name, how, (!custom).then_some(plan.elements as u64), cut);
+        // One of no elements queues nothing: whether a rank leaves it out makes no difference.
+        let collective = (call.collective && plan.elements > 0).then(|| self.collective(call, cut));
+        if stream.is_capturing() {
+            if let Some(launch) = &collective {
+                stream.records(&self.link, launch);
+            }
+            return Ok(None);
+        }
+        if collective.is_some() && stream.is_recorded_unseen()? {
+            self.link.has_unseen();
+        }
+        let elements = (!custom).then_some(plan.elements as u64);
+        self.link.note(self.facts.name, how, elements, cut, collective.as_ref(), told_protocol)?;
+        Ok(collective)
+    }
+
+    /// A launch as ranks of one host compare it: by what its headers name as well. Hence neither threads nor blocks count, nor a deadline.
+    fn collective(&self, call: &Call<'_>, cut: Cut) -> Collective {
+        let Call { plan, shape, root, .. } = call;
+        let parts = [shape.kernel, shape.cut, shape.elements];
+        let digest = parts.into_iter().fold(0xcbf2_9ce4_8422_2325, |digest: u64, part| {
+            (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        });
+        let protocol = plan.protocol as u8;
+        Collective {
+            digest,
+            launches: 1,
+            kernel: self.number,
+            elements: shape.elements,
+            root: *root,
+            protocol,
+            cut,
+        }
     }
 
     /// Refuses buffers too short for what goes through no hook, which would see where they end: so many chunks sent, and received.
@@ -220,7 +260,6 @@ impl Agreed {
         params: &mut Parameters<'_>,
     ) -> Result<()> {
         params.reshape(call.shape);
-        self.note(stream, call);
         let plan = call.plan;
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.function, variant.entry.host) {
@@ -250,11 +289,21 @@ impl Agreed {
                 let mut launch =
                     || unsafe { cuda::launch_raw(function, &config, s, &mut [params.address()]) };
                 match stream.is_capturing() {
-                    true => launch()?,
-                    false => stream.queue().pending.launch(s, 1, launch)?,
+                    true => {
+                        launch()?;
+                        self.note(stream, call)?;
+                    }
+                    false => {
+                        // Behind what can refuse it on this rank alone.
+                        let noted = self.note(stream, call)?;
+                        let queued = stream.queue().pending.launch(s, 1, launch);
+                        queued
+                            .inspect_err(|_| noted.iter().for_each(|launch| self.link.take_back(launch)))?;
+                    }
                 }
             }
             (Kind::Host(_), _, Some(entry)) => {
+                self.note(stream, call)?;
                 stream.push(self.on_threads(entry, Arc::clone(binder), plan.blocks, params.kept()))
             }
             _ => {

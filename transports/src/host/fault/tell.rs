@@ -107,6 +107,9 @@ impl Operation {
                  expected {expected}, seen {seen})"
             ),
             Operation::Aborted { reason } => write!(f, "rank {rank} aborted {transport}: {reason}"),
+            Operation::Disagreed { reason } => {
+                write!(f, "rank {rank} refused to launch on {transport}: {reason}")
+            }
             Operation::Panicked { block, file, line, column, message } => {
                 write!(f, "a kernel panicked on rank {rank} at {file}:{line}:{column} (block {block})")?;
                 if message.is_empty() { Ok(()) } else { write!(f, ": {message}") }
