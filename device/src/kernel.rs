@@ -15,7 +15,7 @@ use crate::protocol::place;
 use crate::protocol::simple::Stream;
 use crate::protocol::simple::channel::{Call, HEADER};
 use crate::tile;
-use crate::wait::{About, Control, Flow, Stopped, Watch, operation};
+use crate::wait::{About, Control, Flow, Stopped, Watch, kind, operation};
 use core::marker::PhantomData;
 pub use ll128::Ll128Tiles;
 pub(crate) use state::{KernelsAndTeamsStandOutsideClosures, Own, State};
@@ -163,7 +163,7 @@ impl<O: Ops> Kernel<O> {
 
     #[inline(always)]
     #[track_caller]
-    fn check(&self, value: u64, limit: u64, peer: usize, channel: u32, op: u32) -> Flow {
+    fn check(&self, kind: u32, value: u64, limit: u64, peer: usize, channel: u32, op: u32) -> Flow {
         self.whole();
         if self.state.get() == State::Stopped {
             return Err(Stopped);
@@ -173,7 +173,7 @@ impl<O: Ops> Kernel<O> {
         }
         self.state.set(State::Stopped);
         let about = About { peer: peer as u32, channel, operation: op };
-        Err(self.watch.out_of_range(&self.ops, about, limit, value))
+        Err(self.watch.out_of_range(&self.ops, kind, about, limit, value))
     }
 
     /// A block's tiles travel on the channel of its index.
@@ -181,16 +181,16 @@ impl<O: Ops> Kernel<O> {
     #[track_caller]
     fn check_channel(&self, peer: usize, op: u32) -> Flow {
         let channel = self.grid.block;
-        self.check(u64::from(channel), u64::from(self.ops.channels()), peer, channel, op)
+        self.check(kind::NO_CHANNEL, u64::from(channel), u64::from(self.ops.channels()), peer, channel, op)
     }
 
     #[inline(always)]
     #[track_caller]
     fn check_tile<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
         let channel = self.grid.block;
-        self.check(peer as u64, u64::from(self.ops.world()), peer, channel, op)?;
-        self.check(packs_in::<W>(tile), MOST_PACKS, peer, channel, op)?;
-        self.check(tile.start as u64, last_start(tile), peer, channel, op)
+        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, channel, op)?;
+        self.check(kind::LONG_TILE, packs_in::<W>(tile), MOST_PACKS, peer, channel, op)?;
+        self.check(kind::TILE_END, tile.start as u64, last_start(tile), peer, channel, op)
     }
 
     /// A hook that sent or received would put its bytes between those of the tile that called it.
@@ -363,8 +363,22 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     pub fn signal(&self, peer: usize, id: usize) -> Flow {
-        self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::SIGNAL)?;
-        self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::SIGNAL)?;
+        self.check(
+            kind::RANGE,
+            peer as u64,
+            u64::from(self.ops.world()),
+            peer,
+            id as u32,
+            operation::SIGNAL,
+        )?;
+        self.check(
+            kind::RANGE,
+            id as u64,
+            u64::from(self.ops.signals()),
+            peer,
+            id as u32,
+            operation::SIGNAL,
+        )?;
         Block.sync();
         self.leave(self.watch.check_panic(&self.ops))?;
         let state = self.ops.signal_state(peer as u32, id as u32);
@@ -388,8 +402,8 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     pub fn wait(&self, peer: usize, id: usize) -> Flow {
-        self.check(peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::WAIT)?;
-        self.check(id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::WAIT)?;
+        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::WAIT)?;
+        self.check(kind::RANGE, id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::WAIT)?;
         let state = self.ops.signal_state(peer as u32, id as u32);
         // SAFETY: live state; atomic as in `signal`.
         let next =

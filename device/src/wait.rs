@@ -381,10 +381,10 @@ impl Watch {
         pass_on_panic(ops, self.control.abort, self.rank);
     }
 
-    /// Ends the kernel because a raw operation named something that does not exist.
+    /// Ends the kernel because a raw operation named something that does not exist: `kind` says what.
     #[inline(always)]
-    pub fn out_of_range<O: Ops>(&self, ops: &O, about: About, limit: u64, given: u64) -> Stopped {
-        self.give_up(ops, kind::RANGE, about, limit, given, 0);
+    pub fn out_of_range<O: Ops>(&self, ops: &O, kind: u32, about: About, limit: u64, given: u64) -> Stopped {
+        self.give_up(ops, kind, about, limit, given, 0);
         Stopped
     }
 

@@ -259,29 +259,39 @@ fn raw_operations_out_of_range_end_the_kernel() {
     // SAFETY: as above.
     let forward =
         |k: &Kernel<Peers>, from, to| unsafe { k.ll128().forward_tile(from, to, ONE, |_, v: u8| v) };
-    let cases: [(u32, Body); 11] = [
-        (operation::SEND, Box::new(|k| k.send_tile(9, Tile { start: 0, len: 1 }, |_| 1u8))),
-        (operation::SEND, Box::new(|k| k.send_tile(0, Tile { start: 0, len: (1 << 36) - 15 }, |_| 1u8))),
-        (operation::RECEIVE, Box::new(move |k| receive(k, far))),
+    let cases: [(u32, u32, Body); 12] = [
+        (kind::RANGE, operation::SEND, Box::new(|k| k.send_tile(9, Tile { start: 0, len: 1 }, |_| 1u8))),
         (
+            kind::LONG_TILE,
+            operation::SEND,
+            Box::new(|k| k.send_tile(0, Tile { start: 0, len: (1 << 36) - 15 }, |_| 1u8)),
+        ),
+        (
+            kind::TILE_END,
+            operation::SEND,
+            Box::new(move |k| k.send_tile(0, Tile { start: far, len: 16 }, |_| 1u8)),
+        ),
+        (kind::LONG_TILE, operation::RECEIVE, Box::new(move |k| receive(k, far))),
+        (
+            kind::LONG_LL128_TILE,
             operation::SEND,
             Box::new(|k| {
                 let tile = Tile { start: 0, len: k.ll128().most::<u8>() + 1 };
                 k.ll128().send_tile(0, tile, |_| 1u8)
             }),
         ),
-        (operation::SEND, Box::new(move |k| forward(k, 0, 9))),
-        (operation::RECEIVE, Box::new(move |k| forward(k, 9, 0))),
-        (operation::SIGNAL, Box::new(|k| k.signal(0, 2))),
-        (operation::WAIT, Box::new(|k| k.wait(7, 0))),
+        (kind::RANGE, operation::SEND, Box::new(move |k| forward(k, 0, 9))),
+        (kind::RANGE, operation::RECEIVE, Box::new(move |k| forward(k, 9, 0))),
+        (kind::RANGE, operation::SIGNAL, Box::new(|k| k.signal(0, 2))),
+        (kind::RANGE, operation::WAIT, Box::new(|k| k.wait(7, 0))),
         // SAFETY: out of range, so nothing is accessed.
-        (operation::PUT, Box::new(|k| unsafe { k.put(0, 1024, &[1u32]) })),
+        (kind::BEYOND, operation::PUT, Box::new(|k| unsafe { k.put(0, 1024, &[1u32]) })),
         // SAFETY: as above; the sum overflows.
-        (operation::PUT, Box::new(move |k| unsafe { k.put(0, far, &[1u8; 8]) })),
+        (kind::BEYOND, operation::PUT, Box::new(move |k| unsafe { k.put(0, far, &[1u8; 8]) })),
         // SAFETY: as above.
-        (operation::GET, Box::new(move |k| unsafe { k.get::<u8>(0, 0, far, 8) })),
+        (kind::BEYOND, operation::GET, Box::new(move |k| unsafe { k.get::<u8>(0, 0, far, 8) })),
     ];
-    for (operation, body) in cases {
+    for (kind, operation, body) in cases {
         let world = World::new(1, 1, 1024);
         let flows = schedule(&world, |kernel| {
             assert!(body(kernel).is_err());
@@ -293,7 +303,7 @@ fn raw_operations_out_of_range_end_the_kernel() {
         // SAFETY: a live line, nobody runs.
         assert_eq!(unsafe { world.ops(0).line(0, Line::User(0)).read() }, 0);
         let record = world.record(0);
-        assert_eq!((record.kind, record.operation), (kind::RANGE, operation));
+        assert_eq!((record.kind, record.operation), (kind, operation));
     }
 }
 

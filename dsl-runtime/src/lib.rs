@@ -80,7 +80,8 @@ pub use fusewire_macros::{Element, Plain, comm_kernel, device_crate};
 pub use fusewire_mlx5 as mlx5;
 pub use fusewire_nic as nic;
 pub use fusewire_transports::host::{
-    AbortHandle, Cut, Fault, Launched, Operation, Options, Place, Refusal, Warning, on_warning,
+    AbortHandle, Bound, CallField, Cut, Fault, Launched, Operation, Options, Place, Refusal, Warning,
+    on_warning,
 };
 pub use fusewire_transports::peers::{PeersConfig, PeersError};
 pub use fusewire_transports::{

@@ -5,7 +5,7 @@ use crate::args::{Lent, Out, RawSlice};
 use crate::element::Element;
 use crate::group::Block;
 use crate::ops::{Get, Ops, Put};
-use crate::wait::{Flow, operation};
+use crate::wait::{Flow, kind, operation};
 
 impl<O: Ops> Kernel<O> {
     /// Elements of `T` in the symmetric heap.
@@ -88,8 +88,9 @@ impl<O: Ops> Kernel<O> {
     where
         O: Put,
     {
-        self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
+        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
         self.check(
+            kind::BEYOND,
             to.saturating_add(from.len()) as u64,
             self.heap_len::<T>() as u64 + 1,
             peer,
@@ -119,8 +120,9 @@ impl<O: Ops> Kernel<O> {
     where
         O: Get,
     {
-        self.check(peer as u64, u64::from(self.ops.world()), peer, 0, operation::GET)?;
+        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, 0, operation::GET)?;
         self.check(
+            kind::BEYOND,
             from.max(to).saturating_add(len) as u64,
             self.heap_len::<T>() as u64 + 1,
             peer,

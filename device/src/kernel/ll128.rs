@@ -9,7 +9,7 @@ use crate::ops::{Direct, Ops, WithDirect};
 use crate::pack::Pack;
 use crate::protocol::ll128::{Line, Load, PACKS, Single, leave};
 use crate::tile::{self, Team};
-use crate::wait::{Flow, operation};
+use crate::wait::{Flow, kind, operation};
 use core::marker::PhantomData;
 
 /// Tiles that travel in 128-byte lines which carry their flags: see [`Kernel::ll128`].
@@ -51,7 +51,7 @@ impl<O: Ops> Ll128Tiles<'_, O> {
     #[track_caller]
     fn check<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
         self.0.check_tile::<W>(peer, tile, op)?;
-        self.0.check(packs_in::<W>(tile), PACKS + 1, peer, self.0.grid.block, op)
+        self.0.check(kind::LONG_LL128_TILE, packs_in::<W>(tile), PACKS + 1, peer, self.0.grid.block, op)
     }
 
     /// Does what is to be done with a tile, where there are LL128 channels.

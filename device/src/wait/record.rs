@@ -10,7 +10,7 @@ pub mod kind {
     pub const MISMATCH: u32 = 3;
     /// The host raised the abort word: a rank was lost.
     pub const LOST: u32 = 4;
-    /// An argument of a raw operation was out of range.
+    /// A raw operation named a rank or a signal that does not exist: `seen`, which must be below `expected`.
     pub const RANGE: u32 = 5;
     /// An adapter could not carry out a request.
     pub const FABRIC: u32 = 6;
@@ -26,8 +26,18 @@ pub mod kind {
     pub const LINK: u32 = 11;
     /// A window's operation was given memory that is not registered.
     pub const UNREGISTERED: u32 = 12;
-    /// The host raised the abort word: a rank's program asked for it.
+    /// The host raised the abort word: a rank's program asked for it, or refused a launch that is not its peers'.
     pub const ABORT: u32 = 13;
+    /// As [`RANGE`], of a range of elements: its end, and one more than that may be.
+    pub const BEYOND: u32 = 14;
+    /// As [`RANGE`], of a tile: its packs.
+    pub const LONG_TILE: u32 = 15;
+    /// As [`RANGE`], of a tile by LL128: its packs.
+    pub const LONG_LL128_TILE: u32 = 16;
+    /// As [`RANGE`], of a tile: its first element, behind which its other elements have no index.
+    pub const TILE_END: u32 = 17;
+    /// As [`RANGE`], of a block that sends or receives a tile: its number, which is its channel's.
+    pub const NO_CHANNEL: u32 = 18;
 }
 
 /// What a thread was doing, as a number in an [`AbortRecord`].
@@ -54,6 +64,8 @@ pub mod operation {
     pub const LEAVE: u32 = 10;
     /// Comparing how long the peer's chunk or tile is, where the last pack of both is not equally full: of CPU threads alone.
     pub const LENGTH: u32 = 11;
+    /// Comparing 16 bits of a digest of the peer's kernel, by which LL128 names it.
+    pub const DIGEST: u32 = 12;
     /// Comparing where the peer's output stands in its symmetric allocation.
     pub const OUTPUT: u32 = 20;
     /// The first of a window's operations; see [`crate::window::operation`].

@@ -202,7 +202,7 @@ impl<O: Ops, L: Links> Window<'_, O, L> {
         let have = entry.data_bytes as usize / T::SIZE;
         if to > have || from.len() > have - to {
             let given = to.saturating_add(from.len()) as u64;
-            return Err(self.refuse(call, kind::RANGE, have as u64 + 1, given));
+            return Err(self.refuse(call, kind::BEYOND, have as u64 + 1, given));
         }
         Ok((entry.data + (to * T::SIZE) as u64, size_of_val(from) as u64))
     }

@@ -10,7 +10,7 @@ use crate::kernels::schedules::ring_all_gather;
 use crate::run::Ground;
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject, reference};
 use fusewire::schedule::AllToAllLauncher;
-use fusewire::{Buffer, Error, Fault, LaunchOptions, Operation, Protocol};
+use fusewire::{Bound, Buffer, CallField, Error, Fault, LaunchOptions, Operation, Protocol};
 use std::time::{Duration, Instant};
 
 /// How long waits last where one is meant to expire.
@@ -262,7 +262,7 @@ pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let args = copy::Launch { input: input.view(), output: output.view_mut() };
     copier.launch_with(&ground.stream, args, &LaunchOptions::default().channels(1))?;
     let fault = told(rank, &ground)?;
-    let Operation::Mismatch { peer, bytes: true, expected, seen, .. } = operation(&fault) else {
+    let Operation::Mismatch { peer, field: CallField::Bytes, expected, seen, .. } = operation(&fault) else {
         panic!("sizes should differ: {fault}");
     };
     assert_eq!((*expected.min(seen), *expected.max(seen)), (400, 800), "{fault}");
@@ -294,7 +294,7 @@ pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let launcher = if rank.me() == 0 { &one } else { &other };
     launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
     let fault = told(rank, &ground)?;
-    assert!(matches!(operation(&fault), Operation::Mismatch { bytes: false, .. }), "{fault}");
+    assert!(matches!(operation(&fault), Operation::Mismatch { field: CallField::Kernel, .. }), "{fault}");
     says(&fault, &["another kernel", "same order"]);
     assert!(!fault.to_string().contains("launched last"), "both are called the same: {fault}");
     mended(rank, &ground)
@@ -405,13 +405,11 @@ pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
     let fault = told(rank, &ground)?;
     let named = matches!(
         operation(&fault),
-        Operation::OutOfRange { what: "send_tile", block: 4, given: 4, limit: 4, .. }
+        Operation::OutOfRange { what: "send_tile", block: 4, bound: Bound::Channel, given: 4, limit: 4, .. }
     );
     assert!(named, "{fault}");
-    // Where the peer has the block's number, the record does not tell which of them was wrong.
-    if !matches!(operation(&fault), Operation::OutOfRange { peer: 4, .. }) {
-        says(&fault, &["there are 4 channels", "Launch 4 blocks at most", "Options::channels"]);
-    }
+    // Also where the peer has the block's number.
+    says(&fault, &["there are 4 channels", "Launch 4 blocks at most", "Options::channels"]);
     mended(rank, &ground)
 }
 

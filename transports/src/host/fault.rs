@@ -4,7 +4,7 @@ mod tell;
 
 use super::ledger::Launched;
 use fusewire_device::print::filled;
-use fusewire_device::protocol::simple::channel::CUT;
+use fusewire_device::protocol::simple::channel::{KernelWord, LengthWord, SizeWord};
 use fusewire_device::wait::{AbortRecord, kind, operation};
 use fusewire_device::window::operation as window;
 use std::fmt;
@@ -97,8 +97,8 @@ pub enum Operation {
         peer: usize,
         /// Channel.
         channel: usize,
-        /// Whether payload bytes differ (else the kernels do).
-        bytes: bool,
+        /// What differs.
+        field: CallField,
         /// This side's value.
         expected: u64,
         /// The peer's.
@@ -166,6 +166,8 @@ pub enum Operation {
         block: usize,
         /// Peer that was named.
         peer: usize,
+        /// What `given` and `limit` are.
+        bound: Bound,
         /// What was given.
         given: u64,
         /// It must be below this.
@@ -182,6 +184,54 @@ pub enum Operation {
         /// Why not.
         why: Refusal,
     },
+}
+
+/// What differs between two ends of a channel that launched other calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallField {
+    /// Payload bytes.
+    Bytes,
+    /// The kernel: its types, its schedule or its number among the kernels of the transport.
+    Kernel,
+    /// The same, by 16 bits of a digest, which are all that LL128 lines have of it; or the length or the type of a tile.
+    Digest,
+    /// The elements of the last pack.
+    Rest,
+    /// The wire type of a tile, and maybe the elements of its last pack.
+    Type,
+}
+
+/// What is out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bound {
+    /// A rank, or the number of a signal.
+    Number,
+    /// The end of a range of elements; the limit is one more than that may be.
+    Elements,
+    /// A tile's packs.
+    Packs,
+    /// The packs of a tile by LL128.
+    Ll128Packs,
+    /// A tile's first element, whose other elements then have no index.
+    Start,
+    /// The number of a block, whose tiles travel on the channel of that number.
+    Channel,
+}
+
+impl Bound {
+    /// Of the [`kind`] in a record.
+    fn of(kind: u32) -> Self {
+        match kind {
+            kind::BEYOND => Bound::Elements,
+            kind::LONG_TILE => Bound::Packs,
+            kind::LONG_LL128_TILE => Bound::Ll128Packs,
+            kind::TILE_END => Bound::Start,
+            kind::NO_CHANNEL => Bound::Channel,
+            _ => Bound::Number,
+        }
+    }
 }
 
 const ROOM: &str = "room in staging";
@@ -268,25 +318,7 @@ impl Fault {
                 let place = |word: u64| ((word >> 44) as usize, (word & ((1 << 44) - 1)) as usize);
                 Operation::Elsewhere { peer, own: place(r.expected), theirs: place(r.seen) }
             }
-            kind::MISMATCH if r.operation == operation::LENGTH => {
-                let length = |word: u64| (word % CUT, word >> 60);
-                Operation::Length { peer, channel, expected: length(r.expected), seen: length(r.seen) }
-            }
-            kind::MISMATCH
-                if r.operation == operation::HEADER && (r.expected ^ r.seen).is_multiple_of(CUT) =>
-            {
-                Operation::Cut { peer, channel, bytes: r.expected % CUT }
-            }
-            kind::MISMATCH if r.operation == operation::HEADER => Operation::Mismatch {
-                peer,
-                channel,
-                bytes: true,
-                expected: r.expected % CUT,
-                seen: r.seen % CUT,
-            },
-            kind::MISMATCH => {
-                Operation::Mismatch { peer, channel, bytes: false, expected: r.expected, seen: r.seen }
-            }
+            kind::MISMATCH => mismatch(r),
             kind::ADAPTER => Operation::Adapter {
                 what: name(r.operation),
                 block,
@@ -294,12 +326,18 @@ impl Fault {
                 syndrome: r.expected as u8,
                 entry: r.seen,
             },
-            kind::RANGE => Operation::OutOfRange {
+            kind::RANGE
+            | kind::BEYOND
+            | kind::LONG_TILE
+            | kind::LONG_LL128_TILE
+            | kind::TILE_END
+            | kind::NO_CHANNEL => Operation::OutOfRange {
                 what: name(r.operation),
                 block,
                 peer,
-                given: r.seen,
-                limit: r.expected,
+                bound: Bound::of(r.kind),
+                given,
+                limit,
             },
             kind::FABRIC => Operation::Fabric {
                 what: name(r.operation),
@@ -345,6 +383,35 @@ impl Fault {
                 | Operation::Length { peer, .. },
             ) => (peer != self.rank).then_some(peer),
             _ => None,
+        }
+    }
+}
+
+/// Two calls that differ, by the field that does.
+fn mismatch(r: &AbortRecord) -> Operation {
+    let (peer, channel, expected, seen) = (r.peer as usize, r.channel as usize, r.expected, r.seen);
+    let differs = |field, expected, seen| Operation::Mismatch { peer, channel, field, expected, seen };
+    match r.operation {
+        operation::LENGTH => {
+            let length = |word| (LengthWord(word).bytes(), LengthWord(word).rest());
+            Operation::Length { peer, channel, expected: length(expected), seen: length(seen) }
+        }
+        operation::HEADER => {
+            let (own, theirs) = (SizeWord(expected), SizeWord(seen));
+            match own.bytes() == theirs.bytes() {
+                true => Operation::Cut { peer, channel, bytes: own.bytes() },
+                false => differs(CallField::Bytes, own.bytes(), theirs.bytes()),
+            }
+        }
+        operation::DIGEST => differs(CallField::Digest, expected, seen),
+        _ => {
+            let (own, theirs) = (KernelWord(expected), KernelWord(seen));
+            let field = match own.kernel() == theirs.kernel() {
+                true if own.wire_type() == theirs.wire_type() => CallField::Rest,
+                true => CallField::Type,
+                false => CallField::Kernel,
+            };
+            differs(field, expected, seen)
         }
     }
 }

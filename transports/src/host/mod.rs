@@ -23,7 +23,7 @@ pub use alike::{Agreed, Collective, Protocols};
 pub use board::Board;
 pub use domains::Domains;
 pub use error::{Error, Result};
-pub use fault::{Fault, Operation, Place, Refusal};
+pub use fault::{Bound, CallField, Fault, Operation, Place, Refusal};
 pub(crate) use foreign::Refused;
 pub use foreign::{Foreign, NotExportable};
 pub use ledger::{Cut, Launched, OWN_SCHEDULE};

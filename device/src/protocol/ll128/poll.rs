@@ -145,6 +145,7 @@ unsafe fn compare<O: Direct>(
     let expected = flag(number, call.kernel, 0);
     let size = u64::from(size[0]) | u64::from(size[1]) << 32;
     if seen != expected {
+        let about = About { operation: operation::DIGEST, ..about };
         watch.give_up(ops, kind::MISMATCH, about, expected >> 48, seen >> 48, 0);
     } else {
         let about = About { operation: operation::HEADER, ..about };

@@ -12,7 +12,7 @@
 //! ends at once with both values instead of waiting for bytes that never come. It is bound to its position, so that what an older
 //! call left in the ring is never taken for it.
 
-pub use super::call::{CUT, Call};
+pub use super::call::{CUT, Call, KernelWord, LengthWord, SizeWord};
 
 use crate::arch;
 use crate::group::Group;

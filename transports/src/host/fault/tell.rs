@@ -1,21 +1,9 @@
 //! A fault in words.
 
-use super::{Fault, Operation};
+use super::{Bound, CallField, Fault, Operation};
 use crate::host::ledger::{OWN_SCHEDULE, compared};
-use fusewire_device::kernel::MOST_PACKS;
-use fusewire_device::protocol::ll128::PACKS;
-use fusewire_device::protocol::simple::channel::HEADER;
+use fusewire_device::protocol::simple::channel::{HEADER, KernelWord};
 use std::fmt;
-
-/// Whether an operation names a range of elements.
-fn reaches(what: &str) -> bool {
-    what.starts_with("put") || what == "get"
-}
-
-/// Whether a number that is out of range is that of the peer: a record has 32 bits for it, `rank - 1` of rank 0 is more.
-fn is_peer(given: u64, peer: usize) -> bool {
-    given == peer as u64 || (given as i64) < 0 && given as u32 == peer as u32
-}
 
 /// A completion's syndrome in words (`mlx5dv.h`, `MLX5_CQE_SYNDROME_*`).
 fn syndrome_text(syndrome: u8) -> &'static str {
@@ -120,7 +108,7 @@ impl Operation {
                  give every rank the same part of the same buffer",
                 own.1, own.0, theirs.1, theirs.0
             ),
-            Operation::Mismatch { peer, channel, bytes: true, expected, seen } => write!(
+            Operation::Mismatch { peer, channel, field: CallField::Bytes, expected, seen } => write!(
                 f,
                 "rank {peer} sends {seen} bytes on channel {channel} of {transport} where rank {rank} expects {expected}: \
                  all ranks must launch with the same number of elements and the same options"
@@ -137,31 +125,27 @@ impl Operation {
                 packs_text(*seen),
                 packs_text(*expected)
             ),
-            // The same but for the upper four bits: see `Call::ended`.
-            Operation::Mismatch { peer, channel, expected, seen, .. } if seen << 4 == expected << 4 => {
+            Operation::Mismatch { peer, channel, field: CallField::Rest, expected, seen } => {
                 write!(
                     f,
                     "rank {peer} sends a chunk of another length on channel {channel} of {transport} (its last 16 bytes hold {}) than rank \
                  {rank} expects (there {}). All ranks must launch with the same number of elements. Both ends of a tile give it the same length",
-                    rest_text(seen >> 60),
-                    rest_text(expected >> 60)
+                    rest_text(KernelWord(*seen).rest()),
+                    rest_text(KernelWord(*expected).rest())
                 )
             }
-            // A tile's wire type stands in the lowest bits: see `Kernel::send_tile`. (All-to-alls by LL128 have 16 bits of a digest here.)
-            Operation::Mismatch { peer, channel, expected, seen, .. }
-                if (seen ^ expected) << 4 >> 12 == 0 && expected >> 16 != 0 =>
-            {
+            Operation::Mismatch { peer, channel, field: CallField::Type, .. } => {
                 write!(
                     f,
                     "rank {peer} sends a tile of another type on channel {channel} of {transport} than rank {rank} expects. Both ends of \
                  a tile give the same type, and take a channel's tiles in the same order"
                 )
             }
-            Operation::Mismatch { peer, channel, expected, seen, .. } => write!(
+            Operation::Mismatch { peer, channel, field, expected, seen } => write!(
                 f,
                 "rank {peer} runs another kernel on channel {channel} of {transport} ({seen:#x}) than rank {rank} ({expected:#x}), or the \
                  same with another number of elements. All ranks must launch the same kernels in the same order{}",
-                if expected >> 16 == 0 {
+                if *field == CallField::Digest {
                     ". Both ends of a tile by LL128 give it the same length and type"
                 } else {
                     ""
@@ -178,56 +162,48 @@ impl Operation {
                 "the RDMA adapter of rank {rank} could not carry out a `{what}` to rank {peer} on {transport} (channel {channel}): {}",
                 status.describe()
             ),
-            // A range, by its end and by one more than that may be; or the peer.
-            Operation::OutOfRange { what, block, peer, given, limit }
-                if reaches(what) && !is_peer(*given, *peer) =>
-            {
+            Operation::OutOfRange { what, block, peer, bound, given, limit } => {
                 write!(
                     f,
-                    "`{what}` on rank {rank} (block {block}, peer {peer}) would reach element {given} of memory that has {}",
-                    limit.saturating_sub(1)
-                )
+                    "`{what}`{} on rank {rank} ",
+                    if *bound == Bound::Ll128Packs { " by LL128" } else { "" }
+                )?;
+                match bound {
+                    Bound::Channel => write!(f, "in block {block}: ")?,
+                    _ => write!(f, "(block {block}, peer {peer}) ")?,
+                }
+                match bound {
+                    Bound::Elements => {
+                        write!(
+                            f,
+                            "would reach element {given} of memory that has {}",
+                            limit.saturating_sub(1)
+                        )
+                    }
+                    Bound::Packs => write!(
+                        f,
+                        "was given a tile of {given} packs of 16 bytes; one has at most {} (64 GiB)",
+                        limit - 1
+                    ),
+                    Bound::Ll128Packs => write!(
+                        f,
+                        "was given a tile of {given} packs of 16 bytes; an LL128 channel holds {}: cut it into tiles of `Ll128Tiles::most` \
+                         elements, or send it through staging",
+                        limit - 1
+                    ),
+                    Bound::Start => write!(
+                        f,
+                        "was given a tile that begins at element {given} and has {} elements: its end is no index",
+                        u64::MAX - limit
+                    ),
+                    Bound::Channel => write!(
+                        f,
+                        "tiles of a block travel on the channel of its number, and there are {limit} channels. Launch {limit} blocks at most, or \
+                         make the transport with more `Options::channels`"
+                    ),
+                    Bound::Number => write!(f, "was given {given}, which must be below {limit}"),
+                }
             }
-            Operation::OutOfRange { what, block, peer, given, limit } if *limit == MOST_PACKS => write!(
-                f,
-                "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; one has at most {} (64 GiB)",
-                limit - 1
-            ),
-            // No world has so many ranks, and no transport so many channels that a tile could be meant.
-            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, given, limit }
-                if *limit == PACKS + 1 =>
-            {
-                write!(
-                    f,
-                    "`{what}` by LL128 on rank {rank} (block {block}, peer {peer}) was given a tile of {given} packs of 16 bytes; an LL128 channel \
-                     holds {PACKS}: cut it into tiles of `Ll128Tiles::most` elements, or send it through staging"
-                )
-            }
-            // No world, channel or memory has so many.
-            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, given, limit }
-                if *limit > MOST_PACKS =>
-            {
-                write!(
-                    f,
-                    "`{what}` on rank {rank} (block {block}, peer {peer}) was given a tile that begins at element {given} and has {} elements: its \
-                     end is no index",
-                    u64::MAX - limit
-                )
-            }
-            // The block's number, or that of a peer.
-            Operation::OutOfRange { what: what @ ("send_tile" | "recv_tile"), block, peer, limit, given }
-                if *given == *block as u64 && !is_peer(*given, *peer) =>
-            {
-                write!(
-                    f,
-                    "`{what}` on rank {rank} in block {block}: tiles of a block travel on the channel of its number, and there are {limit} channels. \
-                     Launch {limit} blocks at most, or make the transport with more `Options::channels`"
-                )
-            }
-            Operation::OutOfRange { what, block, peer, given, limit } => write!(
-                f,
-                "`{what}` on rank {rank} (block {block}, peer {peer}) was given {given}, which must be below {limit}"
-            ),
             Operation::Refused { what, block, peer, why } => {
                 write!(f, "`{what}` on rank {rank} (block {block}, peer {peer}) cannot be: {why}")
             }
@@ -240,60 +216,71 @@ impl std::error::Error for Fault {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fusewire_device::kernel::MOST_PACKS;
+    use fusewire_device::protocol::ll128::PACKS;
     use fusewire_device::protocol::simple::channel::CUT;
     use fusewire_device::wait::{AbortRecord, kind, operation};
 
-    fn told(operation: Operation) -> String {
-        let (transport, operation) = ("Shm", Some(operation));
-        Fault { transport, reader: 3, rank: 3, operation, at: None, launched: None, staging: None }
-            .to_string()
+    fn read(kind: u32, operation: u32, [expected, seen]: [u64; 2]) -> String {
+        let record =
+            AbortRecord { kind, operation, rank: 3, peer: 1, block: 4, channel: 2, ..AbortRecord::EMPTY };
+        Fault::read("Shm", 3, &AbortRecord { expected, seen, ..record }).to_string()
     }
 
     #[test]
-    fn tiles_are_told_apart_from_kernels() {
-        let mismatch = |seen: u64| {
-            let expected = 0x1f2e_3d4c_5b6a_7980;
-            told(Operation::Mismatch { peer: 1, channel: 2, bytes: false, expected, seen: expected ^ seen })
-        };
-        assert!(mismatch(3 << 60).contains("a chunk of another length"));
+    fn kernels_tiles_and_lengths_are_told_apart() {
+        let own = 0x1f2e_3d4c_5b6a_7980;
+        let mismatch = |differs: u64| read(kind::MISMATCH, operation::RECEIVE, [own, own ^ differs]);
+        let rest = mismatch(3 << 60);
+        assert!(rest.contains("a chunk of another length") && rest.contains("hold 2 elements"), "{rest}");
+        assert!(rest.contains("(there 1 element)"), "{rest}");
         for type_and_rest in [0xf, 0xb, 3 << 60 | 6] {
             let text = mismatch(type_and_rest);
             assert!(text.contains("a tile of another type on channel 2"), "{text}");
         }
-        assert!(mismatch(0x100 | 6).contains("another kernel"));
+        assert!(mismatch(0x100 | 6).contains("another kernel") && !mismatch(0x100).contains("by LL128"));
         // Of LL128, which names kernels by 16 bits.
-        let (expected, seen) = (0x4a01, 0x4a7f);
-        let text = told(Operation::Mismatch { peer: 1, channel: 2, bytes: false, expected, seen });
-        assert!(text.contains("another kernel"), "{text}");
-        let text =
-            |peer| told(Operation::OutOfRange { what: "recv_tile", block: 4, peer, given: 4, limit: 4 });
-        assert!(text(2).contains("in block 4") && text(2).contains("4 blocks at most"), "{}", text(2));
-        assert!(text(4).contains("must be below 4"), "{}", text(4));
-        // `rank - 1` of rank 0.
-        let below = |what| {
-            told(Operation::OutOfRange { what, block: 4, peer: u32::MAX as usize, given: u64::MAX, limit: 4 })
-        };
-        let (given, limit) = (PACKS + 5, PACKS + 1);
-        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
-        assert!(text.contains("by LL128") && text.contains("`Ll128Tiles::most` elements"), "{text}");
-        for text in ["send_tile", "put", "get"].map(below) {
-            assert!(text.contains("was given 18446744073709551615, which must be below 4"), "{text}");
+        let text = read(kind::MISMATCH, operation::DIGEST, [0x4a01, 0x4a7f]);
+        assert!(text.contains("another kernel") && text.contains("a tile by LL128"), "{text}");
+        // Few bits do not make a digest.
+        let text = read(kind::MISMATCH, operation::RECEIVE, [0x4a01, 0x4b01]);
+        assert!(text.contains("another kernel") && !text.contains("by LL128"), "{text}");
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_told_by_its_kind() {
+        let text = |kind, operation, limit, given| read(kind, operation, [limit, given]);
+        let told = text(kind::NO_CHANNEL, operation::RECEIVE, 4, 4);
+        assert!(
+            told.starts_with("`recv_tile` on rank 3 in block 4: tiles") && told.contains("4 blocks at most"),
+            "{told}"
+        );
+        // `rank - 1` of rank 0; whatever the operation.
+        for operation in [operation::SEND, operation::PUT, operation::GET] {
+            let told = text(kind::RANGE, operation, 4, u64::MAX);
+            assert!(told.contains("was given 18446744073709551615, which must be below 4"), "{told}");
         }
-        let (given, limit) = (MOST_PACKS + 1, MOST_PACKS);
-        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
-        assert!(text.contains("a tile of 4294967297 packs") && text.contains("at most 4294967295"), "{text}");
-        let (given, limit) = (u64::MAX - 159, u64::MAX - 160);
-        let text = told(Operation::OutOfRange { what: "send_tile", block: 0, peer: 1, given, limit });
-        assert!(text.contains("18446744073709551456 and has 160 elements"), "{text}");
+        for number in [PACKS + 1, MOST_PACKS, 4] {
+            let told = text(kind::RANGE, operation::SEND, number, number);
+            assert!(told.contains(&format!("must be below {number}")), "{told}");
+        }
+        let told = text(kind::BEYOND, operation::PUT, 11, 12);
+        assert!(told.contains("(block 4, peer 1) would reach element 12 of memory that has 10"), "{told}");
+        let told = text(kind::LONG_LL128_TILE, operation::SEND, PACKS + 1, PACKS + 5);
+        assert!(
+            told.contains("`send_tile` by LL128 on rank 3") && told.contains(&format!("holds {PACKS}:")),
+            "{told}"
+        );
+        assert!(told.contains("`Ll128Tiles::most` elements"), "{told}");
+        let told = text(kind::LONG_TILE, operation::SEND, MOST_PACKS, MOST_PACKS + 1);
+        assert!(told.contains("a tile of 4294967297 packs") && told.contains("at most 4294967295"), "{told}");
+        let told = text(kind::TILE_END, operation::SEND, u64::MAX - 160, u64::MAX - 159);
+        assert!(told.contains("18446744073709551456 and has 160 elements"), "{told}");
     }
 
     #[test]
     fn sizes_and_cuts_are_told_apart() {
-        let read = |expected, seen| {
-            let (kind, operation) = (kind::MISMATCH, operation::HEADER);
-            let record = AbortRecord { kind, operation, peer: 1, expected, seen, ..AbortRecord::EMPTY };
-            Fault::read("Shm", 0, &record).to_string()
-        };
+        let read = |expected, seen| read(kind::MISMATCH, operation::HEADER, [expected, seen]);
         let text = read(3 * CUT + 640, 5 * CUT + 640);
         assert!(text.contains("cuts the 640 bytes") && text.contains("in another way"), "{text}");
         // Few elements more may be as many bytes on each channel.
