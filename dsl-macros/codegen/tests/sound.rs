@@ -27,18 +27,15 @@ fn roots() -> Roots {
 }
 
 /// The rule for a protocol.
-fn rule(of: fusewire_codegen::Protocol) -> fusewire_flow::Protocol {
-    use fusewire_codegen::Protocol::{
-        Bulk, Copy, Direct, Hierarchical, Ll, Ll128, Ll128TwoShot, Local, Simple, TwoShot,
-    };
+fn rule(of: Protocol) -> fusewire_flow::Protocol {
     match of {
-        Simple | TwoShot | Hierarchical => fusewire_flow::Protocol::Simple,
-        Ll => fusewire_flow::Protocol::Ll,
-        Ll128 | Ll128TwoShot => fusewire_flow::Protocol::Ll128,
-        Direct => fusewire_flow::Protocol::Direct,
-        Bulk => fusewire_flow::Protocol::Bulk,
-        Local => fusewire_flow::Protocol::Local,
-        Copy => fusewire_flow::Protocol::Copy,
+        Protocol::Simple | Protocol::TwoShot | Protocol::Hierarchical => fusewire_flow::Protocol::Simple,
+        Protocol::Ll => fusewire_flow::Protocol::Ll,
+        Protocol::Ll128 | Protocol::Ll128TwoShot => fusewire_flow::Protocol::Ll128,
+        Protocol::Direct => fusewire_flow::Protocol::Direct,
+        Protocol::Bulk => fusewire_flow::Protocol::Bulk,
+        Protocol::Local => fusewire_flow::Protocol::Local,
+        Protocol::Copy => fusewire_flow::Protocol::Copy,
     }
 }
 
