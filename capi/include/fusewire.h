@@ -151,7 +151,8 @@ typedef struct {
   int64_t channel;
   // Fault: the kernel that the rank had launched last.
   const char *kernel;
-  // Fault: what the rank waited for, such as "data"; where it panicked; or why it called `fusewire_transport_abort`.
+  // Fault: what the rank waited for, such as "data"; where it panicked; why it called `fusewire_transport_abort`; or how its launch
+  // differs from that of another rank.
   const char *waited_for;
 } fusewire_error;
 

@@ -45,7 +45,8 @@ pub struct fusewire_error {
     pub channel: i64,
     /// Fault: the kernel that the rank had launched last.
     pub kernel: *const c_char,
-    /// Fault: what the rank waited for, such as "data"; where it panicked; or why it called `fusewire_transport_abort`.
+    /// Fault: what the rank waited for, such as "data"; where it panicked; why it called `fusewire_transport_abort`; or how its launch
+    /// differs from that of another rank.
     pub waited_for: *const c_char,
 }
 

@@ -44,7 +44,7 @@ pub struct Args {
     pub unroll: Option<String>,
     /// How bytes travel: `simple` through rings, small chunks by `ll128` in lines that carry their flags or by `ll` in words that do, `direct` into symmetric outputs,
     /// there by `bulk` copies, or by the engine that makes a `copy`; all-reduces, broadcasts and reduces in two steps, `two_shot`, and all-reduces by
-    /// `ll128_two_shot`; on meshes these, all-gathers and reduce-scatters `hierarchical`, by domains.
+    /// `ll128_two_shot`; on meshes `hierarchical`, by domains: all-reduces, broadcasts, reduces, all-gathers and reduce-scatters.
     #[arg(long, value_parser = fusewire::Protocol::ALL.map(fusewire::Protocol::name), default_value = "simple")]
     pub protocol: String,
     /// Name lines of the source in the PTX.

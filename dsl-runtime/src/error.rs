@@ -19,7 +19,7 @@ pub enum Error {
         /// What, and what to do instead.
         what: String,
     },
-    /// A kernel ended before its work was done: a wait expired, it panicked, a peer launched something else.
+    /// A kernel ended before its work was done, or was not queued: a wait expired, it panicked, a peer launches something else.
     #[error(transparent)]
     Fault(Box<Fault>),
     /// Ranks disagree, are missing or are lost.

@@ -248,6 +248,7 @@ impl Stream {
     }
 
     /// The CUDA handle (`CUstream`), for other libraries. Null on CPU threads. Valid while a handle of the stream exists here.
+    /// Once they capture a collective of it, this rank's launches on that transport are not compared with those of the host's other ranks any more.
     pub fn as_raw(&self) -> *mut c_void {
         match &self.0.kind {
             Kind::Cuda(stream) => {

@@ -72,10 +72,10 @@ impl Graph {
     }
 
     /// The graph's CUDA handle (`CUgraph`), for other libraries that make it a child node. Null on CPU threads. They copy the graph, but this one keeps
-    /// the resources of its nodes alive: do not drop it while theirs may be launched.
+    /// the resources of its nodes alive: do not drop it while theirs may be launched. Their replays are not seen here: from now on, this rank's launches on the graph's transports are not
+    /// compared with those of the host's other ranks.
     pub fn as_raw(&self) -> *mut c_void {
-        // Nobody here sees the replays of theirs.
-        self.collectives.iter().for_each(|(link, _)| link.has_unseen());
+        self.is_unseen();
         self.template.as_ref().map_or(std::ptr::null_mut(), |graph| graph.as_raw().cast())
     }
 
@@ -85,7 +85,8 @@ impl Graph {
     ///
     /// # Errors
     /// [`crate::Error::Misuse`] on a stream of another device, if a stream that it must wait for is capturing, or if its kernels and those
-    /// queued on other streams do not fit on the GPU together.
+    /// queued on other streams do not fit on the GPU together. [`crate::Error::Fault`] with [`crate::Operation::Disagreed`] if another rank of this host
+    /// replays another graph of as many collectives.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.device.check_stream(stream)?;
         let _claims = Claims::of(stream, self.memory.iter().map(|(memory, access)| (memory, *access)))?;
@@ -96,6 +97,9 @@ impl Graph {
         let grid = self.demand.whole();
         let ledger = self.ledger.as_ref().filter(|_| grid.blocks > 0);
         let _admitted = ledger.map(|l| l.admit(stream.queue(), grid, false)).transpose()?;
+        if stream.is_recorded_unseen()? {
+            self.is_unseen();
+        }
         // Behind what can refuse it on this rank alone.
         self.note()?;
         match (&stream.0.kind, &self.exec) {
@@ -110,6 +114,11 @@ impl Graph {
             _ => self.ops.iter().for_each(|op| stream.push(Arc::clone(op))),
         }
         Ok(())
+    }
+
+    /// Nobody here sees the replays of a graph of others' that this one becomes a node of.
+    fn is_unseen(&self) {
+        self.collectives.iter().for_each(|(link, _)| link.has_unseen());
     }
 
     /// Notes a replay on each transport that its launches are of.

@@ -39,6 +39,8 @@ impl Pending {
     ) -> Result<()> {
         let Some((_, ranks)) = stream.context().place() else { return Ok(launch()?) };
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the launch: what was queued has not failed.
+        state.mark(stream)?;
         loop {
             while let Some((mark, _)) = state.marks.front()
                 && mark.query()?
@@ -52,17 +54,21 @@ impl Pending {
         }
         launch()?;
         state.unmarked += kernels;
-        if state.unmarked >= STEP {
-            let mark = cuda::Event::new(stream.context())?;
-            mark.record(stream)?;
-            let kernels = std::mem::take(&mut state.unmarked);
-            state.marks.push_back((mark, kernels));
-        }
         Ok(())
     }
 }
 
 impl State {
+    /// Sets a mark behind what the stream has, if there are enough kernels without one.
+    fn mark(&mut self, stream: &cuda::Stream) -> Result<()> {
+        if self.unmarked >= STEP {
+            let mark = cuda::Event::new(stream.context())?;
+            mark.record(stream)?;
+            self.marks.push_back((mark, std::mem::take(&mut self.unmarked)));
+        }
+        Ok(())
+    }
+
     fn queued(&self) -> u32 {
         self.unmarked + self.marks.iter().map(|(_, kernels)| kernels).sum::<u32>()
     }

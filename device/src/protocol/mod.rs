@@ -251,10 +251,17 @@ impl<'k, O: Ops> Site<'k, O> {
         self.at(Leg { peer: self.me.rank, chunk: Legs::own(schedule, self.me)[0], theirs: 0 }, channel)
     }
 
+    /// The number by which hooks know a channel of a call of several steps: that of the first.
+    #[inline(always)]
+    fn heard(&self, channel: u32) -> u32 {
+        if channel < self.shape.channels { channel } else { channel - self.shape.channels }
+    }
+
     /// Where hooks are in a chunk that is the only one of every rank, wherever the other end of the wire is.
     #[inline(always)]
     fn only<S: Legs>(&self, schedule: &S, channel: u32) -> Ctx {
-        self.at(Leg { peer: Legs::root(schedule).unwrap_or(self.me.rank), chunk: 0, theirs: 0 }, channel)
+        let peer = Legs::root(schedule).unwrap_or(self.me.rank);
+        self.at(Leg { peer, chunk: 0, theirs: 0 }, self.heard(channel))
     }
 
     /// Where `consume` is, in the self copy.

@@ -133,8 +133,8 @@ macro_rules! at_home {
     };
 }
 
-/// To the root, every rank sends its domain's others what it contributes to their parts. From the root, it sends those of its own domain their parts; what comes from there
-/// everybody gets of one rank.
+/// To the root, every rank sends its domain's others what it contributes to their parts. From the root, the others of its domain get their parts. Every other rank but the root
+/// receives from one rank there.
 impl<S: Schedule> Legs for AtHome<First<S>> {
     #[inline(always)]
     fn sends(&self, me: Member) -> u32 {

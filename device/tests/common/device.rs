@@ -50,10 +50,11 @@ pub fn compile(name: &str, source: &str, arch: Arch) -> String {
     out
 }
 
-/// What `of` gives of each architecture, side by side.
-pub fn each<T: Send>(archs: &[Arch], of: impl Fn(Arch) -> T + Sync) -> Vec<T> {
+/// What `of` gives of each, an architecture or a part of what is compiled for it, side by side.
+pub fn each<I: Copy + Send, T: Send>(all: &[I], of: impl Fn(I) -> T + Sync) -> Vec<T> {
+    let of = &of;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = archs.iter().map(|arch| scope.spawn(|| of(*arch))).collect();
+        let threads: Vec<_> = all.iter().map(|&one| scope.spawn(move || of(one))).collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })

@@ -21,12 +21,16 @@ use std::time::Duration;
 /// Sends words, and chains what calls bring, so that each element must be taken once. Says who it is from.
 pub struct Chained;
 
+/// Of the worlds here: hooks hear of no others, whatever a call uses.
+pub const MOST_CHANNELS: usize = 2;
+
 impl Hooks for Chained {
     type Args<'a> = Args<'a, u16, u32>;
     type Wire = u16;
     type Folded = u16;
     const UNROLL: usize = 2;
     fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
+        assert!(ctx.channel < MOST_CHANNELS);
         // Who passes on must wait for one that takes its time.
         if ctx.rank == 1 && ctx.pos % 512 == 256 {
             sleep(Duration::from_millis(1));
@@ -34,6 +38,7 @@ impl Hooks for Chained {
         args.input.pack(ctx)
     }
     fn consume(ctx: &Consume, args: &Self::Args<'_>, value: Pack<u16>) {
+        assert!(ctx.channel < MOST_CHANNELS);
         // And for one that has no room.
         if ctx.rank == 0 && ctx.pos.is_multiple_of(512) {
             sleep(Duration::from_millis(1));
@@ -220,6 +225,7 @@ macro_rules! in_one_buffer {
             const UNROLL: usize = 4;
             const IN_PLACE: bool = true;
             fn produce(ctx: &Produce, both: &Self::Args<'_>) -> Pack<u32> {
+                assert!(ctx.channel < MOST_CHANNELS);
                 both.pack(ctx)
             }
             fn consume(ctx: &Consume, both: &Self::Args<'_>, value: Pack<u32>) {

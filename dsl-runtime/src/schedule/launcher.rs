@@ -47,7 +47,8 @@ impl<S: Schedule, X: Transport, H: HookSet> Launcher<S, X, H> {
     ///
     /// # Errors
     /// [`Error::Misuse`] before anything is launched: buffers that overlap or are on another device, a length that does not divide into
-    /// the schedule's chunks, a peer that is this rank or no rank, more blocks than the device holds. Faults of the kernel itself come from [`Stream::synchronize`].
+    /// the schedule's chunks, a peer that is this rank or no rank, more blocks than the device holds. [`crate::Error::Fault`] with [`crate::Operation::Disagreed`] if
+    /// another rank of this host launches something else. Faults of the kernel itself come from [`Stream::synchronize`].
     pub fn launch_as(
         &self,
         stream: &Stream,

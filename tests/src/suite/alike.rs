@@ -167,7 +167,14 @@ pub fn what_may_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
         copier.launch_with(stream, args, &options.clone().elements(chunk))
     };
     let three = stream.capture(|| [60, 70, chunk].into_iter().try_for_each(|n| launch(&mut output, n)))?;
-    let nested = stream.capture(|| three.launch(stream).and_then(|()| launch(&mut output, 80)))?;
+    let two = stream.capture(|| [70, chunk].into_iter().try_for_each(|n| launch(&mut output, n)))?;
+    let nested = stream.capture(|| {
+        launch(&mut output, 60)?;
+        two.launch(stream)?;
+        launch(&mut output, 80)
+    })?;
+    let four = [60, 70, chunk, 80];
+    let flat = stream.capture(|| four.into_iter().try_for_each(|n| launch(&mut output, n)))?;
     // More often than a ring has places.
     for round in 0..100 {
         // Rank 0 sends to rank 1, and others know nothing of it.
@@ -184,10 +191,11 @@ pub fn what_may_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
         if (round + me) % 4 == 0 {
             launch(&mut output, 0)?;
         }
-        match (round + me) % 3 {
+        match (round + me) % 4 {
             0 => nested.launch(stream)?,
-            1 => three.launch(stream).and_then(|()| launch(&mut output, 80))?,
-            _ => [60, 70, chunk, 80].into_iter().try_for_each(|n| launch(&mut output, n))?,
+            1 => flat.launch(stream)?,
+            2 => three.launch(stream).and_then(|()| launch(&mut output, 80))?,
+            _ => four.into_iter().try_for_each(|n| launch(&mut output, n))?,
         }
         // A rank that refuses a launch for reasons of its own has launched nothing.
         if me == round % size {

@@ -99,7 +99,7 @@ pub fn operation(fault: &Fault) -> &Operation {
     fault.operation.as_ref().unwrap_or_else(|| panic!("the fault names no operation: {fault}"))
 }
 
-/// Roots to try: the first rank, the last, and one between. (Who exchanges what with whom is tested for every root without running it.)
+/// Roots to try: the first rank, the last, and one between. (`schedule::check` of the device library follows every root without running it.)
 pub fn roots(ranks: usize) -> Vec<usize> {
     BTreeSet::from([0, ranks / 2, ranks - 1]).into_iter().collect()
 }

@@ -5,7 +5,6 @@
 //! compared. A rank whose launches the host does not see any more, since others replay them, stops to note and to look.
 
 use super::{Cut, Error, Fault, Link, Operation, Result};
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,6 +30,9 @@ pub struct Collective {
 /// Bytes travel by the protocol of that number: in words.
 pub type Protocols = fn(u8) -> &'static str;
 
+/// Of digests of several launches: odd, so that none is lost.
+const DIGIT: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Collective {
     /// Both, one behind the other, as one replay makes them.
     #[must_use]
@@ -38,7 +40,9 @@ impl Collective {
         if self.launches == 0 {
             return *next;
         }
-        let digest = (self.digest.rotate_left(29) ^ next.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // As a number of so many digits: what graphs are nested in makes no difference.
+        let digits = DIGIT.wrapping_pow(next.launches);
+        let digest = self.digest.wrapping_mul(digits).wrapping_add(next.digest);
         Collective { digest, launches: self.launches.saturating_add(next.launches), ..Self::default() }
     }
 
@@ -168,6 +172,9 @@ impl Count {
     }
 }
 
+/// Bytes of what differs that a message has at most.
+const MOST_TOLD: usize = 800;
+
 /// What ranks agreed on when they prepared a kernel: fields, as they are told, and values.
 pub type Agreed = Vec<(&'static str, String)>;
 
@@ -211,21 +218,27 @@ impl Kernels {
             field("elements of a row", number(theirs.cut.cols), number(own.cut.cols));
             field("first bytes by LL128", number(16 * theirs.cut.first), number(16 * own.cut.first));
         }
-        let mut text = format!("its collective launch number {} is not that of rank {peer} (", with.number);
-        // Infallible, into a string.
-        for (index, (name, [theirs, own])) in fields.iter().enumerate() {
-            let semicolon = if index == 0 { "" } else { "; " };
-            let _ = write!(text, "{semicolon}{name}: {theirs} on rank {peer}, {own} on rank {me}");
-        }
+        let told = fields
+            .iter()
+            .map(|(name, [theirs, own])| format!("{name}: {theirs} on rank {peer}, {own} on rank {me}"));
+        let mut told = told.collect::<Vec<_>>().join("; ");
         if fields.is_empty() {
-            text.push_str(&match own.launches {
+            told = match own.launches {
                 1 => "they cut chunks in another way: shape, channels or chunk of the options differ"
                     .to_owned(),
                 n => format!("both replay graphs of {n} collective launches, which are not the same"),
-            });
+            };
         }
-        text.push_str("). All ranks must launch the same kernels, with the same root, number of elements and options, in the same order");
-        text
+        // What to do is told behind it, of a reason that is not cut.
+        if told.len() > MOST_TOLD {
+            told.truncate(told.floor_char_boundary(MOST_TOLD));
+            told.push_str(" ..");
+        }
+        format!(
+            "its collective launch number {} is not that of rank {peer} ({told}). All ranks must launch the same kernels, with the same root, \
+             number of elements and options, in the same order",
+            with.number
+        )
     }
 }
 

@@ -47,7 +47,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What the rank that gave up was doing.
+/// What the rank that gave up was doing, or why it launched nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {

@@ -198,10 +198,18 @@ impl Engine {
                 PUT | GET => within(command.from, total),
                 _ => from_local && within(command.from, own),
             };
-        if !right || command.peer as usize >= self.peers.len() {
-            let Command { peer, channel, from, to, .. } = *command;
-            let (kind, operation, seen) = (kind::RANGE, about, from.max(to));
-            self.fail(Reason { kind, peer, channel, operation, expected: total, seen, age_ns: 0 });
+        let Command { peer, channel, from, to, .. } = *command;
+        let end = |at: u64| at.saturating_add(bytes);
+        let wrong = match peer as usize >= self.peers.len() {
+            true => Some((kind::RANGE, self.peers.len() as u64, peer.into())),
+            false if right => None,
+            false if within(to, total) => {
+                Some((kind::BEYOND, if from_local { own } else { total } + 1, end(from)))
+            }
+            false => Some((kind::BEYOND, total + 1, end(to))),
+        };
+        if let Some((kind, expected, seen)) = wrong {
+            self.fail(Reason { kind, peer, channel, operation: about, expected, seen, age_ns: 0 });
             return true;
         }
         if command.peer == self.rank {

@@ -71,7 +71,7 @@ impl<O: Ops, S: Legs, H: Unpack> Work for Sends<'_, '_, O, S, H> {
     fn turn(&self, turn: Turn, team: Team) {
         let Part { ends, turns, share, args } = self.part;
         let (first, count, payload) = turns.packs(turn);
-        let place = ends.site.own(ends.schedule, ends.channel);
+        let place = ends.site.own(ends.schedule, ends.site.heard(ends.channel));
         // SAFETY: the turn's bytes are reserved, and not handed over before it is over.
         let peers = unsafe { ends.everybody(payload) };
         // SAFETY: each pack is one thread's.

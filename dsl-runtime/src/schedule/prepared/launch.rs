@@ -179,7 +179,8 @@ impl Agreed {
         Ok(collective)
     }
 
-    /// A launch as ranks of one host compare it: by what its headers name as well. Hence neither threads nor blocks count, nor a deadline.
+    /// A launch as ranks of one host compare it: by what its headers name as well. Hence threads and blocks count by what they make of the cut alone, and a deadline
+    /// does not.
     fn collective(&self, call: &Call<'_>, cut: Cut) -> Collective {
         let Call { plan, shape, root, .. } = call;
         let parts = [shape.kernel, shape.cut, shape.elements];

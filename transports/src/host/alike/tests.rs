@@ -78,6 +78,9 @@ fn replays_keep_numbers_in_step_and_are_compared_with_replays() {
     assert_eq!(graph.launches, 3);
     assert_eq!(Collective::default().then(&launch(4)), launch(4));
     assert_ne!(Collective::default().then(&launch(5)).then(&launch(4)).then(&launch(6)).digest, graph.digest);
+    // However they are nested.
+    let two = Collective::default().then(&launch(5)).then(&launch(6));
+    assert_eq!(Collective::default().then(&launch(4)).then(&two), graph);
     // Three by one replay against one by one, in both orders.
     assert!(!one.differs(&graph));
     [4, 5, 6, 7].into_iter().for_each(|digest| assert!(!other.differs(&launch(digest))));
@@ -210,6 +213,10 @@ fn what_differs_is_told_field_by_field() {
          bytes by LL128: 128 on rank 4, none on rank 3"
     );
     assert!(text(one, one).starts_with("they cut chunks in another way"));
+    // What to do is told however long the fields are.
+    kernels.agreed.lock().unwrap().push((3, agreed(&"long::".repeat(200), "f32")));
+    let long = text(one, Collective { kernel: 3, ..one });
+    assert!(long.len() < 1000 && long.ends_with(" .."), "{long}");
     let graph = one.then(&one);
     assert!(text(graph, graph).contains("graphs of 2 collective launches"));
 }

@@ -172,7 +172,7 @@ pub(in super::super) unsafe fn meet<O: Ops, N: Legs, F: Legs, S: Legs, W: Pass>(
                     }
                 });
             } else if Block.leads() {
-                // Such a rank stored nothing, but that is nothing that the code shows.
+                // It stored nothing. The check of the PTX cannot know that.
                 arch::fence_system();
             }
             sent = Some(turns.after(now));
