@@ -174,39 +174,50 @@ fn queue(
     graph.launch(&ground.stream).unwrap();
 }
 
+/// Queues the calls of a test, each with fresh inputs and over a spoilt output, and compares every element of the output with what `want` has for call and index, if it has any.
+fn calls<T: Number>(
+    ground: &Ground,
+    [sent, received]: [usize; 2],
+    options: &LaunchOptions,
+    launch: impl Fn(&Buffer<T>, &mut Buffer<T>) -> fusewire::Result<()>,
+    want: impl Fn(usize, usize) -> Option<T>,
+) {
+    let me = ground.world.rank();
+    let mut input = ground.device.buffer::<T>(sent).unwrap();
+    let mut output = ground.device.buffer::<T>(received).unwrap();
+    let mut graph = None;
+    for call in 0..CALLS {
+        let own: Vec<T> = (0..sent).map(|i| T::of(value(me, call, i))).collect();
+        let own = ground.device.buffer_from(&own).unwrap();
+        input.copy_from(&ground.stream, &own).unwrap();
+        output.fill_bytes(&ground.stream, 0x5a).unwrap();
+        arrive(ground, call);
+        queue(ground, &mut graph, call, || launch(&input, &mut output));
+        for (i, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
+            if let Some(want) = want(call, i) {
+                let about = (T::NAME, received, options, call, me, i);
+                assert_eq!(got.to_bits64(), want.to_bits64(), "{about:?}");
+            }
+        }
+    }
+}
+
 fn sums<T: Number>(ground: &Ground)
 where
     sum::Hooks<T>: fusewire::kernel::Supports<AllReduce, ShmMesh>,
     for<'a> sum::Hooks<T>: fusewire::kernel::HookSet<Args<'a> = sum::Launch<'a, T>>,
 {
     let launcher = sum::all_reduce::<T, _>(&ground.mesh).unwrap();
-    let (me, ranks) = (ground.world.rank(), ground.world.size());
+    let ranks = ground.world.size();
     for n in SIZES {
         for options in ways() {
-            let mut input = ground.device.buffer::<T>(n).unwrap();
-            let mut output = ground.device.buffer::<T>(n).unwrap();
-            let of = |rank, call, i| T::of(value(rank, call, i));
-            let fill = |call: usize| {
-                let values: Vec<T> = (0..n).map(|i| of(me, call, i)).collect();
-                let values = ground.device.buffer_from(&values).unwrap();
-                ground.stream.synchronize().unwrap();
-                values
+            let launch = |input: &Buffer<T>, output: &mut Buffer<T>| {
+                let args = sum::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, args, &options)
             };
-            let mut graph = None;
-            for call in 0..CALLS {
-                input.copy_from(&ground.stream, &fill(call)).unwrap();
-                output.fill_bytes(&ground.stream, 0x5a).unwrap();
-                arrive(ground, call);
-                queue(ground, &mut graph, call, || {
-                    let args = sum::Launch { input: input.view(), output: output.view_mut() };
-                    launcher.launch_with(&ground.stream, args, &options)
-                });
-                for (i, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
-                    let want = T::of(tree(0, ranks, &|rank| of(rank, call, i).read()));
-                    let about = (T::NAME, n, &options, call, me, i);
-                    assert_eq!(got.to_bits64(), want.to_bits64(), "{about:?}");
-                }
-            }
+            let of = |rank, call, i| T::of(value(rank, call, i)).read();
+            let want = |call: usize, i: usize| Some(T::of(tree(0, ranks, &|rank| of(rank, call, i))));
+            calls(ground, [n; 2], &options, launch, want);
         }
     }
 }

@@ -55,44 +55,58 @@ pub fn chained(old: u32, from: u32, value: u16) -> u32 {
     old.wrapping_mul(31).wrapping_add(1 + from + 64 * u32::from(value))
 }
 
-/// Writes whom each element is for into what it sends.
-pub struct Told;
+/// Hooks that fold as [`Folding`], and put what it comes to in place of the output: the expressions are what `produce` gives and what `take` does first.
+macro_rules! folds_anew {
+    ($(#[$doc:meta])* $name:ident, |$produce:ident, $args:ident| $value:expr, |$take:ident| $first:expr) => {
+        $(#[$doc])*
+        pub struct $name;
 
-impl Hooks for Told {
-    type Args<'a> = Args<'a, u16, u32>;
-    type Wire = u16;
-    type Folded = u32;
-    const UNROLL: usize = 1;
-    const FOLDS: bool = true;
-    const RELAYS: usize = Folding::RELAYS;
-    const PARTIALS: usize = Folding::PARTIALS;
-    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
-        produce_each(ctx, |ctx| told(args.input[ctx.index()], ctx.peer as u32))
-    }
-    fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u16>) {
-        unreachable!("nothing but the fold takes values");
-    }
-    fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
-        Folding::partial(ranks, of, put)
-    }
-    fn join(ranks: (u32, u32), of: &impl Partials, put: &impl Fn(usize, Pack<u32>)) {
-        Folding::join(ranks, of, put);
-    }
-    fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
-        consume_each(ctx, folded, |ctx, value| args.output.at(ctx).set(value));
-    }
+        impl Hooks for $name {
+            type Args<'a> = Args<'a, u16, u32>;
+            type Wire = u16;
+            type Folded = u32;
+            const UNROLL: usize = 1;
+            const FOLDS: bool = true;
+            const RELAYS: usize = Folding::RELAYS;
+            const PARTIALS: usize = Folding::PARTIALS;
+            fn produce($produce: &Produce, $args: &Self::Args<'_>) -> Pack<u16> {
+                $value
+            }
+            fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u16>) {
+                unreachable!("nothing but the fold takes values");
+            }
+            fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
+                Folding::partial(ranks, of, put)
+            }
+            fn join(ranks: (u32, u32), of: &impl Partials, put: &impl Fn(usize, Pack<u32>)) {
+                Folding::join(ranks, of, put);
+            }
+            fn take($take: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
+                $first;
+                consume_each($take, folded, |ctx, value| args.output.at(ctx).set(value));
+            }
+        }
+
+        unpack! { $name }
+
+        impl Becomes for $name {
+            fn becomes(_: u32, folded: u32) -> u32 {
+                folded
+            }
+        }
+    };
 }
+pub(super) use folds_anew;
 
-unpack! { Told }
+folds_anew! {
+    /// Writes whom each element is for into what it sends.
+    Told,
+    |ctx, args| produce_each(ctx, |ctx| told(args.input[ctx.index()], ctx.peer as u32)),
+    |ctx| {}
+}
 
 fn told(value: u16, to: u32) -> u16 {
     value.wrapping_mul(64).wrapping_add(to as u16)
-}
-
-impl Becomes for Told {
-    fn becomes(_: u32, folded: u32) -> u32 {
-        folded
-    }
 }
 
 pub fn vectors<T: Element>(ranks: u32, len: usize, mut value: impl FnMut() -> T) -> Vec<Aligned<T>> {

@@ -2,7 +2,7 @@
 
 use super::folding::{Becomes, Bytes, Folding, Settled, tree};
 use super::hooks::{Args, ByElement, ByPack, Raw, Tiled};
-use super::pairs::{Adds, Chained, Stays, chained, raws, vectors};
+use super::pairs::{Adds, Chained, Stays, chained, folds_anew, raws, vectors};
 use super::world::Noise;
 use super::{Ground, Way, by_domains};
 use fusewire_device::{
@@ -171,42 +171,12 @@ fn what_comes_of_it_replaces_it_in_place() {
     });
 }
 
-/// Adds up, and takes its time to take what that comes to: who joins must wait for room.
-pub struct Slow;
-
-impl Hooks for Slow {
-    type Args<'a> = Args<'a, u16, u32>;
-    type Wire = u16;
-    type Folded = u32;
-    const UNROLL: usize = 1;
-    const FOLDS: bool = true;
-    const RELAYS: usize = Folding::RELAYS;
-    const PARTIALS: usize = Folding::PARTIALS;
-    fn produce(ctx: &Produce, args: &Self::Args<'_>) -> Pack<u16> {
-        args.input.pack(ctx)
-    }
-    fn consume(_: &Consume, _: &Self::Args<'_>, _: Pack<u16>) {
-        unreachable!("nothing but the fold takes values");
-    }
-    fn partial(ranks: u32, of: &impl Contributions<u16>, put: &impl Fn(usize, [u32; 4])) -> bool {
-        Folding::partial(ranks, of, put)
-    }
-    fn join(ranks: (u32, u32), of: &impl Partials, put: &impl Fn(usize, Pack<u32>)) {
-        Folding::join(ranks, of, put);
-    }
-    fn take(ctx: &Consume, args: &Self::Args<'_>, folded: Pack<u32>) {
-        if ctx.pos.is_multiple_of(128) {
-            sleep(Duration::from_millis(1));
-        }
-        consume_each(ctx, folded, |ctx, value| args.output.at(ctx).set(value));
-    }
-}
-
-unpack! { Slow }
-
-impl Becomes for Slow {
-    fn becomes(_: u32, folded: u32) -> u32 {
-        folded
+folds_anew! {
+    /// Takes its time to take what the fold comes to: who joins must wait for room.
+    Slow,
+    |ctx, args| args.input.pack(ctx),
+    |ctx| if ctx.pos.is_multiple_of(128) {
+        sleep(Duration::from_millis(1));
     }
 }
 

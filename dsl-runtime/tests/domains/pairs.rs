@@ -2,32 +2,32 @@
 
 use super::*;
 
-#[comm_kernel(transports(ShmMesh), schedules(all_gather), elements(u8, f32))]
-mod copy {
+#[comm_kernel(transports(ShmMesh), schedules(all_gather, broadcast), elements(u8, f32))]
+pub mod copy {
     pub struct Args<'a, T> {
         pub input: &'a [T],
         pub output: Out<'a, T>,
     }
 }
 
-#[comm_kernel(transports(ShmMesh), schedules(all_gather, all_to_all))]
-mod copy_words {
+#[comm_kernel(transports(ShmMesh), schedules(all_gather, all_to_all, scatter, gather))]
+pub mod copy_words {
     pub struct Args<'a> {
         pub input: &'a [u32],
         pub output: Out<'a, u32>,
     }
 }
 
-#[comm_kernel(transports(ShmMesh), schedules(all_gather))]
-mod copy_in_place {
+#[comm_kernel(transports(ShmMesh), schedules(all_gather, broadcast))]
+pub mod copy_in_place {
     pub struct Args<'a> {
         pub both: InOut<'a, u32>,
     }
 }
 
 /// Counts what hooks are called for, and tells whom by.
-#[comm_kernel(transports(ShmMesh), schedules(all_gather))]
-mod counted {
+#[comm_kernel(transports(ShmMesh), schedules(all_gather, broadcast))]
+pub mod counted {
     pub struct Args<'a> {
         pub input: &'a [u32],
         pub output: Out<'a, u32>,
@@ -47,7 +47,7 @@ mod counted {
 }
 
 /// Many times the staging of a channel, too.
-const SIZES: [usize; 5] = [0, 1, 33, 1001, 5003];
+pub const SIZES: [usize; 5] = [0, 1, 33, 1001, 5003];
 
 pub fn element(rank: usize, call: usize, i: usize) -> u32 {
     value(rank, call, i).to_bits() >> 8
@@ -61,27 +61,14 @@ fn gathers_bring_every_chunk_to_every_rank() {
         for<'a> copy::Hooks<T>: fusewire::kernel::HookSet<Args<'a> = copy::Launch<'a, T>>,
     {
         let launcher = copy::all_gather::<T, _>(&ground.mesh).unwrap();
-        let (me, ranks) = (ground.world.rank(), ground.world.size());
+        let ranks = ground.world.size();
         for (n, options) in SIZES.into_iter().flat_map(|n| ways().map(|way| (n, way))) {
-            let mut input = ground.device.buffer::<T>(n).unwrap();
-            let mut output = ground.device.buffer::<T>(n * ranks).unwrap();
-            let mut graph = None;
-            for call in 0..CALLS {
-                let own: Vec<T> = (0..n).map(|i| T::of(value(me, call, i))).collect();
-                let own = ground.device.buffer_from(&own).unwrap();
-                input.copy_from(&ground.stream, &own).unwrap();
-                output.fill_bytes(&ground.stream, 0x5a).unwrap();
-                arrive(ground, call);
-                queue(ground, &mut graph, call, || {
-                    let args = copy::Launch { input: input.view(), output: output.view_mut() };
-                    launcher.launch_with(&ground.stream, args, &options)
-                });
-                for (at, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
-                    let want = T::of(value(at / n, call, at % n));
-                    let about = (T::NAME, n, &options, call, me, at);
-                    assert_eq!(got.to_bits64(), want.to_bits64(), "{about:?}");
-                }
-            }
+            let launch = |input: &Buffer<T>, output: &mut Buffer<T>| {
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, args, &options)
+            };
+            let want = |call: usize, at: usize| Some(T::of(value(at / n, call, at % n)));
+            calls(ground, [n, n * ranks], &options, launch, want);
         }
     }
     for (domains, each) in DOMAINS {
@@ -144,25 +131,13 @@ fn scattered_sums_have_the_bits_of_the_tree() {
         let launcher = sum::reduce_scatter::<T, _>(&ground.mesh).unwrap();
         let (me, ranks) = (ground.world.rank(), ground.world.size());
         for (n, options) in SIZES.into_iter().flat_map(|n| ways().map(|way| (n, way))) {
-            let mut input = ground.device.buffer::<T>(n * ranks).unwrap();
-            let mut output = ground.device.buffer::<T>(n).unwrap();
-            let mut graph = None;
-            for call in 0..CALLS {
-                let own: Vec<T> = (0..n * ranks).map(|i| T::of(value(me, call, i))).collect();
-                let own = ground.device.buffer_from(&own).unwrap();
-                input.copy_from(&ground.stream, &own).unwrap();
-                output.fill_bytes(&ground.stream, 0x5a).unwrap();
-                arrive(ground, call);
-                queue(ground, &mut graph, call, || {
-                    let args = sum::Launch { input: input.view(), output: output.view_mut() };
-                    launcher.launch_with(&ground.stream, args, &options)
-                });
-                for (i, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
-                    let want = T::of(tree(0, ranks, &|rank| T::of(value(rank, call, me * n + i)).read()));
-                    let about = (T::NAME, n, &options, call, me, i);
-                    assert_eq!(got.to_bits64(), want.to_bits64(), "{about:?}");
-                }
-            }
+            let launch = |input: &Buffer<T>, output: &mut Buffer<T>| {
+                let args = sum::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, args, &options)
+            };
+            let of = |rank, call, i| T::of(value(rank, call, me * n + i)).read();
+            let want = |call: usize, i: usize| Some(T::of(tree(0, ranks, &|rank| of(rank, call, i))));
+            calls(ground, [n * ranks, n], &options, launch, want);
         }
     }
     for (domains, each) in DOMAINS {

@@ -1,53 +1,7 @@
 //! Broadcasts and reduces: each part of a chunk crosses to or from another domain once.
 
-use super::pairs::{counted_by, element};
+use super::pairs::{SIZES, copy, copy_in_place, copy_words, counted, counted_by, element};
 use super::*;
-
-#[comm_kernel(transports(ShmMesh), schedules(broadcast), elements(u8, f32))]
-mod copy {
-    pub struct Args<'a, T> {
-        pub input: &'a [T],
-        pub output: Out<'a, T>,
-    }
-}
-
-#[comm_kernel(transports(ShmMesh), schedules(broadcast))]
-mod copy_in_place {
-    pub struct Args<'a> {
-        pub both: InOut<'a, u32>,
-    }
-}
-
-#[comm_kernel(transports(ShmMesh), schedules(scatter, gather))]
-mod copy_words {
-    pub struct Args<'a> {
-        pub input: &'a [u32],
-        pub output: Out<'a, u32>,
-    }
-}
-
-/// Counts what hooks are called for, and tells whom by.
-#[comm_kernel(transports(ShmMesh), schedules(broadcast))]
-mod counted {
-    pub struct Args<'a> {
-        pub input: &'a [u32],
-        pub output: Out<'a, u32>,
-        pub produced: Accumulate<'a, u32>,
-        pub consumed: Accumulate<'a, u32>,
-    }
-
-    pub fn produce(ctx: &Produce, args: &Args) -> u32 {
-        args.produced.add(ctx.index(), 1);
-        args.input[ctx.index()]
-    }
-
-    pub fn consume(ctx: &Consume, args: &Args, value: u32) {
-        args.consumed.add(ctx.index(), 1);
-        args.output.at(ctx).set(value ^ (ctx.peer as u32) << 24);
-    }
-}
-
-const SIZES: [usize; 5] = [0, 1, 33, 1001, 5003];
 
 /// Every size and way, each with a root of its own in turn: every rank is one.
 fn rooted(ranks: usize) -> impl Iterator<Item = (usize, LaunchOptions, usize)> {
@@ -63,27 +17,14 @@ fn what_the_root_has_comes_to_every_rank() {
         for<'a> copy::Hooks<T>: fusewire::kernel::HookSet<Args<'a> = copy::Launch<'a, T>>,
     {
         let launcher = copy::broadcast::<T, _>(&ground.mesh).unwrap();
-        let (me, ranks) = (ground.world.rank(), ground.world.size());
+        let ranks = ground.world.size();
         for (n, options, root) in rooted(ranks) {
-            let mut input = ground.device.buffer::<T>(n).unwrap();
-            let mut output = ground.device.buffer::<T>(n).unwrap();
-            let mut graph = None;
-            for call in 0..CALLS {
-                let own: Vec<T> = (0..n).map(|i| T::of(value(me, call, i))).collect();
-                let own = ground.device.buffer_from(&own).unwrap();
-                input.copy_from(&ground.stream, &own).unwrap();
-                output.fill_bytes(&ground.stream, 0x5a).unwrap();
-                arrive(ground, call);
-                queue(ground, &mut graph, call, || {
-                    let args = copy::Launch { input: input.view(), output: output.view_mut() };
-                    launcher.launch_with(&ground.stream, root, args, &options)
-                });
-                for (at, got) in output.read(&ground.stream).unwrap().into_iter().enumerate() {
-                    let want = T::of(value(root, call, at));
-                    let about = (T::NAME, n, &options, call, me, at);
-                    assert_eq!(got.to_bits64(), want.to_bits64(), "{about:?}");
-                }
-            }
+            let launch = |input: &Buffer<T>, output: &mut Buffer<T>| {
+                let args = copy::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, root, args, &options)
+            };
+            let want = |call: usize, at: usize| Some(T::of(value(root, call, at)));
+            calls(ground, [n; 2], &options, launch, want);
         }
     }
     for (domains, each) in DOMAINS {
@@ -137,26 +78,13 @@ fn sums_at_a_root_have_the_bits_of_the_tree() {
         let launcher = sum::reduce::<T, _>(&ground.mesh).unwrap();
         let (me, ranks) = (ground.world.rank(), ground.world.size());
         for (n, options, root) in rooted(ranks) {
-            let mut input = ground.device.buffer::<T>(n).unwrap();
-            let mut output = ground.device.buffer::<T>(n).unwrap();
-            let mut graph = None;
-            for call in 0..CALLS {
-                let own: Vec<T> = (0..n).map(|i| T::of(value(me, call, i))).collect();
-                let own = ground.device.buffer_from(&own).unwrap();
-                input.copy_from(&ground.stream, &own).unwrap();
-                output.fill_bytes(&ground.stream, 0x5a).unwrap();
-                arrive(ground, call);
-                queue(ground, &mut graph, call, || {
-                    let args = sum::Launch { input: input.view(), output: output.view_mut() };
-                    launcher.launch_with(&ground.stream, root, args, &options)
-                });
-                let got = output.read(&ground.stream).unwrap();
-                for (i, got) in got.into_iter().enumerate().filter(|_| me == root) {
-                    let want = T::of(tree(0, ranks, &|rank| T::of(value(rank, call, i)).read()));
-                    let about = (T::NAME, n, &options, call, me, i);
-                    assert_eq!(got.to_bits64(), want.to_bits64(), "{about:?}");
-                }
-            }
+            let launch = |input: &Buffer<T>, output: &mut Buffer<T>| {
+                let args = sum::Launch { input: input.view(), output: output.view_mut() };
+                launcher.launch_with(&ground.stream, root, args, &options)
+            };
+            let of = |rank, call, i| T::of(value(rank, call, i)).read();
+            let sum = |call, i| T::of(tree(0, ranks, &|rank| of(rank, call, i)));
+            calls(ground, [n; 2], &options, launch, |call, i| (me == root).then(|| sum(call, i)));
         }
     }
     for (domains, each) in DOMAINS {
