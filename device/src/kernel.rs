@@ -176,6 +176,19 @@ impl<O: Ops> Kernel<O> {
         Err(self.watch.out_of_range(&self.ops, kind, about, limit, value))
     }
 
+    #[inline(always)]
+    #[track_caller]
+    fn check_peer(&self, peer: usize, channel: u32, op: u32) -> Flow {
+        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, channel, op)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn check_signal(&self, peer: usize, id: usize, op: u32) -> Flow {
+        self.check_peer(peer, id as u32, op)?;
+        self.check(kind::RANGE, id as u64, u64::from(self.ops.signals()), peer, id as u32, op)
+    }
+
     /// A block's tiles travel on the channel of its index.
     #[inline(always)]
     #[track_caller]
@@ -188,7 +201,7 @@ impl<O: Ops> Kernel<O> {
     #[track_caller]
     fn check_tile<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
         let channel = self.grid.block;
-        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, channel, op)?;
+        self.check_peer(peer, channel, op)?;
         self.check(kind::LONG_TILE, packs_in::<W>(tile), MOST_PACKS, peer, channel, op)?;
         self.check(kind::TILE_END, tile.start as u64, last_start(tile), peer, channel, op)
     }
@@ -363,22 +376,7 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     pub fn signal(&self, peer: usize, id: usize) -> Flow {
-        self.check(
-            kind::RANGE,
-            peer as u64,
-            u64::from(self.ops.world()),
-            peer,
-            id as u32,
-            operation::SIGNAL,
-        )?;
-        self.check(
-            kind::RANGE,
-            id as u64,
-            u64::from(self.ops.signals()),
-            peer,
-            id as u32,
-            operation::SIGNAL,
-        )?;
+        self.check_signal(peer, id, operation::SIGNAL)?;
         Block.sync();
         self.leave(self.watch.check_panic(&self.ops))?;
         let state = self.ops.signal_state(peer as u32, id as u32);
@@ -402,8 +400,7 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     #[track_caller]
     pub fn wait(&self, peer: usize, id: usize) -> Flow {
-        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, id as u32, operation::WAIT)?;
-        self.check(kind::RANGE, id as u64, u64::from(self.ops.signals()), peer, id as u32, operation::WAIT)?;
+        self.check_signal(peer, id, operation::WAIT)?;
         let state = self.ops.signal_state(peer as u32, id as u32);
         // SAFETY: live state; atomic as in `signal`.
         let next =

@@ -61,11 +61,15 @@ impl Shape {
         let parts = [way, copy, u64::from(self.channels), self.share, first[0], first[1]];
         let root = root.map_or(0, |root| 1 + u64::from(root));
         let parts = parts.into_iter().chain([self.rows, self.cols, self.tiles, root]);
-        let digest = parts.fold(0xcbf2_9ce4_8422_2325, |digest: u64, part| {
-            (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-        });
-        Shape { cut: digest / CUT * CUT, ..self }
+        Shape { cut: digest(parts) / CUT * CUT, ..self }
     }
+}
+
+/// One number for all of these, in their order.
+pub fn digest(parts: impl IntoIterator<Item = u64>) -> u64 {
+    parts.into_iter().fold(0xcbf2_9ce4_8422_2325, |digest: u64, part| {
+        (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    })
 }
 
 /// Packs of each of `parts` shares of a chunk of `packs`: whole 128-byte lines, so that two blocks never share one.

@@ -88,7 +88,7 @@ impl<O: Ops> Kernel<O> {
     where
         O: Put,
     {
-        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, 0, operation::PUT)?;
+        self.check_peer(peer, 0, operation::PUT)?;
         self.check(
             kind::BEYOND,
             to.saturating_add(from.len()) as u64,
@@ -120,7 +120,7 @@ impl<O: Ops> Kernel<O> {
     where
         O: Get,
     {
-        self.check(kind::RANGE, peer as u64, u64::from(self.ops.world()), peer, 0, operation::GET)?;
+        self.check_peer(peer, 0, operation::GET)?;
         self.check(
             kind::BEYOND,
             from.max(to).saturating_add(len) as u64,

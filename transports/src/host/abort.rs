@@ -79,7 +79,7 @@ impl Reason {
     /// Of the words of a notice behind the renewals.
     fn parse(text: &str) -> Option<Self> {
         let (letter, text) = text.split_once(' ')?;
-        let text = cut(text).to_owned();
+        let text = cut(text, LONGEST).to_owned();
         match letter {
             "p" => Some(Reason::Program(text)),
             "d" => Some(Reason::Disagrees(text)),
@@ -94,9 +94,9 @@ impl State {
     }
 }
 
-/// As much of a reason as travels.
-fn cut(reason: &str) -> &str {
-    &reason[..reason.floor_char_boundary(LONGEST)]
+/// As much of a text as has `most` bytes.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
 }
 
 impl Aborts {
@@ -145,12 +145,12 @@ impl Link {
         if self.has_ended() {
             return Ok(());
         }
-        self.stop_all(Reason::Program(cut(reason).to_owned()))
+        self.stop_all(Reason::Program(cut(reason, LONGEST).to_owned()))
     }
 
     /// Ends the waits of all ranks since this one's launch is not a neighbour's; the fault of that. Peers that cannot be told end at their deadline.
     pub(super) fn disagree(&self, reason: &str) -> Fault {
-        let (me, reason) = (self.world().rank(), cut(reason).to_owned());
+        let (me, reason) = (self.world().rank(), cut(reason, LONGEST).to_owned());
         let _ = self.stop_all(Reason::Disagrees(reason.clone()));
         Fault::disagreed(self.name(), me, me, reason)
     }
@@ -234,6 +234,6 @@ mod tests {
             state.early.iter().map(|(rank, (_, reason))| (*rank, reason.letter_and_text())).collect();
         assert_eq!(kept, [(1, ('p', "another")), (2, ('d', long.as_str())), (3, ('p', "first"))]);
         assert_eq!([Reason::parse("x what"), Reason::parse("p")], [None, None]);
-        assert_eq!(cut(&format!("x{long}")).len(), LONGEST - 1);
+        assert_eq!(cut(&format!("x{long}"), LONGEST).len(), LONGEST - 1);
     }
 }

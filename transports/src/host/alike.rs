@@ -4,6 +4,7 @@
 //! What counts is a launch that every rank of the transport makes, in the same order: launches are numbered, and those of a number are
 //! compared. A rank whose launches the host does not see any more, since others replay them, stops to note and to look.
 
+use super::abort::cut;
 use super::{Cut, Error, Fault, Link, Operation, Result};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
@@ -231,8 +232,7 @@ impl Kernels {
         }
         // What to do is told behind it, of a reason that is not cut.
         if told.len() > MOST_TOLD {
-            told.truncate(told.floor_char_boundary(MOST_TOLD));
-            told.push_str(" ..");
+            told = format!("{} ..", cut(&told, MOST_TOLD));
         }
         format!(
             "its collective launch number {} is not that of rank {peer} ({told}). All ranks must launch the same kernels, with the same root, \

@@ -1,7 +1,7 @@
 //! The step across domains of [`HostHierarchical`](super::HostHierarchical).
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use super::super::simple::{Joined, Then};
+use super::super::simple::{Joined, Others, Then};
 use super::super::{Kept, Site};
 use super::chunks::Arrived;
 use super::relay::{Passed, same_turn};
@@ -15,7 +15,7 @@ use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::schedule::{Across, Among, Legs, Member};
 use crate::tile;
-use crate::wait::{Flow, Watch};
+use crate::wait::{Flow, Stopped, Watch};
 use std::vec::Vec;
 
 /// The ends of a channel to the ranks of the same place in other domains.
@@ -62,9 +62,6 @@ impl<'k, O: Ops> Far<'k, O> {
         // SAFETY: the block alone works these channels' ends; every turn goes on where the last one left off, since positions move with `finish` alone.
         let sending =
             |leg| unsafe { Sending::begin(site.ops, watch, across.to(me, leg).peer, channel, call) };
-        // SAFETY: as above.
-        let receiving =
-            |leg| unsafe { Receiving::begin(site.ops, watch, across.from(me, leg).peer, channel, call) };
         let outs: Vec<_> = legs().map(sending).collect();
         for out in &outs {
             out.reserve(&group, from, to)?;
@@ -75,39 +72,56 @@ impl<'k, O: Ops> Far<'k, O> {
         for out in &outs {
             out.publish(&group, from, to)?;
         }
-        let inputs: Vec<_> = legs().map(receiving).collect();
-        for input in &inputs {
-            input.await_bytes(&group, from, to)?;
-        }
-        let (lanes, first, domain) =
-            (Pack::<H::Wire>::LANES, part.first + part.packs.start, across.member(me));
+        let inputs = self.inputs(call, from, to)?;
+        let domain = across.member(me);
+        let others = Arrived { domain, others: &inputs, payload };
+        let (lanes, first) = (Pack::<H::Wire>::LANES, part.first + part.packs.start);
         let count = part.packs.len() as u32;
         let whole = tile::whole_until(place, lanes, first, count);
         for s in 0..count {
             let ctx = Kept::HERE.at::<H>(tile::any(place, lanes, first + s as usize, s < whole));
             let of = |number: u32, pack: usize| {
-                let at = payload + 16 * (u64::from(s) * times as u64 + pack as u64);
-                // This rank's own is where it was stored for the others.
-                let from = match number == domain.rank {
-                    true => outs[0].at(at).cast_const(),
-                    false => inputs[domain.down(number) as usize - 1].at(at),
-                };
-                // SAFETY: the pack has arrived and is not freed, or was stored there and not overwritten.
-                unsafe { arch::load_16(from) }
+                let at = s * times as u32 + pack as u32;
+                match number == domain.rank {
+                    // SAFETY: it was stored there for the others, and not overwritten.
+                    true => unsafe { arch::load_16(outs[0].at(payload + 16 * u64::from(at)).cast_const()) },
+                    false => others.of(number, at),
+                }
             };
             H::join((domain.world, me.world), &of, &|number, pack| {
                 then.put::<H>(s, number, pack, (&ctx, args))
             });
         }
-        for input in &inputs {
-            input.free(&group, to)?;
-            if over {
-                input.finish(&group);
-            }
-        }
+        self.give_back(&inputs, to, over)?;
         for out in &outs {
             if over {
                 out.finish(&group);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends of what the other domains send by `call`, of which bytes `from..to` have come: from the domain `k` down at `k - 1`.
+    #[inline(always)]
+    fn inputs(&self, call: Call, from: u64, to: u64) -> Result<Vec<Receiving<'k, O>>, Stopped> {
+        let Far { site, watch, across, channel, .. } = *self;
+        // SAFETY: the block alone works these channels' ends; every turn goes on where the last one left off, since positions move with `finish` alone.
+        let receiving =
+            |leg| unsafe { Receiving::begin(site.ops, watch, across.from(site.me, leg).peer, channel, call) };
+        let inputs: Vec<_> = (1..=across.receives(site.me)).map(receiving).collect();
+        for input in &inputs {
+            input.await_bytes(&Block, from, to)?;
+        }
+        Ok(inputs)
+    }
+
+    /// Gives bytes up to `to` back; the call is `over` behind them.
+    #[inline(always)]
+    fn give_back(&self, inputs: &[Receiving<'k, O>], to: u64, over: bool) -> Flow {
+        for input in inputs {
+            input.free(&Block, to)?;
+            if over {
+                input.finish(&Block);
             }
         }
         Ok(())
@@ -123,29 +137,16 @@ impl<'k, O: Ops> Far<'k, O> {
         (member, own, arrived): Near<'_, '_, H::Wire, O>,
         then: &Passed<'_, O>,
     ) -> Flow {
-        let Far { site, watch, across, channel, near } = *self;
-        let (group, me, times) = (Block, site.me, H::PARTIALS);
+        let Far { site, across, near, .. } = *self;
+        let times = H::PARTIALS;
         let call = Call { payload: near.payload * times as u64, ..near };
         let [from, to] = turn.map(|at| same_turn(at, times));
-        // SAFETY: the block alone works these channels' ends; every turn goes on where the last one left off, since positions move with `finish` alone.
-        let receiving =
-            |leg| unsafe { Receiving::begin(site.ops, watch, across.from(me, leg).peer, channel, call) };
-        let others: Vec<_> = (1..=across.receives(me)).map(receiving).collect();
-        for sums in &others {
-            sums.await_bytes(&group, from, to)?;
-        }
+        let inputs = self.inputs(call, from, to)?;
         let payload = HEADER + (16 * part.packs.start * times) as u64;
-        let domain = across.member(me);
-        let arrived_there = Arrived { domain, others: &others, payload };
-        let joined = Joined { domain, ranks: me.world, others: arrived_there, then };
+        let (domain, ranks) = (across.member(site.me), site.me.world);
+        let joined = Joined { domain, ranks, others: Arrived { domain, others: &inputs, payload }, then };
         part.fold::<O, H>((place, Kept::HERE), member, args, (own, arrived), &joined);
-        for sums in &others {
-            sums.free(&group, to)?;
-            if turn[1] == stream_bytes(near.payload) {
-                sums.finish(&group);
-            }
-        }
-        Ok(())
+        self.give_back(&inputs, to, turn[1] == stream_bytes(near.payload))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::schedule::plan::Plan;
 use crate::schedule::{LaunchOptions, Protocol};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
-use fusewire_device::launch::{BEHIND, Grid, Params, STAYS, Shape, UNALIGNED};
+use fusewire_device::launch::{BEHIND, Grid, Params, STAYS, Shape, UNALIGNED, digest};
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Collective, Cut, OWN_SCHEDULE};
@@ -183,10 +183,7 @@ impl Agreed {
     /// does not.
     fn collective(&self, call: &Call<'_>, cut: Cut) -> Collective {
         let Call { plan, shape, root, .. } = call;
-        let parts = [shape.kernel, shape.cut, shape.elements];
-        let digest = parts.into_iter().fold(0xcbf2_9ce4_8422_2325, |digest: u64, part| {
-            (digest ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-        });
+        let digest = digest([shape.kernel, shape.cut, shape.elements]);
         let protocol = plan.protocol as u8;
         Collective {
             digest,
