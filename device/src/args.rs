@@ -138,8 +138,8 @@ pub trait Packs<T: Element> {
 /// # Safety
 /// As for [`arch::load_16`].
 #[inline(always)]
-unsafe fn load(ctx: &Ctx, at: *const u8) -> [u32; 4] {
-    match ctx.cache_policy {
+pub(crate) unsafe fn load(cache_policy: Option<u64>, at: *const u8) -> [u32; 4] {
+    match cache_policy {
         // SAFETY: the caller's contract.
         None => unsafe { arch::load_16_once(at) },
         // SAFETY: the same.
@@ -163,7 +163,7 @@ impl<T: Element> Packs<T> for [T] {
                 "this part of a slice is not aligned: use `pack_at`"
             );
             // SAFETY: in bounds by the slicing above, aligned by the assertion.
-            Pack::from_words(unsafe { load(ctx, own.as_ptr().cast()) })
+            Pack::from_words(unsafe { load(ctx.cache_policy, own.as_ptr().cast()) })
         } else {
             fits::<T>(ctx, 1);
             gather(own)
@@ -186,7 +186,8 @@ impl<T: Element> Packs<T> for [T] {
             );
             unroll!(N, |K| {
                 // SAFETY: inside `own`, aligned by the assertion.
-                packs[K] = Pack::from_words(unsafe { load(ctx, own.as_ptr().add(K * lanes).cast()) });
+                packs[K] =
+                    Pack::from_words(unsafe { load(ctx.cache_policy, own.as_ptr().add(K * lanes).cast()) });
             });
         } else {
             fits::<T>(ctx, N);
@@ -456,8 +457,17 @@ impl<T: Element> Place<'_, T> {
         }
         unroll!(N, |K| {
             if self.ctx.whole && self.ctx.valid == N * lanes {
-                // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`, and by whole packs from there.
-                unsafe { arch::store_16(self.at.add(K * lanes).cast(), values[K].words()) };
+                let at = self.at.wrapping_add(K * lanes).cast();
+                // A rank alone has no other work for the L2 cache.
+                match self.ctx.cache_policy.filter(|_| N.is_multiple_of(2)) {
+                    // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`, and by whole packs from there.
+                    None => unsafe { arch::store_16(at, values[K].words()) },
+                    // SAFETY: the same; lanes access what is their own.
+                    Some(_) if K % 2 == 0 => unsafe {
+                        arch::store_32::<N>(at, [values[K].words(), values[K + 1].words()]);
+                    },
+                    Some(_) => {}
+                }
             } else if K * lanes < self.ctx.valid {
                 // SAFETY: `ctx.valid` elements are in bounds, and only this call reaches them.
                 unsafe { store_pack(self.at.add(K * lanes), self.ctx.valid - K * lanes, values[K]) };

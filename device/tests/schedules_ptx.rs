@@ -272,3 +272,23 @@ fn narrow_floats_convert_in_hardware() {
         assert_eq!(count("add.rn.f32 "), if fp8 == 1 { 1 } else { 3 }, "{arch}");
     }
 }
+
+/// Two packs that a rank alone stores for one of the wire are exchanged between neighbours, so that no store writes half a sector.
+#[test]
+fn stores_of_a_rank_alone_write_whole_sectors() {
+    let [produce, consume] = [
+        "let [low, high] = args.input.packs(ctx).map(|pack: Pack<Bf16>| pack.to_f32s()); \
+         Pack::from_f32s(|k| if k < 8 { low[k] } else { high[k - 8] })",
+        "let values = value.to_f32s(); args.output.at(ctx).set_packs([0, 8].map(|first| Pack::from_f32s(|k| values[first + k])))",
+    ];
+    let types = ["Bf16", "F8E4M3", "Bf16"];
+    let hooks = Hooks { name: "halved", types, unroll: 1, transposed: false, produce, consume, fold: None };
+    let entries = ["Local", "Simple"].map(|protocol| hooks.entry(protocol, "AllToAll", protocol));
+    let ptx = compile("sectors", &(RAW.to_owned() + &hooks.module() + &entries.concat()), ARCHS[1]);
+    // Addresses, and four words.
+    for (name, exchanged) in [("Local", 5), ("Simple", 0)] {
+        let body = body(&ptx, name);
+        let found: usize = body.iter().map(|line| line.matches("shfl.sync.bfly.b32").count()).sum();
+        assert_eq!(found, exchanged, "{name}");
+    }
+}

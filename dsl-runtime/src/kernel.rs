@@ -194,6 +194,12 @@ impl Binder {
         Ok(())
     }
 
+    /// Bytes of all buffers that hooks only read, and of the longest.
+    pub(crate) fn read_bytes(&self) -> (u64, u64) {
+        let each = self.bound.iter().filter(|bound| !bound.written).map(|bound| bound.to - bound.from);
+        each.fold((0, 0), |(all, most), bytes| (all + bytes, most.max(bytes)))
+    }
+
     /// Hands a window's memory to the launch's stream: another stream waits for it. No range, so that it overlaps nothing.
     pub(crate) fn use_memory(&mut self, memory: &Arc<Memory>) {
         let (name, written) = ("a window's own memory", true);

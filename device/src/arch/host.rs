@@ -100,6 +100,19 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     unsafe { at.cast::<[u32; 4]>().write(v) }
 }
 
+/// Stores 16 bytes at `at` and 16 behind them.
+///
+/// # Safety
+/// As for [`store_16`], of both.
+#[inline(always)]
+pub unsafe fn store_32<const PACKS: usize>(at: *mut u8, [a, b]: [[u32; 4]; 2]) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        store_16(at, a);
+        store_16(at.add(16), b);
+    }
+}
+
 /// Stores 8 bytes.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use super::{AtRow, ConsumeRow, Groups, OCTET, Row, each_slot, groups, octet, octet_in, team};
 use crate::arch;
-use crate::args::{Lent, Out, RawSlice};
+use crate::args::{self, Lent, Out, RawSlice};
 use crate::element::Element;
 use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
@@ -45,7 +45,7 @@ impl<T: Element> Rows<T> for [T] {
     #[inline(always)]
     #[track_caller]
     fn row<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>) -> Row<T, N, S> {
-        if ctx.in_order {
+        if ctx.asks {
             ask_ahead::<T, N, S>(self, ctx.index);
         }
         self.row_at(ctx, ctx.index)
@@ -53,11 +53,13 @@ impl<T: Element> Rows<T> for [T] {
 
     #[inline(always)]
     #[track_caller]
-    fn row_at<const N: usize, const S: usize>(&self, _ctx: &impl AtRow<N, S>, index: usize) -> Row<T, N, S> {
+    fn row_at<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>, index: usize) -> Row<T, N, S> {
         assert!(index < self.len() / N, "input ends before this row");
         let start = starts::<T, N>(self.as_ptr(), index);
         // SAFETY: in bounds by the assertion, and aligned; nobody writes a slice.
-        Row::of_slots(|_, octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16_once) })
+        Row::of_slots(|_, octet| unsafe {
+            load::<T>(start.add(octet * OCTET), |at| args::load(ctx.cache_policy, at))
+        })
     }
 
     #[inline(always)]
@@ -66,7 +68,7 @@ impl<T: Element> Rows<T> for [T] {
         assert!(N <= self.len(), "input is shorter than a row");
         let start = starts::<T, N>(self.as_ptr(), 0);
         // SAFETY: as above. Others read it too: it may be kept.
-        Row::of_slots(|_, octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16) })
+        Row::of_slots(|_, octet| unsafe { load::<T>(start.add(octet * OCTET), |at| arch::load_16(at)) })
     }
 
     #[inline(always)]
@@ -119,7 +121,7 @@ fn starts<T: Element, const N: usize>(slice: *const T, index: usize) -> *const T
 /// # Safety
 /// Eight elements in memory that `load` may read, at a multiple of their size, or of 16 bytes where that is less.
 #[inline(always)]
-unsafe fn load<T: Element>(at: *const T, load: unsafe fn(*const u8) -> [u32; 4]) -> [T; OCTET] {
+unsafe fn load<T: Element>(at: *const T, load: impl Fn(*const u8) -> [u32; 4]) -> [T; OCTET] {
     if const { T::SIZE == 1 } {
         // SAFETY: the caller's contract.
         return octet::of_bytes(unsafe { at.cast::<u64>().read() });
@@ -173,7 +175,7 @@ impl<T: Element, const N: usize, const S: usize> RowPlace<'_, T, N, S> {
     #[inline(always)]
     pub fn get(&self) -> Row<T, N, S> {
         // SAFETY: in bounds (checked by `Out::row`), aligned since rows are whole packs, and each octet is one thread's of the one team.
-        Row::of_slots(|_, octet| unsafe { load::<T>(self.at.add(octet * OCTET), arch::load_16) })
+        Row::of_slots(|_, octet| unsafe { load::<T>(self.at.add(octet * OCTET), |at| arch::load_16(at)) })
     }
 
     /// Sets the row.

@@ -206,6 +206,7 @@ fn warps_that_share_a_row_meet() {
     // Of two inputs, four octets of a thread's each; the third is the same for all rows.
     let alone = body(&text, "normed__all_reduce_local__nvl");
     assert_eq!(alone.matches("prefetch.global.L2").count(), 8);
+    assert_eq!(alone.matches("ld.global.L2::cache_hint").count(), 8);
 }
 
 /// Teams wait where they share memory: each word is stored before a barrier and loaded behind it, counts of meetings and what is lent begin as

@@ -47,11 +47,6 @@ impl Facts {
         self.wire.starts_with("F8")
     }
 
-    /// Bytes in memory for an element of the wire.
-    pub(super) fn loaded_bytes(&self) -> usize {
-        if self.narrow() { 2 * self.wire_bytes } else { self.wire_bytes }
-    }
-
     pub(crate) const fn of<H: HookSet>() -> &'static Self {
         const {
             &Facts {

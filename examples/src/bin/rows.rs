@@ -54,11 +54,11 @@ mod normed {
         pub epsilon: f32,
     }
     pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
-        let residual = args.residual.row(ctx);
+        let (residual, gamma) = (args.residual.row(ctx), args.gamma.each_row(ctx));
         let x = row.zip(&residual.to_f32(), |x, residual| x + residual);
         let squares = x.map(|x| x * x).sum(ctx);
         let scale = math::fast::rsqrt(squares / 4096.0 + args.epsilon);
-        let weighted = x.zip(&args.gamma.each_row(ctx).to_f32(), |x, gamma| x * gamma);
+        let weighted = x.zip(&gamma.to_f32(), |x, gamma| x * gamma);
         let most = math::max(weighted.map(f32::abs).max(ctx) * scale, f32::MIN_POSITIVE);
         let factor = scale * (448.0 / most);
         args.output.row(ctx).set(&weighted.map(|x| x * factor).to());

@@ -97,6 +97,39 @@ pub unsafe fn store_16(at: *mut u8, v: [u32; 4]) {
     };
 }
 
+/// Stores 16 bytes at `at` and 16 behind them, of each lane. Where the places of a warp's lanes are so many packs of 16 bytes apart, in order, pairs of lanes exchange halves first,
+/// so that each store writes whole sectors of 32 bytes: halves of sectors cost the L2 cache as much as wholes.
+///
+/// # Safety
+/// `at` is 16-byte aligned global memory, valid for writes of 32 bytes, not accessed by others than the lanes of this warp, of which each accesses its own
+/// alone.
+#[inline(always)]
+pub unsafe fn store_32<const PACKS: usize>(at: *mut u8, [a, b]: [[u32; 4]; 2]) {
+    // SAFETY: the caller's contract. Lanes that are here together vote and exchange together. What a lane accessed before, or will behind this, is ordered with
+    // its neighbour's store by the meetings of the warp.
+    unsafe {
+        asm!(
+            "{{ .reg .b64 g, d; .reg .b32 o, m, t; .reg .pred odd, pair, second, first; \
+             cvta.to.global.u64 g, {0}; activemask.b32 m; mov.u32 o, %laneid; and.b32 o, o, 1; setp.ne.u32 odd, o, 0; \
+             cvt.u32.u64 o, g; shfl.sync.bfly.b32 t, o, 1, 31, m; sub.s32 t, t, o; selp.b32 o, {10}, {9}, odd; \
+             setp.eq.s32 pair, t, o; setp.eq.and.u32 pair, m, -1, pair; \
+             and.pred second, pair, odd; not.pred first, odd; and.pred first, pair, first; \
+             selp.b32 t, {1}, {5}, odd; shfl.sync.bfly.b32 t, t, 1, 31, m; @second mov.b32 {1}, t; @first mov.b32 {5}, t; \
+             selp.b32 t, {2}, {6}, odd; shfl.sync.bfly.b32 t, t, 1, 31, m; @second mov.b32 {2}, t; @first mov.b32 {6}, t; \
+             selp.b32 t, {3}, {7}, odd; shfl.sync.bfly.b32 t, t, 1, 31, m; @second mov.b32 {3}, t; @first mov.b32 {7}, t; \
+             selp.b32 t, {4}, {8}, odd; shfl.sync.bfly.b32 t, t, 1, 31, m; @second mov.b32 {4}, t; @first mov.b32 {8}, t; \
+             selp.b64 d, {11}, 0, second; sub.s64 g, g, d; \
+             bar.warp.sync m; st.global.v4.b32 [g], {{{1}, {2}, {3}, {4}}}; \
+             selp.b64 d, {9}, 16, pair; add.s64 g, g, d; \
+             st.global.v4.b32 [g], {{{5}, {6}, {7}, {8}}}; bar.warp.sync m; }}",
+            in(reg64) at, inout(reg32) a[0] => _, inout(reg32) a[1] => _, inout(reg32) a[2] => _, inout(reg32) a[3] => _,
+            inout(reg32) b[0] => _, inout(reg32) b[1] => _, inout(reg32) b[2] => _, inout(reg32) b[3] => _,
+            const 16 * PACKS as i32, const -16 * PACKS as i32, const 16 * PACKS as i32 - 16,
+            options(nostack)
+        )
+    };
+}
+
 /// Stores 8 bytes.
 ///
 /// # Safety

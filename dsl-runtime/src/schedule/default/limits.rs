@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-/// Bytes of a rank alone's input whose output the L2 cache holds, but not the input beside it: so much is read past the cache, which a copy gains a twentieth from and
+/// Bytes of a rank alone's longest input whose output the L2 cache holds, but not the input beside it: so much is read past the cache, which a copy gains a twentieth from and
 /// what adds to its output a fifth. Less stays there whole, from one launch to the next; more does not help. Measured on H200s, whose cache has 50 MiB.
-pub(in crate::schedule) const READ_PAST: Range<usize> = 22 << 20..40 << 20;
+pub(in crate::schedule) const READ_PAST: Range<u64> = 22 << 20..40 << 20;
 
 /// Bytes that a rank sends in all up to which LL128 is faster than stores into the peers' outputs.
 pub(in crate::schedule) const LL128_MOST: usize = 1 << 20;

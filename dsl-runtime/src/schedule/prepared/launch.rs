@@ -11,7 +11,7 @@ use crate::schedule::plan::Plan;
 use crate::schedule::{LaunchOptions, Protocol};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
-use fusewire_device::launch::{BEHIND, Grid, Params, STAYS, Shape, UNALIGNED, digest};
+use fusewire_device::launch::{ASKS, BEHIND, Grid, Params, STAYS, Shape, UNALIGNED, digest};
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Collective, Cut, OWN_SCHEDULE};
@@ -97,8 +97,6 @@ impl Agreed {
         // By domains a stream may have several chunks, a piece of each in turn.
         let pieces = matches!(plan.protocol, Protocol::Bulk | Protocol::Hierarchical);
         let copy = if pieces { plan.chunk } else { 0 };
-        let stays = plan.protocol == Protocol::Local
-            && !READ_PAST.contains(&(plan.elements * self.facts.loaded_bytes()));
         let shape = Shape {
             elements: plan.elements as u64,
             rows: rows as u64,
@@ -114,7 +112,7 @@ impl Agreed {
             tiles: u64::from(plan.tiles),
             channels: plan.channels,
             self_copy: plan.self_copy,
-            flags: if stays { STAYS } else { 0 },
+            flags: 0,
             allocation: 0,
             cut: 0,
         };
@@ -236,17 +234,28 @@ impl Agreed {
         }
     }
 
-    /// The call, whose kernel is told where buffers are not aligned. Rows are loaded and stored 16 bytes at a time.
+    /// The call, whose kernel is told where buffers are not aligned, and how the L2 cache is best used. Rows are loaded and stored 16 bytes at a time.
     fn told<'c>(&self, binder: &Binder, call: &Call<'c>) -> Result<Call<'c>> {
-        let Some((name, off)) = binder.unaligned else { return Ok(*call) };
-        if self.facts.cols > 0 {
+        let mut flags = call.shape.flags;
+        if call.plan.protocol == Protocol::Local {
+            let (read, most) = binder.read_bytes();
+            let stays = if READ_PAST.contains(&most) { 0 } else { STAYS };
+            // What the cache holds is there without being asked for. With a second input the cache has enough to do.
+            let asks = if most >= READ_PAST.start && 4 * (read - most) < read { ASKS } else { 0 };
+            flags |= stays | asks;
+        }
+        if let Some((name, off)) = binder.unaligned
+            && self.facts.cols > 0
+        {
             return Err(Error::misuse(format!(
                 "buffer `{name}` begins {off} bytes past a multiple of 16, and `{}` works by rows: begin it at a multiple of 16 bytes",
                 self.facts.name
             )));
         }
-        let shape = Shape { flags: call.shape.flags | UNALIGNED, ..call.shape };
-        Ok(Call { shape, ..*call })
+        if binder.unaligned.is_some() {
+            flags |= UNALIGNED;
+        }
+        Ok(Call { shape: Shape { flags, ..call.shape }, ..*call })
     }
 
     /// Queues a kernel whose buffers are claimed.
