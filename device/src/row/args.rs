@@ -1,6 +1,6 @@
 //! Slices and outputs by rows.
 
-use super::{AtRow, ConsumeRow, Groups, OCTET, Row, each_slot, groups, octet, octet_in, team};
+use super::{AtRow, ConsumeRow, Groups, OCTET, ProduceRow, Row, each_slot, groups, octet, octet_in, team};
 use crate::arch;
 use crate::args::{Lent, Out, RawSlice};
 use crate::element::Element;
@@ -46,7 +46,7 @@ impl<T: Element> Rows<T> for [T] {
     #[track_caller]
     fn row<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>) -> Row<T, N, S> {
         if ctx.in_order {
-            ask_ahead::<T, N, S>(self, ctx.index);
+            ask_ahead::<T, N, S>(self.as_ptr(), self.len(), ctx.index);
         }
         self.row_at(ctx, ctx.index)
     }
@@ -89,10 +89,10 @@ const AHEAD: usize = 4 << 20;
 /// Has the L2 cache fetch this thread's part of a row that other blocks will load soon, 64 bytes of each octet at most. They do not wait for memory
 /// then, and memory is not idle while all of them compute.
 #[inline(always)]
-fn ask_ahead<T: Element, const N: usize, const S: usize>(slice: &[T], index: usize) {
+fn ask_ahead<T: Element, const N: usize, const S: usize>(first: *const T, len: usize, index: usize) {
     let index = index + const { AHEAD / (N * T::SIZE) };
-    if index < slice.len() / N {
-        let start = slice.as_ptr().wrapping_add(index * N);
+    if index < len / N {
+        let start = first.wrapping_add(index * N);
         each_slot!(S, |K| if let Some(octet) = octet_in::<N>(K) {
             let at = start.wrapping_add(octet * OCTET).cast::<u8>();
             unroll!(2, |SECTOR| if SECTOR * 32 < OCTET * T::SIZE {
@@ -158,6 +158,20 @@ impl<T: Element> Out<'_, T> {
     ) -> RowPlace<'c, T, N, S> {
         assert!(ctx.index < self.len() / N, "output ends before this row");
         RowPlace { at: self.pointer(ctx.index * N), own: PhantomData }
+    }
+
+    /// The row of a `produce` call, of what is input and output in one. Nobody has stored to it.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn row_to_send<const N: usize, const S: usize>(&self, ctx: &ProduceRow<N, S>) -> Row<T, N, S> {
+        assert!(ctx.index < self.len() / N, "output ends before this row");
+        if ctx.in_order {
+            // Into the L2 cache alone, where what other blocks store meanwhile arrives as well.
+            ask_ahead::<T, N, S>(self.pointer(0), self.len(), ctx.index);
+        }
+        let start = self.pointer(ctx.index * N).cast_const();
+        // SAFETY: in bounds by the assertion, aligned as for `RowPlace::get`, and stored to by the row's `consume` alone, which comes later.
+        Row::of_slots(|_, octet| unsafe { load::<T>(start.add(octet * OCTET), arch::load_16_once) })
     }
 }
 
