@@ -7,7 +7,7 @@ use device::{ARCHS, archs, body, compile, each};
 use fusewire_device::launch::{Params, Shape};
 use fusewire_device::mapped::Mapped;
 use fusewire_device::protocol::ll128::BUFFER;
-use fusewire_flow::{Protocol, Roots, wrong};
+use fusewire_flow::{Protocol, Roots, wrong, wrong_in_place};
 use fusewire_toolchain::Arch;
 use std::mem::offset_of;
 
@@ -109,6 +109,50 @@ unsafe impl Unpack for I {
     unsafe fn unpack<'a>(raw: &Raw) -> InPlace<'a> {
         unsafe { InPlace { values: InOut::from_raw(raw.b, args::Lent::<'a>::named()) } }
     }
+}
+";
+
+/// By rows, in place, as the macro has them.
+const ROWS: &str = "
+type Row = row::Row<f32, 64, { row::slots(64) }>;
+type ProduceRow = row::ProduceRow<64, { row::slots(64) }>;
+type ConsumeRow = row::ConsumeRow<64, { row::slots(64) }>;
+pub struct R;
+impl R {
+    #[inline(always)]
+    fn sum<const RANKS: usize>(ranks: u32, own: Option<(u32, row::RowAt)>, args: &InPlace<'_>, of: &impl Fn(u32, u32) -> Pack<f32>) -> Row {
+        let own = own.map(|(me, at)| (me, args.values.get_row(&unsafe { ProduceRow::new(at) })));
+        row::fold::<fold::Sum<f32>, Row, 64, { row::slots(64) }, RANKS>(ranks, own, of)
+    }
+}
+impl Hooks for R {
+    type Args<'a> = InPlace<'a>;
+    type Wire = f32;
+    type Folded = f32;
+    const UNROLL: usize = 4;
+    const FOLDS: bool = true;
+    const IN_PLACE: bool = true;
+    const COLS: usize = 64;
+    const ROW_PACKS: usize = 16;
+    const RELAYS: usize = 1;
+    #[inline(always)]
+    fn produce(_: &Produce, _: &InPlace<'_>) -> Pack<f32> { Pack::ZERO }
+    #[inline(always)]
+    fn consume(_: &Consume, _: &InPlace<'_>, _: Pack<f32>) {}
+    #[inline(always)]
+    fn produce_row(at: row::RowAt, args: &InPlace<'_>, put: &impl Fn(u32, Pack<f32>)) {
+        row::RowWire::hand(&args.values.get_row(&unsafe { ProduceRow::new(at) }), put);
+    }
+    #[inline(always)]
+    fn fold_row<const RANKS: usize>(at: row::RowAt, args: &InPlace<'_>, ranks: u32, own: Option<(u32, row::RowAt)>, of: &impl Fn(u32, u32) -> Pack<f32>) {
+        let sum = R::sum::<RANKS>(ranks, own, args, of);
+        args.values.row(&unsafe { ConsumeRow::new(at) }).set(&sum);
+    }
+}
+unsafe impl Unpack for R {
+    type Raw = Raw;
+    #[inline(always)]
+    unsafe fn unpack<'a>(raw: &Raw) -> InPlace<'a> { unsafe { I::unpack(raw) } }
 }
 ";
 
@@ -250,12 +294,21 @@ fn memory_operations_of_own_schedules_keep_their_order() {
 fn in_place_a_block_meets_between_what_it_sends_and_what_it_takes() {
     let hooks = ["F", "I"];
     let all = hooks.map(|hooks| entry(&format!("all_{hooks}"), "AllReduce", "Ll128", hooks));
+    let by_words = ["I", "R"].map(|hooks| entry(&format!("words_{hooks}"), "AllReduce", "Ll", hooks));
     let arch = ARCHS[1];
-    let ptx = raised(&compile("in_place", &[HEAD, &all[0], &all[1]].concat(), arch));
-    for hooks in hooks {
-        let name = format!("all_{hooks}");
-        let wrong = wrong(&ptx, &name, Protocol::Ll128, &roots(), &[BUFFER - 128]);
+    let ptx = raised(&compile("in_place", &[HEAD, ROWS, &all.concat(), &by_words.concat()].concat(), arch));
+    let entries = [
+        ("all_F", Protocol::Ll128),
+        ("all_I", Protocol::Ll128),
+        ("words_I", Protocol::Ll),
+        ("words_R", Protocol::Ll),
+    ];
+    for (name, protocol) in entries {
+        let wrong = wrong(&ptx, name, protocol, &roots(), &[BUFFER - 128]);
         assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n"));
+        let wrong = wrong_in_place(&ptx, name, &roots());
+        // Out of place nobody needs it, and LL128 does without.
+        assert_eq!(wrong.is_empty(), name != "all_F", "{name}:\n{}", wrong.join("\n"));
     }
     let meetings = hooks.map(|hooks| {
         let lines = body(&ptx, &format!("all_{hooks}"));

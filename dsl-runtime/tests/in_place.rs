@@ -35,3 +35,39 @@ fn nobody_stores_into_an_output_beside() {
         rank.unwrap();
     }
 }
+
+#[comm_kernel(transports(Shm), schedules(all_reduce), grain = row(64), reduce(sum, f32))]
+mod centred {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let mean = row.sum(ctx) / 64.0;
+        args.values.row(ctx).set(&row.map(|x| x - mean));
+    }
+}
+
+#[test]
+fn rows_that_are_overwritten_go_in_two_steps() {
+    let plans = |ranks| {
+        let ranks = World::threads(ranks, |world| -> fusewire::Result<Vec<Protocol>> {
+            let shm = Shm::rendezvous(&world, 1 << 20)?;
+            let launcher = centred::all_reduce(&shm)?;
+            let open = LaunchOptions::default();
+            // Few rows and many, and what is an option of staging.
+            let mut protocols = Vec::new();
+            for (rows, options) in [(1, open.clone()), (3000, open.clone()), (8, open.chunk(256))] {
+                let mut values = Device::of(&shm).buffer::<f32>(64 * rows)?;
+                let args = centred::Launch { values: values.view_mut() };
+                protocols.push(launcher.explain(&args, &options)?.protocol);
+            }
+            Ok(protocols)
+        });
+        ranks.unwrap().into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    assert_eq!(plans(1), [[Protocol::Simple; 3]], "who is alone stores what it has read");
+    for plan in plans(3) {
+        assert!(plan.iter().all(|p| matches!(p, Protocol::TwoShot | Protocol::Ll)), "{plan:?}");
+        assert_eq!(plan[1..], [Protocol::TwoShot; 2]);
+    }
+}

@@ -72,6 +72,13 @@ macro_rules! for_each_case {
                 into_symmetric_memory: 1..=8,
                 refused: 2..=8,
             }
+            rows_in_place {
+                chained: 1..=8,
+                normed: 1..=8,
+                quantised: 1..=8,
+                summed: 1..=8,
+                refused: 2..=8,
+            }
             offsets {
                 copies: 1..=8,
                 hooks: 1..=8,

@@ -4,9 +4,10 @@ use super::{Lent, Out, Place, RawSlice};
 use crate::ctx::{Consume, Produce};
 use crate::element::Element;
 use crate::pack::Pack;
+use crate::row::{ConsumeRow, ProduceRow, Row, RowPlace};
 
-/// An argument that is input and output in one, of a collective in place: `produce` reads the element (or pack) that it sends, `consume` writes the one
-/// that came of it.
+/// An argument that is input and output in one, of a collective in place: `produce` reads the element (or pack, or [row](crate::row)) that it sends,
+/// `consume` writes the one that came of it.
 ///
 /// ```ignore
 /// #[comm_kernel(transports(Nvl), schedules(all_reduce), reduce(sum, f32))]
@@ -28,9 +29,10 @@ use crate::pack::Pack;
 /// | `scatter` | the root's one for each rank, others' 1 | all of the root's | the root's own; the one |
 ///
 /// `ctx.index()` is the index in this buffer, in `produce` as in `consume`; `ctx.pos` counts from the chunk's beginning, which is what another argument of one
-/// chunk is indexed by.
+/// chunk is indexed by. Of rows, `ctx.index` and `ctx.row` count in the same way.
 ///
-/// It has neither slice nor index: an element is read for what is sent of it, which has happened when `consume` is called for it.
+/// It has neither slice nor index: an element is read for what is sent of it, which has happened when `consume` is called for it. A row is read as a whole by the
+/// threads that share it, and each of them stores what it alone has read.
 #[derive(Clone, Copy, Debug)]
 pub struct InOut<'a, T>(Out<'a, T>);
 
@@ -96,6 +98,29 @@ impl<'a, T: Element> InOut<'a, T> {
     #[track_caller]
     pub fn at<'c>(&'c self, ctx: &'c Consume) -> Place<'c, T> {
         self.0.at(ctx)
+    }
+
+    /// The row of this `produce` call: `N` elements from `ctx.index * N` on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    #[track_caller]
+    pub fn get_row<const N: usize, const S: usize>(&self, ctx: &ProduceRow<N, S>) -> Row<T, N, S> {
+        self.0.row_to_send(ctx)
+    }
+
+    /// The row of this `consume` call: as [`Out::row`]. What is there is still what `produce` read.
+    ///
+    /// # Panics
+    /// If there are fewer elements.
+    #[inline(always)]
+    #[track_caller]
+    pub fn row<'c, const N: usize, const S: usize>(
+        &'c self,
+        ctx: &'c ConsumeRow<N, S>,
+    ) -> RowPlace<'c, T, N, S> {
+        self.0.row(ctx)
     }
 
     /// The places alone.

@@ -1,6 +1,6 @@
 //! Slices and outputs by rows.
 
-use super::{AtRow, ConsumeRow, Groups, OCTET, Row, each_slot, groups, octet, octet_in, team};
+use super::{AtRow, ConsumeRow, Groups, OCTET, ProduceRow, Row, each_slot, groups, octet, octet_in, team};
 use crate::arch;
 use crate::args::{self, Lent, Out, RawSlice};
 use crate::element::Element;
@@ -160,6 +160,18 @@ impl<T: Element> Out<'_, T> {
     ) -> RowPlace<'c, T, N, S> {
         assert!(ctx.index < self.len() / N, "output ends before this row");
         RowPlace { at: self.pointer(ctx.index * N), own: PhantomData }
+    }
+
+    /// The row of a `produce` call, of what is input and output in one. Nobody has stored to it.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn row_to_send<const N: usize, const S: usize>(&self, ctx: &ProduceRow<N, S>) -> Row<T, N, S> {
+        assert!(ctx.index < self.len() / N, "output ends before this row");
+        let start = self.pointer(ctx.index * N).cast_const();
+        // SAFETY: in bounds by the assertion, aligned as for `RowPlace::get`, and stored to by the row's `consume` alone, which comes later.
+        Row::of_slots(|_, octet| unsafe {
+            load::<T>(start.add(octet * OCTET), |at| args::load(ctx.cache_policy, at))
+        })
     }
 }
 

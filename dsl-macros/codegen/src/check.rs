@@ -65,6 +65,7 @@ fn layout(module: &HookModule, span: proc_macro2::Span, errors: &mut Errors) {
 /// What is sent and overwritten in one launch must have been read before. Another crate's schedule says so by `Schedule::APART`, which rustc looks at.
 fn in_place(model: &Model, module: &HookModule, errors: &mut Errors) {
     let Some(field) = module.in_place() else { return };
+    let [produce, consume] = rows::forms(model);
     let other = model.options.schedules.iter().find(|s| !s.apart && s.name != "all_reduce");
     if let Some(schedule) = other {
         errors.at(
@@ -81,7 +82,7 @@ fn in_place(model: &Model, module: &HookModule, errors: &mut Errors) {
         let (name, input) = (&field.ident, &input.ident);
         errors.at(
             &field.ty,
-            format!("without `produce`, `{input}` is sent, and `{name}` is never read: make it `Out<'a, T>`, or write `{PRODUCE}`"),
+            format!("without `produce`, `{input}` is sent, and `{name}` is never read: make it `Out<'a, T>`, or write `{produce}`"),
         );
     } else if let (None, Some(output)) =
         (&module.consume, module.output().filter(|output| output.ident != field.ident))
@@ -89,10 +90,8 @@ fn in_place(model: &Model, module: &HookModule, errors: &mut Errors) {
         let (name, output) = (&field.ident, &output.ident);
         errors.at(
             &field.ty,
-            format!("without `consume`, what arrives goes to `{output}`, and `{name}` is never written: make it `&'a [T]`, or write `{CONSUME}`"),
+            format!("without `consume`, what arrives goes to `{output}`, and `{name}` is never written: make it `&'a [T]`, or write `{consume}`"),
         );
-    } else if model.options.row.is_some() {
-        errors.at(&field.ty, "`InOut` is for hooks by element or pack: with `grain = row(N)` give `input: &'a [T]` and `output: Out<'a, T>`");
     }
 }
 
@@ -304,6 +303,10 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
     let wire = model.wire().map(|w| text(&w.0));
     if module.produce.is_none() {
         match module.input().map(|f| (f, &f.kind)) {
+            Some((f, Kind::InOut(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
+                &f.ty,
+                format!("without `produce`, this is what goes on the wire, so it must be `InOut<'a, {}>`", wire.unwrap_or_default()),
+            ),
             Some((_, Kind::InOut(_))) => {}
             Some((f, Kind::Slice(t))) if wire.as_ref().is_some_and(|w| *w != text(t)) => errors.at(
                 &f.ty,

@@ -136,7 +136,14 @@ fn sound(name: &str, arch: &str) {
         let newer = fusewire_driver::ptx::raised(&text, 9);
         assert!(newer.contains("griddepcontrol.wait"), "{about}");
         for entry in &own {
-            ordered(&newer, &entry.symbol(model.ident()), entry, &about);
+            let symbol = entry.symbol(model.ident());
+            ordered(&newer, &symbol, entry, &about);
+            // What is sent is overwritten, and not in two steps.
+            let sends_from_there = model.is_in_place() && entry.schedule.is_some_and(|s| !s.apart);
+            if sends_from_there && matches!(entry.protocol, Protocol::Ll | Protocol::Ll128) {
+                let wrong = fusewire_flow::wrong_in_place(&newer, &symbol, &roots());
+                assert!(wrong.is_empty(), "{about} {symbol}:\n{}", wrong.join("\n"));
+            }
         }
         let report =
             ptxas.check(&raised, arch.parse().unwrap()).unwrap_or_else(|error| panic!("{about}: {error}"));
@@ -218,7 +225,8 @@ macro_rules! sound {
     )*)*};
 }
 sound! {
-    ARCHS[..2] => copy transpose tiles tiles_add scale_add params quantise ring exchange activations quantised;
+    ARCHS[..2] => copy transpose tiles tiles_add scale_add params quantise ring exchange activations quantised
+        normed_in_place moved_in_place;
     // The compiler takes minutes for each architecture.
     ARCHS[1..2] => longest normed gradient;
 }

@@ -158,7 +158,9 @@ impl Agreed {
                 most > 0 && options.channels.is_none_or(|n| n <= most) && 16 * packs <= default_room(p)
             }),
         };
-        let protocol = if in_place && protocol == Protocol::Simple { Protocol::TwoShot } else { protocol };
+        // What any chunk goes by.
+        let staged = if in_place { Protocol::TwoShot } else { Protocol::Simple };
+        let protocol = if protocol == Protocol::Simple { staged } else { protocol };
         let (flagged, twice) = (protocol.flagged(), protocol.restages());
         let (tiles, line_packs) = match protocol {
             Protocol::Ll => (0, packs),
@@ -183,7 +185,7 @@ impl Agreed {
         };
         if flagged && facts.cols > 0 && line_most == 0 {
             return Err(Error::misuse(format!(
-                "rows of {} elements travel {} bytes at a time, but an LL channel takes {}: use `Protocol::Simple`",
+                "rows of {} elements travel {} bytes at a time, but an LL channel takes {}: use `Protocol::{staged:?}`",
                 facts.cols,
                 16 * rows,
                 16 * ll::PACKS
@@ -191,7 +193,7 @@ impl Agreed {
         }
         if flagged && (16 * line_packs > room || channels == 0) {
             return Err(Error::misuse(format!(
-                "{wire_bytes} wire bytes to each peer, but {carrier} carries at most {room} here: use `Protocol::Simple`, or more `Options::{option}`"
+                "{wire_bytes} wire bytes to each peer, but {carrier} carries at most {room} here: use `Protocol::{staged:?}`, or more `Options::{option}`"
             )));
         }
         // The fewest channels that hold the chunk.

@@ -1,5 +1,5 @@
 //! Hooks of whole rows: block-scaled 8-bit floats on the wire of an all-to-all and of an all-reduce; and what follows a layer whose ranks each have a
-//! part of the sum, in one kernel: all-reduce, residual, RMSNorm, quantisation. Every element is compared with what `f64` gives; `--time` times graph
+//! part of the sum, in one kernel: all-reduce, residual, RMSNorm, quantisation; and the same in place. Every element is compared with what `f64` gives; `--time` times graph
 //! replays as well, `--save` leaves files for `bench/peers/against_torch.py`.
 
 use clap::Parser;
@@ -66,6 +66,24 @@ mod normed {
     }
 }
 
+/// The same in place, without scales: the norm stands where this rank's part was, and the sum where the residual was.
+#[comm_kernel(transports(Shm, Nvl), schedules(all_reduce), grain = row(4096), reduce(sum, f32))]
+mod normed_in_place {
+    pub struct Args<'a> {
+        pub hidden: InOut<'a, Bf16>,
+        pub residual: Out<'a, Bf16>,
+        pub gamma: &'a [Bf16],
+        pub epsilon: f32,
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let (residual, gamma) = (args.residual.row(ctx), args.gamma.each_row(ctx));
+        let x = row.zip(&residual.get().to_f32(), |x, residual| x + residual);
+        residual.set(&x.to());
+        let scale = math::fast::rsqrt(x.map(|x| x * x).sum(ctx) / 4096.0 + args.epsilon);
+        args.hidden.row(ctx).set(&x.zip(&gamma.to_f32(), |x, gamma| x * scale * gamma).to());
+    }
+}
+
 /// Rows on their way.
 #[derive(Parser)]
 struct Options {
@@ -105,6 +123,7 @@ where
     quantised::Hooks: Supports<AllToAll, X>,
     summed::Hooks: Supports<AllReduce, X>,
     normed::Hooks: Supports<AllReduce, X>,
+    normed_in_place::Hooks: Supports<AllReduce, X>,
 {
     let world = transport.link().world().clone();
     let (me, ranks) = (world.rank(), world.size());
@@ -112,6 +131,7 @@ where
     let exchange = quantised::all_to_all(transport)?;
     let sum = summed::all_reduce(transport)?;
     let norm = normed::all_reduce(transport)?;
+    let norm_in_place = normed_in_place::all_reduce(transport)?;
     let report = |what: &str, rows: usize, bytes: usize, launch: &mut dyn FnMut() -> fusewire::Result<()>| {
         launch()?;
         if options.time {
@@ -197,6 +217,22 @@ where
             saved.array("normed", "gamma", COLS, &weights.read(&stream)?)?;
             saved.array("normed", "output", COLS, &got)?;
             saved.array("normed", "scales", 1, &scale)?;
+        }
+
+        let (mut hidden, mut sums) = (device.buffer_from(&bf16s(me, chunk))?, device.buffer_from(&residual)?);
+        let mut launch = || {
+            let (hidden, residual, gamma) = (hidden.view_mut(), sums.view_mut(), weights.view());
+            let launch = normed_in_place::Launch { hidden, residual, gamma, epsilon: 1e-6 };
+            norm_in_place.launch_with(&stream, launch, &each)
+        };
+        launch()?;
+        if options.time {
+            // On values that the launch before left: their number counts.
+            report("all-reduce, residual, RMSNorm in place", rows, 8 * chunk, &mut launch)?;
+        } else {
+            let half = |x: f64| (x, x.abs() / 256.0);
+            check("sums in place", sums.read(&stream)?.iter().map(|x| x.to_f32()), |i| half(x(i)));
+            check("normed in place", hidden.read(&stream)?.iter().map(|x| x.to_f32()), |i| half(normed(i)));
         }
         if me == 0 {
             println!("{rows} rows of {COLS}, {ranks} ranks: every element is right");

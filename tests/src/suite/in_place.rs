@@ -4,21 +4,14 @@ use super::support::{POISON, misuse, works};
 use crate::check::{same, says};
 use crate::kernels::in_place::{gathered_in_place, linked_in_place, moved_in_place, summed_in_place};
 use crate::run::Ground;
-use crate::{
-    AllGatherOf, AllReduceOf, BroadcastOf, GatherOf, Outcome, Rank, ReduceOf, ReduceScatterOf, ScatterOf,
-    Subject, reference,
-};
+use crate::{AllGatherOf, AllReduceOf, Outcome, Rank, ReduceScatterOf, Subject, reference};
 use fusewire::device::prelude::*;
-use fusewire::schedule::{
-    AllGatherLauncher, AllReduceLauncher, BroadcastLauncher, GatherLauncher, ReduceLauncher,
-    ReduceScatterLauncher, ScatterLauncher,
-};
-use fusewire::{Buffer, LaunchOptions, Options, Protocol, Transport};
+use fusewire::{Buffer, LaunchOptions, Options, Protocol, Stream};
 use std::time::Duration;
 
 /// Which schedule, and its root.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum What {
+pub(super) enum What {
     AllGather,
     Broadcast(usize),
     Scatter(usize),
@@ -30,7 +23,7 @@ enum What {
 
 impl What {
     /// With the first and the last rank as roots.
-    fn every(ranks: usize) -> Vec<What> {
+    pub(super) fn every(ranks: usize) -> Vec<What> {
         let mut all = vec![What::AllGather, What::AllReduce, What::ReduceScatter];
         for root in [0, ranks - 1] {
             all.extend([What::Broadcast(root), What::Scatter(root), What::Gather(root), What::Reduce(root)]);
@@ -39,7 +32,7 @@ impl What {
     }
 
     /// Chunks of a rank's buffer.
-    fn chunks(self, rank: usize, ranks: usize) -> usize {
+    pub(super) fn chunks(self, rank: usize, ranks: usize) -> usize {
         match self {
             What::AllGather | What::ReduceScatter => ranks,
             What::Scatter(root) | What::Gather(root) if rank == root => ranks,
@@ -48,7 +41,7 @@ impl What {
     }
 
     /// What `rank` stores to: of each chunk its number, and which chunk of which ranks comes together there.
-    fn stored(self, rank: usize, ranks: usize) -> Vec<(usize, Vec<(usize, usize)>)> {
+    pub(super) fn stored(self, rank: usize, ranks: usize) -> Vec<(usize, Vec<(usize, usize)>)> {
         // Chunk `c` of all, where only the root has as many.
         let only = |root: usize, rank: usize, c: usize| if rank == root { c } else { 0 };
         match self {
@@ -89,65 +82,84 @@ impl What {
     }
 }
 
-struct All<X: Transport> {
-    all_gather: AllGatherLauncher<X, moved_in_place::Hooks>,
-    broadcast: BroadcastLauncher<X, moved_in_place::Hooks>,
-    scatter: ScatterLauncher<X, moved_in_place::Hooks>,
-    gather: GatherLauncher<X, moved_in_place::Hooks>,
-    all_reduce: AllReduceLauncher<X, linked_in_place::Hooks>,
-    reduce_scatter: ReduceScatterLauncher<X, linked_in_place::Hooks>,
-    reduce: ReduceLauncher<X, linked_in_place::Hooks>,
-}
-
-impl<X: Subject> All<X> {
-    fn new(transport: &X) -> fusewire::Result<Self> {
-        Ok(All {
-            all_gather: AllGatherOf::<moved_in_place::Hooks>::all_gather(transport)?,
-            broadcast: BroadcastOf::<moved_in_place::Hooks>::broadcast(transport)?,
-            scatter: ScatterOf::<moved_in_place::Hooks>::scatter(transport)?,
-            gather: GatherOf::<moved_in_place::Hooks>::gather(transport)?,
-            all_reduce: AllReduceOf::<linked_in_place::Hooks>::all_reduce(transport)?,
-            reduce_scatter: ReduceScatterOf::<linked_in_place::Hooks>::reduce_scatter(transport)?,
-            reduce: ReduceOf::<linked_in_place::Hooks>::reduce(transport)?,
-        })
-    }
-
+/// The launchers of every schedule, of one module for what is moved and one for what is folded.
+pub(super) trait Launches<X: Subject>: Sized {
+    fn new(transport: &X) -> fusewire::Result<Self>;
     fn launch(
         &self,
-        ground: &Ground<X>,
+        stream: &Stream,
         what: What,
-        (values, by): (&mut Buffer<u32>, &Buffer<u32>),
+        buffers: (&mut Buffer<u32>, &Buffer<u32>),
         options: &LaunchOptions,
-    ) -> fusewire::Result<()> {
-        let (stream, values, by) = (&ground.stream, values.view_mut(), by.view());
-        match what {
-            What::AllGather => {
-                self.all_gather.launch_with(stream, moved_in_place::Launch { values, by }, options)
-            }
-            What::Broadcast(root) => {
-                self.broadcast.launch_with(stream, root, moved_in_place::Launch { values, by }, options)
-            }
-            What::Scatter(root) => {
-                self.scatter.launch_with(stream, root, moved_in_place::Launch { values, by }, options)
-            }
-            What::Gather(root) => {
-                self.gather.launch_with(stream, root, moved_in_place::Launch { values, by }, options)
-            }
-            What::AllReduce => {
-                self.all_reduce.launch_with(stream, linked_in_place::Launch { values, by }, options)
-            }
-            What::ReduceScatter => {
-                self.reduce_scatter.launch_with(stream, linked_in_place::Launch { values, by }, options)
-            }
-            What::Reduce(root) => {
-                self.reduce.launch_with(stream, root, linked_in_place::Launch { values, by }, options)
-            }
-        }
-    }
+    ) -> fusewire::Result<()>;
 }
 
+macro_rules! launchers {
+    ($all:ident of $moved:ident and $linked:ident) => {
+        struct $all<X: fusewire::Transport> {
+            all_gather: fusewire::schedule::AllGatherLauncher<X, $moved::Hooks>,
+            broadcast: fusewire::schedule::BroadcastLauncher<X, $moved::Hooks>,
+            scatter: fusewire::schedule::ScatterLauncher<X, $moved::Hooks>,
+            gather: fusewire::schedule::GatherLauncher<X, $moved::Hooks>,
+            all_reduce: fusewire::schedule::AllReduceLauncher<X, $linked::Hooks>,
+            reduce_scatter: fusewire::schedule::ReduceScatterLauncher<X, $linked::Hooks>,
+            reduce: fusewire::schedule::ReduceLauncher<X, $linked::Hooks>,
+        }
+
+        impl<X: Subject> $crate::suite::in_place::Launches<X> for $all<X> {
+            fn new(transport: &X) -> fusewire::Result<Self> {
+                Ok($all {
+                    all_gather: $crate::AllGatherOf::<$moved::Hooks>::all_gather(transport)?,
+                    broadcast: $crate::BroadcastOf::<$moved::Hooks>::broadcast(transport)?,
+                    scatter: $crate::ScatterOf::<$moved::Hooks>::scatter(transport)?,
+                    gather: $crate::GatherOf::<$moved::Hooks>::gather(transport)?,
+                    all_reduce: $crate::AllReduceOf::<$linked::Hooks>::all_reduce(transport)?,
+                    reduce_scatter: $crate::ReduceScatterOf::<$linked::Hooks>::reduce_scatter(transport)?,
+                    reduce: $crate::ReduceOf::<$linked::Hooks>::reduce(transport)?,
+                })
+            }
+
+            fn launch(
+                &self,
+                stream: &fusewire::Stream,
+                what: What,
+                (values, by): (&mut fusewire::Buffer<u32>, &fusewire::Buffer<u32>),
+                options: &fusewire::LaunchOptions,
+            ) -> fusewire::Result<()> {
+                let (values, by) = (values.view_mut(), by.view());
+                match what {
+                    What::AllGather => {
+                        self.all_gather.launch_with(stream, $moved::Launch { values, by }, options)
+                    }
+                    What::Broadcast(root) => {
+                        self.broadcast.launch_with(stream, root, $moved::Launch { values, by }, options)
+                    }
+                    What::Scatter(root) => {
+                        self.scatter.launch_with(stream, root, $moved::Launch { values, by }, options)
+                    }
+                    What::Gather(root) => {
+                        self.gather.launch_with(stream, root, $moved::Launch { values, by }, options)
+                    }
+                    What::AllReduce => {
+                        self.all_reduce.launch_with(stream, $linked::Launch { values, by }, options)
+                    }
+                    What::ReduceScatter => {
+                        self.reduce_scatter.launch_with(stream, $linked::Launch { values, by }, options)
+                    }
+                    What::Reduce(root) => {
+                        self.reduce.launch_with(stream, root, $linked::Launch { values, by }, options)
+                    }
+                }
+            }
+        }
+    };
+}
+pub(super) use launchers;
+
+launchers!(All of moved_in_place and linked_in_place);
+
 /// What is added to element `i` of a chunk by `rank`.
-fn added(rank: usize, i: usize) -> u32 {
+pub(super) fn added(rank: usize, i: usize) -> u32 {
     (7 * i + 3 * rank + 1) as u32
 }
 
@@ -170,40 +182,53 @@ fn step(what: What, chunk: usize, before: &[Vec<u32>]) -> Vec<Vec<u32>> {
     after
 }
 
-/// Call after call on what the last one left, eager and replayed.
-pub fn chained<X: Subject>(rank: &Rank<X>) -> Outcome {
-    let ground = rank.small()?;
-    let all = All::new(&ground.transport)?;
+/// Call after call on what the last one left, eager and replayed. `step` says what a call makes of all ranks' buffers.
+pub(super) fn chain<X: Subject>(
+    rank: &Rank<X>,
+    ground: &Ground<X>,
+    all: &impl Launches<X>,
+    (what, chunk, by): (What, usize, &[u32]),
+    (number, options): (usize, &LaunchOptions),
+    step: impl Fn(&[Vec<u32>]) -> Vec<Vec<u32>>,
+) -> fusewire::Result<()> {
     let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
     let late = |call: usize| {
         let turn = (me + call) % ranks;
         std::thread::sleep(Duration::from_micros(rank.scale.pick(100, 100) * turn as u64));
     };
     let calls = rank.scale.pick(2, 6);
+    let data = rank.data(8 * chunk + number);
+    let mut expected: Vec<Vec<u32>> =
+        (0..ranks).map(|rank| data.all(rank, chunk * what.chunks(rank, ranks))).collect();
+    let by = ground.device.buffer_from(by)?;
+    let mut values = ground.device.buffer_from(&expected[me])?;
+    let mut launch = || all.launch(stream, what, (&mut values, &by), options);
+    for call in 0..calls {
+        late(call);
+        launch()?;
+    }
+    let graph = stream.capture(|| (0..2).try_for_each(|_| launch()))?;
+    for call in 0..calls {
+        late(call);
+        graph.launch(stream)?;
+    }
+    for _ in 0..3 * calls {
+        expected = step(&expected);
+    }
+    let about = format!("{what:?} of {chunk} elements in place, {options:?}, at rank {me}");
+    same(format_args!("{about}"), &values.read(stream)?, |i| expected[me][i]);
+    Ok(())
+}
+
+/// Elements, by every schedule.
+pub fn chained<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let all = All::new(&ground.transport)?;
     for chunk in [0, 1, 9, 130, rank.scale.pick(1500, 15_001)] {
-        for what in What::every(ranks) {
-            for (number, options) in what.ways(&ground).iter().enumerate() {
-                let data = rank.data(8 * chunk + number);
-                let mut expected: Vec<Vec<u32>> =
-                    (0..ranks).map(|rank| data.all(rank, chunk * what.chunks(rank, ranks))).collect();
-                let by: Vec<u32> = (0..chunk).map(|i| added(me, i)).collect();
-                let by = ground.device.buffer_from(&by)?;
-                let mut values = ground.device.buffer_from(&expected[me])?;
-                let mut launch = || all.launch(&ground, what, (&mut values, &by), options);
-                for call in 0..calls {
-                    late(call);
-                    launch()?;
-                }
-                let graph = stream.capture(|| (0..2).try_for_each(|_| launch()))?;
-                for call in 0..calls {
-                    late(call);
-                    graph.launch(stream)?;
-                }
-                for _ in 0..3 * calls {
-                    expected = step(what, chunk, &expected);
-                }
-                let about = format!("{what:?} of {chunk} elements in place, {options:?}, at rank {me}");
-                same(format_args!("{about}"), &values.read(stream)?, |i| expected[me][i]);
+        let by: Vec<u32> = (0..chunk).map(|i| added(rank.me(), i)).collect();
+        for what in What::every(rank.size()) {
+            for cut in what.ways(&ground).iter().enumerate() {
+                chain(rank, &ground, &all, (what, chunk, &by), cut, |before| step(what, chunk, before))?;
             }
         }
     }

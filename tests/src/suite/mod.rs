@@ -22,6 +22,7 @@ pub mod processes;
 mod random;
 mod results;
 mod rows;
+mod rows_in_place;
 mod schedules;
 mod shared;
 mod structs;

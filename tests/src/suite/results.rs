@@ -36,7 +36,7 @@ pub(super) fn steps<X: Subject>(together: usize, wire_bytes: usize) -> Vec<Launc
 }
 
 /// Launches once, and behind that by replays of a graph.
-fn again(
+pub(super) fn again(
     stream: &Stream,
     graph: &mut Option<Graph>,
     call: usize,
@@ -52,18 +52,18 @@ fn again(
 }
 
 /// The scale of each 128 elements.
-fn scales(values: &[f32]) -> Vec<f32> {
+pub(super) fn scales(values: &[f32]) -> Vec<f32> {
     let most = |group: &[f32]| group.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
     values.chunks(128).map(|group| (most(group) * (1.0 / 448.0)).max(f32::MIN_POSITIVE)).collect()
 }
 
 /// Values that went through 8-bit floats.
-fn through(values: &[f32], scales: &[f32]) -> Vec<f32> {
+pub(super) fn through(values: &[f32], scales: &[f32]) -> Vec<f32> {
     make(values.len(), |i| through_e4m3(values[i] * (1.0 / scales[i / 128])) * scales[i / 128])
 }
 
 /// The sums of what each rank has.
-fn summed(of_ranks: &[Vec<f32>]) -> Vec<f32> {
+pub(super) fn summed(of_ranks: &[Vec<f32>]) -> Vec<f32> {
     make(of_ranks[0].len(), |i| reference::tree(0, of_ranks.len(), &|rank| of_ranks[rank][i], &|a, b| a + b))
 }
 

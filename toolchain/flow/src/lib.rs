@@ -14,7 +14,7 @@ mod rules;
 
 pub use flow::{Flow, Roots};
 pub use parse::entries;
-pub use rules::{Protocol, wrong};
+pub use rules::{Protocol, wrong, wrong_in_place};
 
 #[cfg(test)]
 mod tests;

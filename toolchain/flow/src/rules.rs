@@ -94,6 +94,11 @@ impl Seen<'_> {
         self.i.is("fence") && self.strong()
     }
 
+    /// A plain store to memory that is neither a peer's nor this rank's region: an output, or what is both input and output.
+    fn keeps(&self) -> bool {
+        self.store() && !self.strong() && self.global() && self.from & (PEER | OWN) == 0
+    }
+
     /// Eight bytes that no release makes visible by themselves.
     fn doorbell(&self) -> bool {
         self.i.is("st.relaxed.sys.b64")
@@ -158,6 +163,17 @@ pub fn wrong(ptx: &str, entry: &str, protocol: Protocol, roots: &Roots, headers:
     if !moves || !has(|s| s.flag()) {
         // The rules would hold of nothing.
         all.push("stores nothing at a peer that can be told".into());
+    }
+    all
+}
+
+/// What is wrong with an entry by LL or LL128 that stores what arrives where its block sends from, as an all-reduce in place does.
+pub fn wrong_in_place(ptx: &str, entry: &str, roots: &Roots) -> Vec<String> {
+    let Some(flow) = Flow::of(ptx, entry, roots) else { return vec![format!("no `{entry}`")] };
+    let mut all = flow.check(0, |state, i| keeps_behind(state, &seen(&flow, i)));
+    let has = |what: fn(&Seen<'_>) -> bool| flow.code.iter().any(|i| what(&seen(&flow, i)));
+    if !has(|s| s.line()) || !has(|s| s.keeps()) {
+        all.push("sends nothing, or stores nothing, that can be told".into());
     }
     all
 }
@@ -281,6 +297,16 @@ fn words(state: u8, s: &Seen<'_>, waits: impl Fn() -> bool) -> Step {
         _ if s.looks_at_line() && waits() => Ok(1),
         1 if s.barrier() => Ok(0),
         1 if s.looks_at_line() => Err("a word is taken that another thread may wait for"),
+        _ => Ok(state),
+    }
+}
+
+/// In place, what arrives is stored when all threads have read what they send.
+fn keeps_behind(state: u8, s: &Seen<'_>) -> Step {
+    match state {
+        _ if s.line() => Ok(1),
+        1 if s.barrier() => Ok(0),
+        1 if s.keeps() => Err("stored where another thread may still read what it sends"),
         _ => Ok(state),
     }
 }

@@ -1,6 +1,6 @@
 //! Small kernels, right and wrong: own region at parameter byte 0, table of peers at 8.
 
-use super::{Protocol, Roots, wrong};
+use super::{Protocol, Roots, wrong, wrong_in_place};
 
 /// What stands before each: `%own`, a peer's `%peer`, `%lead` where this thread is not the leader.
 const HEAD: &str = "
@@ -25,12 +25,19 @@ const FENCE: &str = "fence.acq_rel.sys;\n";
 const READY: &str = "st.release.sys.b64 [%peer], %seen;\n";
 const FREE: &str = "st.relaxed.sys.b64 [%peer+128], %seen;\n";
 
-fn found(protocol: Protocol, code: &[&str]) -> Vec<String> {
-    let ptx = format!(
+fn entry(code: &[&str]) -> String {
+    format!(
         ".func (.param .b32 r) gone\n(\n)\n.noreturn;\n.visible .entry k(\n\t.param .align 8 .b8 k_param_0[64]\n)\n{{\n{HEAD}{}\n\tret;\n}}\n",
         code.concat()
-    );
-    wrong(&ptx, "k", protocol, &Roots { own: vec![0], tables: vec![8] }, &[208_896])
+    )
+}
+
+fn roots() -> Roots {
+    Roots { own: vec![0], tables: vec![8] }
+}
+
+fn found(protocol: Protocol, code: &[&str]) -> Vec<String> {
+    wrong(&entry(code), "k", protocol, &roots(), &[208_896])
 }
 
 fn right(protocol: Protocol, code: &[&str]) {
@@ -225,4 +232,18 @@ fn doorbells_come_last() {
 fn a_kernel_that_does_nothing_is_not_right() {
     assert!(found(Simple, &[WAIT]).iter().any(|f| f.contains("stores nothing")));
     assert!(found(Posted, &[WAIT]).iter().any(|f| f.contains("no doorbell")));
+}
+
+#[test]
+fn in_place_what_arrives_is_stored_behind_what_is_sent() {
+    let keep = "ld.param.b64 %values, [k_param_0+16];\n{ .reg .b64 g; cvta.to.global.u64 g, %values; st.global.v4.b32 [g], {%a, %b, %c, %d}; }\n";
+    let found = |code: &[&str]| wrong_in_place(&entry(code), "k", &roots());
+    assert_eq!(found(&[LINE, BARRIER, keep]), [""; 0]);
+    let early = found(&[LINE, keep, BARRIER, LINE]);
+    assert!(early.len() == 1 && early[0].contains("another thread may still read"), "{early:?}");
+    // One way is enough.
+    let skips = ["@%lead bra $L_past;\n", BARRIER, "$L_past:\n"].concat();
+    assert_eq!(found(&[LINE, &skips, keep]).len(), 1);
+    let nothing = found(&[LINE, BARRIER, LINE]);
+    assert!(nothing.len() == 1 && nothing[0].contains("stores nothing"), "{nothing:?}");
 }

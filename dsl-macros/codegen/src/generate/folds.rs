@@ -38,7 +38,15 @@ pub fn glue(
 ) -> TokenStream {
     // An error of the fold, and not of the glue, stands at the word.
     let fold = fold_type(reduce, d);
-    let accumulator = quote!(<#fold as #d::fold::Fold<#wire>>::Acc);
+    let at_fold = match &reduce.fold {
+        Fold::Own(path) => path.span(),
+        Fold::Shipped(..) => reduce.span,
+    };
+    // All at one place, so that what is wrong is told once.
+    let there = spanned(at_fold, d);
+    let folds = quote_spanned!(at_fold=> <#fold as #there::fold::Fold<#wire>>);
+    let accumulator = quote_spanned!(at_fold=> #folds::Acc);
+    let accumulators = quote_spanned!(at_fold=> #there::pack::Pack<#accumulator>);
     let output = module.output();
     let settled = output.and_then(|f| f.kind.element()).map_or_else(|| quote!(#wire), |t| quote!(#t));
     let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
@@ -63,23 +71,29 @@ pub fn glue(
                     let d = spanned(result.span(), d);
                     let settle =
                         quote_spanned!(result.span()=> <#result as #d::fold::Settle<#accumulator>>::settle);
-                    (quote_spanned!(result.span()=> #settle(value)), quote!(#result), settle)
+                    let passed = quote_spanned!(result.span()=> |folded| #settle(folded));
+                    (quote_spanned!(result.span()=> #settle(value)), quote!(#result), passed)
                 }
             };
             (
-                quote!(#d::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, #value))),
+                quote_spanned!(at_fold=> #there::fold::each::<#fold, #wire>(ctx, ranks, of, |ctx, value| #name(ctx, args, #value))),
                 passed,
                 as_passed,
                 quote!(#d::hooks::consume_each(ctx, folded, |ctx, value| #name(ctx, args, value))),
             )
         }
         None => (
-            quote!(#d::fold::settle::<#fold, #wire, _>(ctx, ranks, of, #out, #d::fold::Settle::settle)),
+            quote_spanned!(at_fold=> #there::fold::settle::<#fold, #wire, _>(ctx, ranks, of, #out, #there::fold::Settle::settle)),
             settled,
-            quote!(#d::fold::Settle::settle),
+            quote_spanned!(at_fold=> #there::fold::Settle::settle),
             quote!(args.#name.at(ctx).set_pack(folded)),
         ),
     };
+    let relay = quote_spanned!(at_fold=> #there::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put));
+    let partial = quote_spanned!(at_fold=> #there::fold::partial::<#fold, #wire>(ranks, of, &|number, pack: #accumulators| put(number, pack.words())));
+    let join = quote_spanned!(at_fold=> #there::fold::join::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put));
+    let run = quote_spanned!(at_fold=> #there::fold::run::<#fold, #wire, Self::Folded>(from, to, #as_passed));
+    let partials = quote_spanned!(at_fold=> #there::fold::partials::<#wire, #accumulator>(#folds::ORDER));
     quote! {
         type Folded = #passed;
         const RELAYS: ::core::primitive::usize = #d::fold::relays::<#wire, Self::Folded>();
@@ -89,16 +103,16 @@ pub fn glue(
             of: &impl #d::fold::Contributions<#wire>,
             put: &impl ::core::ops::Fn(::core::primitive::usize, #d::pack::Pack<Self::Folded>),
         ) -> ::core::primitive::bool {
-            #d::fold::relay::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put)
+            #relay
         }
-        const PARTIALS: ::core::primitive::usize = #d::fold::partials::<#wire, #accumulator>(<#fold as #d::fold::Fold<#wire>>::ORDER);
+        const PARTIALS: ::core::primitive::usize = #partials;
         #[inline(always)]
         fn partial(
             ranks: ::core::primitive::u32,
             of: &impl #d::fold::Contributions<#wire>,
             put: &impl ::core::ops::Fn(::core::primitive::usize, [::core::primitive::u32; 4]),
         ) -> ::core::primitive::bool {
-            #d::fold::partial::<#fold, #wire>(ranks, of, &|number, pack: #d::pack::Pack<#accumulator>| put(number, pack.words()))
+            #partial
         }
         #[inline(always)]
         fn join(
@@ -106,11 +120,11 @@ pub fn glue(
             of: &impl #d::fold::Partials,
             put: &impl ::core::ops::Fn(::core::primitive::usize, #d::pack::Pack<Self::Folded>),
         ) {
-            #d::fold::join::<#fold, #wire, Self::Folded>(ranks, of, #as_passed, put);
+            #join;
         }
         #[cfg(not(target_arch = "nvptx64"))]
         fn fold_run(from: &[&[#wire]], to: &mut [Self::Folded]) {
-            #d::fold::run::<#fold, #wire, Self::Folded>(from, to, #as_passed)
+            #run
         }
         #[inline(always)]
         fn take(ctx: &#d::ctx::Consume, args: &#args, folded: #d::pack::Pack<Self::Folded>) {

@@ -2,9 +2,9 @@
 
 use super::folds::fold_type;
 use super::glue::spanned;
-use crate::model::{HookModule, Reduce};
+use crate::model::{Field, HookModule, Kind, Reduce};
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
@@ -48,14 +48,20 @@ pub fn hooks(
             let name = &hook.sig.ident;
             quote!(#name(&from, args))
         }
-        None => quote!(#d::row::Rows::row(args.input, &from)),
+        None => match module.input() {
+            Some(Field { ident, kind: Kind::InOut(_), .. }) => quote!(args.#ident.get_row(&from)),
+            _ => quote!(#d::row::Rows::row(args.input, &from)),
+        },
     };
     let consume = match &module.consume {
         Some(hook) => {
             let name = &hook.sig.ident;
             quote!(#name(&to, args, row))
         }
-        None => quote!(args.output.row(&to).set(&row)),
+        None => {
+            let name = module.output().map_or_else(|| format_ident!("output"), |f| f.ident.clone());
+            quote!(args.#name.row(&to).set(&row))
+        }
     };
     let [at, put] = [
         quote!(#d::row::RowAt),

@@ -226,6 +226,38 @@ mod normed {
     }
 }
 
+/// The same in place, of rows that two warps share.
+#[comm_kernel(transports(Nvl), schedules(all_reduce), grain = row(2048), reduce(sum, f32))]
+mod normed_in_place {
+    pub struct Args<'a> {
+        pub hidden: InOut<'a, Bf16>,
+        pub residual: Out<'a, Bf16>,
+        pub gamma: &'a [Bf16],
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Row<f32>) {
+        let residual = args.residual.row(ctx);
+        let x = row.zip(&residual.get().to_f32(), |x, residual| x + residual);
+        residual.set(&x.to());
+        let scale = math::fast::rsqrt(x.map(|x| x * x).sum(ctx) / 2048.0 + 1e-6);
+        let gamma = args.gamma.each_row(ctx).to_f32();
+        args.hidden.row(ctx).set(&x.zip(&gamma, |x, gamma| x * scale * gamma).to());
+    }
+}
+
+/// Rows that are moved in place.
+#[comm_kernel(transports(Nvl), schedules(all_gather, scatter), grain = row(256))]
+mod moved_in_place {
+    pub struct Args<'a> {
+        pub values: InOut<'a, f32>,
+    }
+    pub fn produce(ctx: &ProduceRow, args: &Args) -> Scaled<F8E4M3, 128> {
+        args.values.get_row(ctx).quantise(ctx)
+    }
+    pub fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 128>) {
+        args.values.row(ctx).set(&row.dequantise());
+    }
+}
+
 /// The longest rows, of the widest elements that hooks compute with.
 #[comm_kernel(transports(Nvl), schedules(all_gather), grain = row(16384))]
 mod longest {

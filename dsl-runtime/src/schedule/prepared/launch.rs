@@ -240,8 +240,9 @@ impl Agreed {
         if call.plan.protocol == Protocol::Local {
             let (read, most) = binder.read_bytes();
             let stays = if READ_PAST.contains(&most) { 0 } else { STAYS };
-            // What the cache holds is there without being asked for. With a second input the cache has enough to do.
-            let asks = if most >= READ_PAST.start && 4 * (read - most) < read { ASKS } else { 0 };
+            // What the cache holds is there without being asked for. With a second input, as which the output counts in place, it has enough to do.
+            let one = most >= READ_PAST.start && 4 * (read - most) < read && !self.facts.in_place;
+            let asks = if one { ASKS } else { 0 };
             flags |= stays | asks;
         }
         if let Some((name, off)) = binder.unaligned
