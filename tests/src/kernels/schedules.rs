@@ -115,6 +115,52 @@ pub fn relayed<O: Ops>(
     Ok(())
 }
 
+/// All-gather by packs: each rank keeps its part and sends it round the ring, in tiles of at most `most` elements, of which staging holds two.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn ring_by_packs<O: Ops>(
+    kernel: &Kernel<O>,
+    own: &[u16],
+    all: Out<'_, u16>,
+    most: usize,
+    by_ll128: u32,
+) -> Flow {
+    let (n, lines, share) = (own.len(), kernel.ll128(), kernel.share(own.len()));
+    let (next, previous) = (kernel.next(1), kernel.previous(1));
+    let most = if by_ll128 > 0 { most.min(lines.most::<u16>()) } else { most };
+    let give = |ctx: &Produce| own.pack(ctx);
+    let take = |ctx: &Consume, value: Pack<u16>| all.at(ctx).set_pack(value);
+    let pass = |ctx: &Consume, value: Pack<u16>| {
+        all.at(ctx).set_pack(value);
+        value
+    };
+    // SAFETY: each rank's part is written once, and blocks' shares are disjoint.
+    unsafe { kernel.keep_tile(share, kernel.rank() * n + share.start, give, take) };
+    let mut at = 0;
+    while at < share.len && kernel.world() > 1 {
+        let tile = Tile { start: share.start + at, len: most.min(share.len - at) };
+        match by_ll128 > 0 {
+            true => lines.send_tile(next, tile, give)?,
+            false => kernel.send_tile(next, tile, give)?,
+        }
+        let mut step = 1;
+        while step < kernel.world() {
+            let tile = Tile { start: kernel.previous(step) * n + tile.start, ..tile };
+            // SAFETY: as above.
+            unsafe {
+                match (step + 1 < kernel.world(), by_ll128 > 0) {
+                    (true, false) => kernel.forward_tile(previous, next, tile, pass)?,
+                    (true, true) => lines.forward_tile(previous, next, tile, pass)?,
+                    (false, false) => kernel.recv_tile(previous, tile, take)?,
+                    (false, true) => lines.recv_tile(previous, tile, take)?,
+                }
+            }
+            step += 1;
+        }
+        at += tile.len;
+    }
+    Ok(())
+}
+
 /// In each round puts one of `values` into the heap of every rank, and leaves there what all have put.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn rounds_between_barriers<O: Put>(kernel: &Kernel<O>, values: &[u32], seen: Out<'_, u32>) -> Flow {

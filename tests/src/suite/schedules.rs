@@ -4,7 +4,8 @@ use super::support::POISON;
 use crate::check::same;
 use crate::kernels::copying::copy;
 use crate::kernels::schedules::{
-    bursts, halo, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, rounds_between_barriers,
+    bursts, halo, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, ring_by_packs,
+    rounds_between_barriers,
 };
 use crate::{CustomOf, Outcome, Rank, SendRecvOf, Subject};
 use fusewire::Options;
@@ -26,6 +27,27 @@ pub fn ring_all_gather_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
             same(format_args!("{n} elements of each rank by {blocks} blocks"), &got, |i| {
                 data.any(i / n, i % n)
             });
+        }
+    }
+    Ok(())
+}
+
+/// By packs, of parts that begin at whole packs and such as do not.
+pub fn ring_all_gather_by_packs<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(256 << 10).channels(6).ll128_channels(4))?;
+    let launcher = CustomOf::<ring_by_packs::Hooks>::custom(&ground.transport)?;
+    // Two tiles and their headers fit in a channel's staging.
+    let most = (ground.window() / 2 - 256) / 2;
+    for (k, n) in [1, 16, 300, 4096, rank.scale.pick(9001, 200_003)].into_iter().enumerate() {
+        for (blocks, by_ll128) in [(1, 0), (3, 1), (6, 0), (6, 1)] {
+            let data = rank.data(10 * k + blocks as usize);
+            let own = ground.device.buffer_from(&data.all::<u16>(rank.me(), n))?;
+            let mut all = ground.device.buffer::<u16>(n * rank.size())?;
+            all.fill_bytes(&ground.stream, POISON)?;
+            let args = ring_by_packs::Launch { own: own.view(), all: all.view_mut(), most, by_ll128 };
+            launcher.launch(&ground.stream, blocks, args)?;
+            let what = format!("{n} elements of each rank by {blocks} blocks, lines {by_ll128}");
+            same(what, &all.read(&ground.stream)?, |i| data.any(i / n, i % n));
         }
     }
     Ok(())
