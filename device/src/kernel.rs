@@ -2,6 +2,7 @@
 
 mod grain;
 mod heap;
+mod hooks;
 mod ll128;
 mod local;
 mod state;
@@ -20,6 +21,7 @@ use crate::tile::{Each, Sink, Source, Unroll};
 use crate::wait::{About, Control, Flow, Stopped, Watch, kind, operation};
 use core::marker::PhantomData;
 pub use grain::Grain;
+pub use hooks::{HookArgs, HookTiles};
 pub use ll128::Ll128Tiles;
 pub(crate) use state::{KernelsAndTeamsStandOutsideClosures, Own, State};
 

@@ -15,6 +15,11 @@ use crate::pack::Pack;
 ///
 /// A hook by pack is called for `ctx.valid` elements from `ctx.index()` on: a whole pack, or fewer at the tile's end. It loads and stores 16 bytes at
 /// once where the tile begins at a multiple of [`Pack::LANES`]. Either end of a tile may be by element and the other by pack.
+#[diagnostic::on_unimplemented(
+    message = "a tile's hook cannot give or take `{Self}`",
+    label = "neither an element nor a `Pack` of elements",
+    note = "element types are u8 to u64, i8 to i64, f32, f64, F16, Bf16, F8E4M3 and F8E5M2, and structs of these with `#[derive(Element)]` (in a device crate: of `element!`)"
+)]
 pub trait Grain: Copy + sealed::Sealed {
     /// What crosses the wire.
     type Wire: Element;

@@ -218,7 +218,7 @@ macro_rules! sound {
     )*)*};
 }
 sound! {
-    ARCHS[..2] => copy transpose tiles tiles_add scale_add params quantise ring exchange activations quantised;
+    ARCHS[..2] => copy transpose tiles tiles_add scale_add params quantise ring rounds exchange activations quantised;
     // The compiler takes minutes for each architecture.
     ARCHS[1..2] => longest normed gradient;
 }

@@ -9,25 +9,33 @@ use fusewire_device::kernel::Custom;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A schedule function on a transport.
-pub struct CustomLauncher<X: Transport, H> {
+/// A schedule function on a transport. `S` names it, where it is one of a hook module's.
+pub struct CustomLauncher<X: Transport, H, S = Custom> {
     prepared: Prepared<X>,
-    hooks: PhantomData<H>,
+    types: PhantomData<(H, S)>,
 }
 
-impl<X: Transport, H> fmt::Debug for CustomLauncher<X, H> {
+impl<X: Transport, H, S> fmt::Debug for CustomLauncher<X, H, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CustomLauncher of {}", *self.prepared)
     }
 }
 
-impl<X: Transport, H: HookSet> CustomLauncher<X, H> {
+impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
     #[doc(hidden)]
     pub fn new(transport: &X) -> Result<Self>
     where
-        H: Supports<Custom, X>,
+        H: Supports<S, X>,
     {
-        Ok(Self { prepared: Prepared::new::<Custom, H>(transport, "custom")?, hooks: PhantomData })
+        Self::named(transport, "custom")
+    }
+
+    #[doc(hidden)]
+    pub fn named(transport: &X, name: &'static str) -> Result<Self>
+    where
+        H: Supports<S, X>,
+    {
+        Ok(Self { prepared: Prepared::new::<S, H>(transport, name)?, types: PhantomData })
     }
 
     /// Queues the schedule with `blocks` blocks. Blocks that use tiles use the channel of their index, so at most as many are allowed

@@ -161,6 +161,62 @@ pub fn ring_by_packs<O: Ops>(
     Ok(())
 }
 
+/// An all-to-all as a schedule of the module's own, beside the shipped one.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), schedules(all_to_all, exchange))]
+#[allow(missing_docs)]
+pub mod traded {
+    pub struct Args<'a> {
+        pub input: &'a [u32],
+        pub output: Out<'a, u32>,
+        pub most: usize,
+        pub by_ll128: u32,
+    }
+
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<u32> {
+        args.input.pack(ctx).map(|value| value.wrapping_mul(3).wrapping_add(ctx.peer as u32))
+    }
+
+    pub fn consume(ctx: &Consume, args: &Args, value: u32) {
+        args.output.at(ctx).set(value.rotate_left(ctx.peer as u32 % 32));
+    }
+
+    /// Two peers a step, in tiles of at most `most` elements.
+    pub fn exchange<O: Ops>(kernel: &Kernel<O>, args: &Args) -> Flow {
+        let (hooks, n) = (kernel.hooks(args), args.input.len() / kernel.world());
+        let share = kernel.share(n);
+        let tile = |rank: usize, at: usize, len: usize| Tile { start: rank * n + share.start + at, len };
+        let own = tile(kernel.rank(), 0, share.len);
+        // SAFETY: each chunk is written once, and blocks' shares are disjoint.
+        unsafe { hooks.keep_tile(own, own.start) };
+        let most = match args.by_ll128 > 0 {
+            true => args.most.min(kernel.ll128().most::<u32>()),
+            false => args.most,
+        };
+        let mut step = 1;
+        while step < kernel.world() {
+            let (to, from, mut at) = (kernel.next(step), kernel.previous(step), 0);
+            while at < share.len {
+                let len = most.min(share.len - at);
+                let (sent, taken) = (tile(to, at, len), tile(from, at, len));
+                // SAFETY: as above.
+                match args.by_ll128 > 0 {
+                    true => {
+                        kernel.hooks(args).ll128().send_tile(to, sent)?;
+                        unsafe { kernel.hooks(args).ll128().recv_tile(from, taken)? };
+                    }
+                    false => {
+                        hooks.send_tile(to, sent)?;
+                        unsafe { hooks.recv_tile(from, taken)? };
+                    }
+                }
+                at += len;
+            }
+            step += 1;
+        }
+        Ok(())
+    }
+}
+
 /// In each round puts one of `values` into the heap of every rank, and leaves there what all have put.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn rounds_between_barriers<O: Put>(kernel: &Kernel<O>, values: &[u32], seen: Out<'_, u32>) -> Flow {

@@ -5,9 +5,9 @@ use crate::check::same;
 use crate::kernels::copying::copy;
 use crate::kernels::schedules::{
     bursts, halo, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, ring_by_packs,
-    rounds_between_barriers,
+    rounds_between_barriers, traded,
 };
-use crate::{CustomOf, Outcome, Rank, SendRecvOf, Subject};
+use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject};
 use fusewire::Options;
 
 pub fn ring_all_gather_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
@@ -48,6 +48,37 @@ pub fn ring_all_gather_by_packs<X: Subject>(rank: &Rank<X>) -> Outcome {
             launcher.launch(&ground.stream, blocks, args)?;
             let what = format!("{n} elements of each rank by {blocks} blocks, lines {by_ll128}");
             same(what, &all.read(&ground.stream)?, |i| data.any(i / n, i % n));
+        }
+    }
+    Ok(())
+}
+
+/// A hook module in a schedule of its own leaves what the shipped schedule does.
+pub fn hooks_of_a_module<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(256 << 10).channels(6).ll128_channels(4))?;
+    let (own, shipped) =
+        (ground.transport.exchange()?, AllToAllOf::<traded::Hooks>::all_to_all(&ground.transport)?);
+    let (me, ranks) = (rank.me(), rank.size());
+    let most = (ground.window() - 128) / 4;
+    for (k, n) in [1, 16, 300, 4096, rank.scale.pick(9001, 200_003)].into_iter().enumerate() {
+        for (blocks, by_ll128) in [(1, 0), (3, 1), (6, 0), (6, 1)] {
+            let data = rank.data(10 * k + blocks as usize);
+            let input = ground.device.buffer_from(&data.all::<u32>(me, n * ranks))?;
+            let expected = |i: usize| {
+                let (from, at) = (i / n, i % n);
+                let sent = data.any::<u32>(from, me * n + at).wrapping_mul(3).wrapping_add(me as u32);
+                sent.rotate_left(from as u32 % 32)
+            };
+            let what = format!("{n} elements to each rank by {blocks} blocks, lines {by_ll128}");
+            let mut output = ground.device.buffer::<u32>(n * ranks)?;
+            output.fill_bytes(&ground.stream, POISON)?;
+            let args = traded::Launch { input: input.view(), output: output.view_mut(), most, by_ll128 };
+            own.launch(&ground.stream, blocks, args)?;
+            same(format_args!("{what}, own"), &output.read(&ground.stream)?, expected);
+            output.fill_bytes(&ground.stream, POISON)?;
+            let args = traded::Launch { input: input.view(), output: output.view_mut(), most, by_ll128 };
+            shipped.launch(&ground.stream, args)?;
+            same(format_args!("{what}, shipped"), &output.read(&ground.stream)?, expected);
         }
     }
     Ok(())

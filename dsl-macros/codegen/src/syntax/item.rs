@@ -4,7 +4,7 @@ use crate::configured::always;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
 use crate::plain;
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
@@ -58,6 +58,7 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 produce: None,
                 consume: None,
                 fns: Vec::new(),
+                others: Vec::new(),
                 copies: Vec::new(),
                 types: Vec::new(),
                 plain: Vec::new(),
@@ -86,8 +87,25 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
     }
 }
 
+/// The names of a hook module's functions but the hooks.
+pub fn functions(item: &TokenStream) -> Vec<Ident> {
+    let trees: Vec<TokenTree> = item.clone().into_iter().collect();
+    let body = match trees.as_slice() {
+        [.., TokenTree::Ident(word), TokenTree::Ident(_), TokenTree::Group(body)] if word == "mod" => {
+            body.stream()
+        }
+        _ => return Vec::new(),
+    };
+    let within: Vec<TokenTree> = body.into_iter().collect();
+    let named = within.windows(2).filter_map(|pair| match pair {
+        [TokenTree::Ident(word), TokenTree::Ident(name)] if word == "fn" => Some(name.clone()),
+        _ => None,
+    });
+    named.filter(|name| name != "produce" && name != "consume").collect()
+}
+
 enum Shape {
-    Module(syn::Ident, Option<TokenStream>),
+    Module(Ident, Option<TokenStream>),
     Function(Box<Signature>, Span),
 }
 
@@ -186,7 +204,8 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
         "consume" => &mut module.consume,
         _ => {
             module.fns.push(start);
-            module.names.push(sig.ident);
+            module.names.push(sig.ident.clone());
+            module.others.push(sig);
             return Ok(());
         }
     };
@@ -250,7 +269,7 @@ fn copying(i: &syn::ItemImpl) -> Option<&'static str> {
 }
 
 /// The name that an item adds to its module's types and functions.
-fn name_of(item: &syn::Item) -> Option<syn::Ident> {
+fn name_of(item: &syn::Item) -> Option<Ident> {
     match item {
         syn::Item::Struct(i) => Some(i.ident.clone()),
         syn::Item::Enum(i) => Some(i.ident.clone()),
@@ -369,7 +388,7 @@ fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
     }
     let derived = derived(&s.attrs);
     let has = COPYING.into_iter().filter(|name| derived.iter().any(|d| d == name)).collect();
-    Args { span: s.ident.span(), generics: s.generics.clone(), named, has, fields }
+    Args { span: s.ident.span(), vis: s.vis.clone(), generics: s.generics.clone(), named, has, fields }
 }
 
 fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
@@ -394,5 +413,12 @@ fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
             FnArg::Receiver(r) => errors.at(r, "a schedule is a free function; it has no `self`"),
         }
     }
-    Args { span: sig.inputs.span(), generics: sig.generics.clone(), named: true, has: Vec::new(), fields }
+    Args {
+        span: sig.inputs.span(),
+        vis: Visibility::Inherited,
+        generics: sig.generics.clone(),
+        named: true,
+        has: Vec::new(),
+        fields,
+    }
 }

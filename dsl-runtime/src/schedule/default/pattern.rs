@@ -94,7 +94,8 @@ impl Pattern {
             mutual: false,
             once: false,
             folds: false,
-            apart: false,
+            // What is sent before it is overwritten, the schedule knows.
+            apart: true,
             rooted: false,
             pairs: false,
             root: None,
