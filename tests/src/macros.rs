@@ -126,6 +126,7 @@ macro_rules! for_each_case {
                 the_table_decides: 1..=8,
                 tables_that_differ: 2..=8,
                 all_that_can_be_tried: 1..=8,
+                blocks_of_own_schedules: 1..=8,
             }
             flagged {
                 of_every_element_type: 1..=16,

@@ -3,10 +3,11 @@
 use super::support::{POISON, misuse};
 use crate::check::{same, says};
 use crate::kernels::copying::copy;
-use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
-use fusewire::schedule::Decided;
+use crate::kernels::schedules::ring_all_gather;
+use crate::{AllToAllOf, CustomOf, Outcome, Rank, Subject, reference};
+use fusewire::schedule::{CustomLauncher, Decided};
 use fusewire::tune::{ANY, Config, Entry, Key, Space, Table};
-use fusewire::{Buffer, Error, LaunchOptions, Options, Protocol};
+use fusewire::{Blocks, Buffer, Error, LaunchOptions, Options, Protocol};
 
 const CHUNK: usize = 4096;
 
@@ -70,6 +71,51 @@ pub fn the_table_decides<X: Subject>(rank: &Rank<X>) -> Outcome {
         assert_eq!(plan.decided, decided, "{config}");
         assert_eq!(Config::from(&plan) == config, decided == Decided::Table, "{plan}");
     }
+    Ok(())
+}
+
+/// A schedule of one's own has the blocks that it is told, that a table says, or that are planned; whatever can be tried is right.
+pub fn blocks_of_own_schedules<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(8))?;
+    let (me, n, open) = (rank.me(), 3 * CHUNK + 5, LaunchOptions::default());
+    let prepare = || CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport);
+    let plain = prepare()?.with_table(&Table::default())?;
+    let planned = |options: &LaunchOptions| plain.explain(Blocks::Planned, options);
+    let (short, sent, long) =
+        (planned(&open.clone().elements(64))?, open.clone().elements(4 * n), planned(&open)?);
+    assert_eq!((short.blocks, short.decided), (1, Decided::Default), "{short}");
+    assert!((1..=8).contains(&long.blocks) && long.blocks == long.channels, "{long}");
+    assert!((1..=long.blocks).contains(&planned(&sent)?.blocks));
+    assert_eq!(planned(&open.clone().blocks(1))?.blocks, 1);
+    assert_eq!(planned(&open.clone().channels(5))?.blocks, 5);
+    assert_eq!(plain.explain(7, &open)?.blocks, 7);
+    misuse(planned(&open.clone().channels(9)));
+    misuse(plain.explain(0, &open));
+
+    let spaces = plain.spaces(&sent)?;
+    assert_eq!(spaces.iter().map(|s| s.start).collect::<Vec<_>>(), [Config::from(&planned(&sent)?)]);
+    let data = rank.data(1);
+    let own = ground.device.buffer_from(&data.all::<f32>(me, n))?;
+    let mut all = ground.device.buffer::<f32>(n * rank.size())?;
+    let most = (ground.window() - 128) / 4;
+    let mut right = |launcher: &CustomLauncher<X, ring_all_gather::Hooks>, options: &LaunchOptions| {
+        all.fill_bytes(&ground.stream, POISON)?;
+        let args = ring_all_gather::Launch { own: own.view(), all: all.view_mut(), most };
+        launcher.launch_with(&ground.stream, Blocks::Planned, args, options)?;
+        same(format_args!("{options:?}"), &all.read(&ground.stream)?, |i| data.any(i / n, i % n));
+        Ok::<_, Error>(())
+    };
+    right(&plain, &open)?;
+    right(&plain, &sent)?;
+    for config in around(&spaces[0]) {
+        right(&plain, &config.options(&sent))?;
+    }
+    let config = Config { channels: 3, chunk: Some(1024), ..spaces[0].start };
+    let tuned = prepare()?.with_table(&row(plain.key(&sent), config))?;
+    let plan = tuned.explain(Blocks::default(), &sent)?;
+    assert_eq!((Config::from(&plan), plan.blocks, plan.decided), (config, 3, Decided::Table));
+    assert_eq!(tuned.explain(Blocks::Planned, &open)?.decided, Decided::Default, "another bucket");
+    right(&tuned, &sent)?;
     Ok(())
 }
 

@@ -104,6 +104,11 @@ impl Pattern {
         }
     }
 
+    /// That of a schedule function whose blocks are planned: each works both ends of a channel.
+    pub(in crate::schedule) fn tiles() -> Self {
+        Pattern { ends: 1, rooted: true, custom: None, ..Pattern::custom(0) }
+    }
+
     /// The same on a rank that both sends and receives, where there may be one.
     pub(in crate::schedule) fn widest(self) -> Self {
         let kinds =
