@@ -1,5 +1,6 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
+mod channels;
 mod grain;
 mod heap;
 mod hooks;
@@ -64,6 +65,8 @@ pub struct Kernel<O> {
     grid: Grid,
     shape: Shape,
     state: Own<State>,
+    /// On which this block's tiles travel.
+    channel: Own<u32>,
     /// Bytes of shared memory that are lent.
     lent: Own<u32>,
     /// How often the block's teams have passed words from warp to warp: two halves of memory take turns, whichever of them it is.
@@ -194,18 +197,18 @@ impl<O: Ops> Kernel<O> {
         self.check(kind::RANGE, id as u64, u64::from(self.ops.signals()), peer, id as u32, op)
     }
 
-    /// A block's tiles travel on the channel of its index.
+    /// A block's tiles travel on a channel that there is.
     #[inline(always)]
     #[track_caller]
     fn check_channel(&self, peer: usize, op: u32) -> Flow {
-        let channel = self.grid.block;
+        let channel = self.channel.get();
         self.check(kind::NO_CHANNEL, u64::from(channel), u64::from(self.ops.channels()), peer, channel, op)
     }
 
     #[inline(always)]
     #[track_caller]
     fn check_tile<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
-        let channel = self.grid.block;
+        let channel = self.channel.get();
         self.check_peer(peer, channel, op)?;
         self.check(kind::LONG_TILE, packs_in::<W>(tile), MOST_PACKS, peer, channel, op)?;
         self.check(kind::TILE_END, tile.start as u64, last_start(tile), peer, channel, op)
@@ -231,7 +234,7 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     fn tile_place(&self, peer: usize, tile: Tile) -> Ctx {
         let mut at =
-            place(&self.ops, self.grid, &self.shape, peer as u32, self.grid.block, tile.start as u64);
+            place(&self.ops, self.grid, &self.shape, peer as u32, self.channel.get(), tile.start as u64);
         (at.chunk_len, at.rows, at.cols) = (tile.len, 1, tile.len);
         at
     }
@@ -264,7 +267,7 @@ impl<O: Ops> Kernel<O> {
         self.check_channel(peer, operation::SEND)?;
         self.enter();
         let place = self.tile_place(peer, tile);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        // SAFETY: this block alone works its channel; all its threads are here.
         self.leave(unsafe { self.stream::<W>(&place).send::<U, W, _, Block>(&Block, source) })
     }
 
@@ -305,7 +308,7 @@ impl<O: Ops> Kernel<O> {
         self.check_channel(peer, operation::RECEIVE)?;
         self.enter();
         let place = self.tile_place(peer, tile);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        // SAFETY: this block alone works its channel; all its threads are here.
         self.leave(unsafe { self.stream::<W>(&place).receive::<U, W, Block, _>(&Block, sink) })
     }
 
@@ -333,7 +336,7 @@ impl<O: Ops> Kernel<O> {
         self.enter();
         let (place, pass) = (self.tile_place(from, tile), Each::of(hook));
         let stream = self.stream::<G::Wire>(&place);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        // SAFETY: this block alone works its channel; all its threads are here.
         self.leave(unsafe { stream.forward::<G::Wire, Block, _>(&Block, to as u32, &pass) })
     }
 
@@ -442,8 +445,9 @@ impl<O: Ops> Kernel<O> {
         // SAFETY: the caller's contract.
         let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
         watch.enter(&Block)?;
-        let (state, lent, turn) = (Own::new(State::Ready), Own::new(0), Own::new(0));
-        Ok(Kernel { ops, watch, grid, shape, state, lent, turn, thread: PhantomData })
+        let (state, channel) = (Own::new(State::Ready), Own::new(grid.block));
+        let (lent, turn) = (Own::new(0), Own::new(0));
+        Ok(Kernel { ops, watch, grid, shape, state, channel, lent, turn, thread: PhantomData })
     }
 
     /// Ends it as `flow` says.

@@ -160,6 +160,7 @@ macro_rules! for_each_case {
                 ring_all_gather_by_tiles: 1..=8,
                 ring_all_gather_by_packs: 1..=8,
                 hooks_of_a_module: 1..=8,
+                more_blocks_than_channels: 2..=8,
                 tiles_in_a_row: 2..=8,
                 tiles_by_ll128: 2..=8,
                 forwarded: 2..=8,

@@ -285,7 +285,7 @@ subject! {
     AllReduceOf<rows::longer::Hooks>, AllToAllOf<rows::longest::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>, AllToAllOf<says_values::Hooks>,
     ExchangeOf, AllToAllOf<traded::Hooks>,
-    CustomOf<ring_all_gather::Hooks>, CustomOf<ring_by_packs::Hooks>, CustomOf<bursts::Hooks>, CustomOf<pairs_by_ll128::Hooks>, CustomOf<relayed::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<rounds_between_barriers::Hooks>, CustomOf<misdirected::Hooks>,
+    CustomOf<ring_all_gather::Hooks>, CustomOf<ring_by_packs::Hooks>, CustomOf<halves::Hooks>, CustomOf<bursts::Hooks>, CustomOf<pairs_by_ll128::Hooks>, CustomOf<relayed::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<rounds_between_barriers::Hooks>, CustomOf<misdirected::Hooks>,
     CustomOf<script::Hooks>, CustomOf<script_mixed::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<linked_ring_mixed::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
     CustomOf<misdirected_window::Hooks>,
     CustomOf<folded_by_teams::Hooks>, CustomOf<turned_round::Hooks>, CustomOf<changed_by_all::Hooks>, CustomOf<spread_by_teams::Hooks>, CustomOf<bad_team::Hooks>,

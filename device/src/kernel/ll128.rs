@@ -22,7 +22,7 @@ impl<O: Ops> Kernel<O> {
     /// kernel on all ranks, and one of no elements is none.
     ///
     /// Tiles go through staging, as [`Kernel::send_tile`]'s do, on transports whose kernels do not store to peers' memory, between GPUs without NVLink,
-    /// and in blocks whose index is beyond the transport's `ll128_channels`.
+    /// and on channels beyond the transport's `ll128_channels`.
     #[inline(always)]
     pub fn ll128(&self) -> Ll128Tiles<'_, O> {
         Ll128Tiles(self)
@@ -43,14 +43,14 @@ impl<O: Ops> Ll128Tiles<'_, O> {
     /// Whether this block has an LL128 channel; the same on all ranks.
     #[inline(always)]
     fn there_are(&self) -> bool {
-        self.0.ops.direct(Channels).is_some_and(|channels| self.0.grid.block < channels)
+        self.0.ops.direct(Channels).is_some_and(|channels| self.0.channel.get() < channels)
     }
 
     #[inline(always)]
     #[track_caller]
     fn check<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
         self.0.check_tile::<W>(peer, tile, op)?;
-        self.0.check(kind::LONG_LL128_TILE, packs_in::<W>(tile), PACKS + 1, peer, self.0.grid.block, op)
+        self.0.check(kind::LONG_LL128_TILE, packs_in::<W>(tile), PACKS + 1, peer, self.0.channel.get(), op)
     }
 
     /// Does what is to be done with a tile, where there are LL128 channels.
@@ -177,7 +177,7 @@ impl<O: Ops, W: Element, F: Source<W>> WithDirect for Sends<'_, O, W, F> {
     #[inline(always)]
     fn with<D: Direct>(self, ops: &D) -> Flow {
         let (line, count) = self.end.line::<D, true>(ops, self.end.peer);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        // SAFETY: this block alone works its channel; all its threads are here.
         let free = unsafe { line.credit() };
         if free {
             // SAFETY: the peer is done with the tile before the last.
@@ -201,7 +201,7 @@ impl<O: Ops, W: Element, F: Sink<W>> WithDirect for Receives<'_, O, W, F> {
     #[inline(always)]
     fn with<D: Direct>(self, ops: &D) -> Flow {
         let (line, count) = self.end.line::<D, false>(ops, self.end.peer);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        // SAFETY: this block alone works its channel; all its threads are here.
         let whole = unsafe { line.receive_rows(self.sink, self.bundles) };
         leave(ops, line.watch, whole)?;
         if Block.leads() {
@@ -227,7 +227,7 @@ impl<O: Ops, W: Element, F: Pass<W>> WithDirect for Forwards<'_, O, W, F> {
         let (line, received) = self.end.line::<D, false>(ops, self.end.peer);
         let (onward, sent) = self.end.line::<D, true>(ops, self.onward);
         let pass = |ctx: &Consume, pack: Pack<W>| self.pass.pass(ctx, pack);
-        // SAFETY: this block alone works the channel of its index; all its threads are here. The next peer is done with the tile before the last.
+        // SAFETY: this block alone works its channel; all its threads are here. The next peer is done with the tile before the last.
         let whole = unsafe { onward.credit() && line.forward_rows(&onward, &to(&onward), pass) };
         leave(ops, line.watch, whole)?;
         if Block.leads() {
@@ -256,7 +256,7 @@ impl<'k, O: Ops, W: Element> End<'k, O, W> {
         'k: 'l,
     {
         let kernel = self.kernel;
-        let (watch, channel) = (&kernel.watch, ops.ll128_channels() + kernel.grid.block);
+        let (watch, channel) = (&kernel.watch, ops.ll128_channels() + kernel.channel.get());
         let place = kernel.tile_place(peer, self.tile);
         let (call, team) = (kernel.stream::<W>(&place).call, Team::all(&Block));
         let load = Load::of_packs(0, packs_in::<W>(self.tile) as u32);

@@ -163,6 +163,8 @@ pub struct HookModule {
     pub types: Vec<Ident>,
     /// Those of them that are plain data.
     pub plain: Vec<PlainType>,
+    /// Whether blocks of its schedules send or receive tiles on the channels of their indices.
+    pub by_index: bool,
     /// Names of all items but the hooks and `Args`.
     pub names: Vec<Ident>,
 }
@@ -307,6 +309,8 @@ pub struct ScheduleFn {
     pub start: Span,
     /// Arguments after the kernel.
     pub args: Args,
+    /// As of modules.
+    pub by_index: bool,
 }
 
 /// One compiled entry point.

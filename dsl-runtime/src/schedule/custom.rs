@@ -39,12 +39,12 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
         Ok(Self { prepared: Prepared::new::<S, H>(transport, name)?, types: PhantomData })
     }
 
-    /// Queues the schedule with so many blocks: a number, or [`Blocks::Planned`]. Every rank says the same. Blocks that use tiles use the channel of
-    /// their index, so at most as many are allowed as the transport has channels.
+    /// Queues the schedule with so many blocks: a number, or [`Blocks::Planned`]. Every rank says the same. A block's tiles travel on the
+    /// channel of its index, so there are at most as many blocks as channels, unless the schedule calls `kernel.channels()` or `kernel.take_channel(..)`.
     ///
     /// # Errors
     /// [`Error::Misuse`] before anything is launched: buffers that overlap or are on another device, more blocks than the device
-    /// holds at once. Faults of the kernel itself come from [`Stream::synchronize`].
+    /// holds at once or than there are channels. Faults of the kernel itself come from [`Stream::synchronize`].
     pub fn launch(&self, stream: &Stream, blocks: impl Into<Blocks>, args: H::Args<'_>) -> Result<()> {
         self.launch_with(stream, blocks, args, &LaunchOptions::default())
     }
@@ -74,6 +74,14 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
         let elements = options.elements.unwrap_or(0);
         match blocks.into() {
             Blocks::Exactly(0) => Err(Error::misuse("0 blocks; a launch has at least one")),
+            Blocks::Exactly(blocks) if self.prepared.facts.by_index && blocks > self.channels() => {
+                Err(Error::misuse(format!(
+                    "`{}` with {blocks} blocks, each of which has its tiles on the channel of its index, but there are {} channels: launch as many, give the rendezvous more \
+                     `Options::channels`, or let the schedule say which blocks have which, by `kernel.channels()` and `kernel.take_channel(..)`",
+                    self.prepared.facts.name,
+                    self.channels()
+                )))
+            }
             Blocks::Exactly(blocks) => self.prepared.plan(elements, options, Pattern::custom(blocks), false),
             Blocks::Planned => {
                 let plan = self.prepared.plan(self.planned_for(options), options, Pattern::tiles(), false)?;
@@ -102,6 +110,10 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
     /// As for [`CustomLauncher::explain`].
     pub fn spaces(&self, options: &LaunchOptions) -> Result<Vec<Space>> {
         self.prepared.spaces(self.planned_for(options), options, Pattern::tiles(), false)
+    }
+
+    fn channels(&self) -> u32 {
+        self.prepared.link.layout().channels
     }
 
     /// Elements to each peer that blocks are planned for.

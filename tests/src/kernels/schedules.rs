@@ -217,6 +217,40 @@ pub mod traded {
     }
 }
 
+/// An all-to-all by twice as many blocks as take channels: the first half send, the second half receive.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn halves<O: Ops>(kernel: &Kernel<O>, own: &[u32], got: Out<'_, u32>, by_ll128: u32) -> Flow {
+    let (n, half) = (own.len() / kernel.world(), kernel.blocks() / 2);
+    let (channel, sends) = (kernel.block() % half, kernel.block() < half);
+    assert!(half <= kernel.channels());
+    // SAFETY: one block sends there, and another one receives.
+    unsafe { kernel.take_channel(channel) };
+    let (lines, each) = (kernel.ll128(), n.div_ceil(half));
+    let (first, last) = ((channel * each).min(n), ((channel + 1) * each).min(n));
+    let mut step = 1;
+    while step < kernel.world() {
+        let peer = if sends { kernel.next(step) } else { kernel.previous(step) };
+        let mut at = first;
+        while at < last {
+            let most = if by_ll128 > 0 { lines.most::<u32>() } else { n };
+            let tile = Tile { start: peer * n + at, len: most.min(last - at) };
+            let give = |ctx: &Produce| own[ctx.index()];
+            let take = |ctx: &Consume, value: u32| got.at(ctx).set(value);
+            match (sends, by_ll128 > 0) {
+                (true, false) => kernel.send_tile(peer, tile, give)?,
+                (true, true) => lines.send_tile(peer, tile, give)?,
+                // SAFETY: tiles are disjoint.
+                (false, false) => unsafe { kernel.recv_tile(peer, tile, take)? },
+                // SAFETY: the same.
+                (false, true) => unsafe { lines.recv_tile(peer, tile, take)? },
+            }
+            at += tile.len;
+        }
+        step += 1;
+    }
+    Ok(())
+}
+
 /// In each round puts one of `values` into the heap of every rank, and leaves there what all have put.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn rounds_between_barriers<O: Put>(kernel: &Kernel<O>, values: &[u32], seen: Out<'_, u32>) -> Flow {

@@ -1,10 +1,10 @@
 //! Schedules of one's own: tiles, and raw operations.
 
-use super::support::POISON;
+use super::support::{POISON, misuse};
 use crate::check::same;
 use crate::kernels::copying::copy;
 use crate::kernels::schedules::{
-    bursts, halo, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, ring_by_packs,
+    bursts, halo, halves, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, ring_by_packs,
     rounds_between_barriers, traded,
 };
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject};
@@ -79,6 +79,33 @@ pub fn hooks_of_a_module<X: Subject>(rank: &Rank<X>) -> Outcome {
             let args = traded::Launch { input: input.view(), output: output.view_mut(), most, by_ll128 };
             shipped.launch(&ground.stream, args)?;
             same(format_args!("{what}, shipped"), &output.read(&ground.stream)?, expected);
+        }
+    }
+    Ok(())
+}
+
+/// Tiles of any length by blocks that send and others that receive, more than there are channels; a schedule whose blocks have the channels of their indices is
+/// refused so many.
+pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(3).ll128_channels(2))?;
+    let launcher = CustomOf::<halves::Hooks>::custom(&ground.transport)?;
+    let by_index = CustomOf::<bursts::Hooks>::custom(&ground.transport)?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    for (k, n) in [1, 300, rank.scale.pick(20_011, 200_003)].into_iter().enumerate() {
+        for (blocks, by_ll128) in [(2, 0), (6, 0), (6, 1), (4, 1)] {
+            let data = rank.data(10 * k + blocks as usize);
+            let own = ground.device.buffer_from(&data.all::<u32>(me, n * ranks))?;
+            let mut got = ground.device.buffer::<u32>(n * ranks)?;
+            got.fill_bytes(stream, POISON)?;
+            let args = halves::Launch { own: own.view(), got: got.view_mut(), by_ll128 };
+            launcher.launch(stream, blocks, args)?;
+            let what = format!("{n} elements to each rank by {blocks} blocks, lines {by_ll128}");
+            let got = got.read(stream)?;
+            let others = (0..n * ranks).filter(|i| i / n != me);
+            others.for_each(|i| assert_eq!(got[i], data.any::<u32>(i / n, me * n + i % n), "{what}, {i}"));
+            let (mut none, args) = (ground.device.buffer::<u32>(n)?, own.view());
+            let args = bursts::Launch { own: args, got: none.view_mut(), tiles: 1, most: 1 };
+            misuse(by_index.launch(stream, 4, args));
         }
     }
     Ok(())

@@ -166,6 +166,15 @@ fn kernels(model: &Model) -> TokenStream {
             const ASKS_SHAPE: ::core::primitive::bool = true;
         )
     });
+    let by_index = match &model.item {
+        Item::Hooks(m) => m.by_index && model.within().next().is_some(),
+        Item::Schedule(f) => f.by_index,
+    };
+    let by_index = by_index.then(|| {
+        quote!(
+            const BY_INDEX: ::core::primitive::bool = true;
+        )
+    });
     let folds = model.options.reduce.as_ref().map(|reduce| {
         let text = reduce.text();
         quote!(
@@ -209,6 +218,7 @@ fn kernels(model: &Model) -> TokenStream {
                 const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
                 #transposed
                 #asks_shape
+                #by_index
                 #folds
                 #relays
                 #in_place

@@ -40,7 +40,8 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
         }
         Some((attrs, vis, Shape::Function(sig, start))) => {
             let args = fn_args(&sig, errors);
-            Some(Item::Schedule(Box::new(ScheduleFn { vis, attrs, sig: *sig, start, args })))
+            let by_index = by_index(&tokens);
+            Some(Item::Schedule(Box::new(ScheduleFn { vis, attrs, sig: *sig, start, args, by_index })))
         }
         Some((attrs, vis, Shape::Module(ident, body))) => {
             let Some(body) = body else {
@@ -63,6 +64,7 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 types: Vec::new(),
                 plain: Vec::new(),
                 asks_shape: false,
+                by_index: by_index(&tokens),
                 names: Vec::new(),
                 inlined: TokenStream::new(),
                 hosted: TokenStream::new(),
@@ -224,6 +226,12 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     let wire = wire.map(|(_, element, by_pack)| (element, by_pack));
     *slot = Some(Hook { start, sig, wire, row, peer, body: written });
     Ok(())
+}
+
+/// Whether tiles travel on the channels of their blocks' indices: there are some, and the schedule asks neither for another channel nor how many there are.
+fn by_index(tokens: &TokenStream) -> bool {
+    let asks = |names: &[&str]| names.iter().any(|name| field(tokens.clone(), name).is_some());
+    asks(&["send_tile", "recv_tile", "forward_tile"]) && !asks(&["take_channel", "channels"])
 }
 
 /// Where a field of this name is first asked for, in hooks or in macros that they call.
