@@ -127,6 +127,7 @@ macro_rules! for_each_case {
                 tables_that_differ: 2..=8,
                 all_that_can_be_tried: 1..=8,
                 blocks_of_own_schedules: 1..=8,
+                own_schedules_are_tuned: 1..=4,
             }
             flagged {
                 of_every_element_type: 1..=16,

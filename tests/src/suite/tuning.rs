@@ -4,10 +4,11 @@ use super::support::{POISON, misuse};
 use crate::check::{same, says};
 use crate::kernels::copying::copy;
 use crate::kernels::schedules::ring_all_gather;
+use crate::run::Ground;
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, Subject, reference};
 use fusewire::schedule::{CustomLauncher, Decided};
-use fusewire::tune::{ANY, Config, Entry, Key, Space, Table};
-use fusewire::{Blocks, Buffer, Error, LaunchOptions, Options, Protocol};
+use fusewire::tune::{ANY, Config, Entry, Journal, Key, Progress, Space, Table, Tunable, sweep};
+use fusewire::{Blocks, Buffer, Error, LaunchOptions, Options, Protocol, Result, Stream};
 
 const CHUNK: usize = 4096;
 
@@ -116,6 +117,78 @@ pub fn blocks_of_own_schedules<X: Subject>(rank: &Rank<X>) -> Outcome {
     assert_eq!((Config::from(&plan), plan.blocks, plan.decided), (config, 3, Decided::Table));
     assert_eq!(tuned.explain(Blocks::Planned, &open)?.decided, Decided::Default, "another bucket");
     right(&tuned, &sent)?;
+    Ok(())
+}
+
+/// The all-gather by tiles, for the tuner.
+struct Tiles<'r, X: Subject> {
+    rank: &'r Rank<X>,
+    ground: &'r Ground<X>,
+    launcher: CustomLauncher<X, ring_all_gather::Hooks>,
+    own: Buffer<f32>,
+    all: Buffer<f32>,
+    options: LaunchOptions,
+}
+
+impl<X: Subject> Tunable for Tiles<'_, X> {
+    fn begin(&mut self, bytes: usize) -> Result<Key> {
+        let n = bytes / size_of::<f32>();
+        self.own = self.ground.device.buffer_from(&self.rank.data(1).all::<f32>(self.rank.me(), n))?;
+        self.all = self.ground.device.buffer(n * self.rank.size())?;
+        self.options.elements = Some(bytes);
+        Ok(self.launcher.key(&self.options))
+    }
+
+    fn spaces(&mut self) -> Result<Vec<Space>> {
+        let mut spaces = self.launcher.spaces(&self.options)?;
+        // Few, since each takes milliseconds.
+        for space in &mut spaces {
+            space.channels.retain(|channels| [space.start.channels, 1, 3].contains(channels));
+            space.chunk.truncate(2);
+        }
+        Ok(spaces)
+    }
+
+    fn stream(&self) -> &Stream {
+        &self.ground.stream
+    }
+
+    fn launch(&mut self, config: &Config) -> Result<()> {
+        let most = (self.ground.window() - 128) / size_of::<f32>();
+        let args = ring_all_gather::Launch { own: self.own.view(), all: self.all.view_mut(), most };
+        self.launcher.launch_with(&self.ground.stream, Blocks::Planned, args, &config.options(&self.options))
+    }
+
+    fn poison(&mut self) -> Result<()> {
+        self.all.fill_bytes(&self.ground.stream, POISON)
+    }
+
+    fn is_exact(&mut self) -> Result<bool> {
+        let (n, data) = (self.own.len(), self.rank.data(1));
+        let got = self.all.read(&self.ground.stream)?;
+        Ok((0..got.len()).all(|i| got[i].to_bits() == data.any::<f32>(i / n, i % n).to_bits()))
+    }
+}
+
+/// The tuner measures a schedule of one's own, and what it finds decides the next launch.
+pub fn own_schedules_are_tuned<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = &rank.meet(Options::per_peer(64 << 10).channels(8))?;
+    let prepare =
+        || CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport)?.with_table(&Table::default());
+    let (own, all) = (ground.device.buffer(0)?, ground.device.buffer(0)?);
+    let options = LaunchOptions::default();
+    let mut tiles = Tiles { rank, ground, launcher: prepare()?, own, all, options };
+    let (bytes, mut tried) = (CHUNK, 0);
+    let table = sweep(&rank.world, &mut tiles, &[bytes], &mut Journal::default(), &mut |progress| {
+        tried += usize::from(matches!(progress, Progress::Tried { .. }));
+        assert!(!matches!(progress, Progress::Failed { .. }), "{progress:?}");
+    })?;
+    assert!(tried >= 2, "{tried} configurations");
+    let (key, entry) = table.rows().next().map(|(key, entry)| (key.clone(), *entry)).unwrap();
+    let sent = LaunchOptions::default().elements(bytes);
+    assert_eq!(key, tiles.launcher.key(&sent));
+    let plan = prepare()?.with_table(&table)?.explain(Blocks::Planned, &sent)?;
+    assert_eq!((Config::from(&plan), plan.decided), (entry.config, Decided::Table));
     Ok(())
 }
 
