@@ -173,7 +173,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     if model.options.row.is_some() || model.options.reduce.is_some() {
         return None;
     }
-    let all_to_all = entry.schedule?.name == "all_to_all";
+    let all_to_all = entry.schedule.filter(|s| !s.is_within())?.name == "all_to_all";
     let blocks = match (entry.protocol, all_to_all) {
         (Protocol::Simple, true) => 6,
         (Protocol::Simple, false) => 4,

@@ -188,27 +188,18 @@ pub mod traded {
         let own = tile(kernel.rank(), 0, share.len);
         // SAFETY: each chunk is written once, and blocks' shares are disjoint.
         unsafe { hooks.keep_tile(own, own.start) };
-        let most = match args.by_ll128 > 0 {
-            true => args.most.min(kernel.ll128().most::<u32>()),
-            false => args.most,
+        let (hooks, most) = match args.by_ll128 > 0 {
+            true => (hooks.ll128(), args.most.min(kernel.ll128().most::<u32>())),
+            false => (hooks, args.most),
         };
         let mut step = 1;
         while step < kernel.world() {
             let (to, from, mut at) = (kernel.next(step), kernel.previous(step), 0);
             while at < share.len {
                 let len = most.min(share.len - at);
-                let (sent, taken) = (tile(to, at, len), tile(from, at, len));
+                hooks.send_tile(to, tile(to, at, len))?;
                 // SAFETY: as above.
-                match args.by_ll128 > 0 {
-                    true => {
-                        kernel.hooks(args).ll128().send_tile(to, sent)?;
-                        unsafe { kernel.hooks(args).ll128().recv_tile(from, taken)? };
-                    }
-                    false => {
-                        hooks.send_tile(to, sent)?;
-                        unsafe { hooks.recv_tile(from, taken)? };
-                    }
-                }
+                unsafe { hooks.recv_tile(from, tile(from, at, len))? };
                 at += len;
             }
             step += 1;
