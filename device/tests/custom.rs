@@ -362,12 +362,12 @@ fn whoever_was_stopped_publishes_nothing() {
 /// Twice as many blocks as channels: half of them send and half receive, on the same channels, and by LL128.
 #[test]
 fn blocks_share_channels() {
-    let world = World::new(3, 2, 1024);
-    let flows = world.run(4, |rank, grid| {
+    let world = World::new(3, 4, 1024);
+    let flows = world.run(8, |rank, grid| {
         let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
         let body = |kernel: &Kernel<Peers>| {
             let (channels, me, from) = (kernel.channels(), kernel.rank(), kernel.previous(1));
-            assert_eq!((channels, kernel.blocks()), (2, 4));
+            assert_eq!((channels, kernel.blocks()), (4, 8));
             let channel = kernel.block() % channels;
             // SAFETY: one block sends there, and another one receives.
             unsafe { kernel.take_channel(channel) };
@@ -412,7 +412,8 @@ fn a_channel_that_there_is_not_ends_the_kernel() {
             kernel.send_tile(kernel.next(1), Tile { start: 0, len: 1 }, |_| 0u32)
         });
         assert!(flows.iter().flatten().all(|flow| flow.is_err()), "{flows:?}");
-        let record = world.record(0);
-        assert_eq!((record.kind, record.operation), (kind::NO_CHANNEL, operation::SEND), "{channel}");
+        // The one or the other was first.
+        let told = [0, 1].map(|rank| world.record(rank)).into_iter().find(|r| r.kind == kind::NO_CHANNEL);
+        assert_eq!(told.map(|record| record.operation), Some(operation::SEND), "{channel}");
     }
 }
