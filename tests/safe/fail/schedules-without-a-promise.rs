@@ -9,6 +9,7 @@ fn all<O: Put + Get>(kernel: &Kernel<O>, input: &[u32], output: Out<u32>, window
     kernel.recv_tile(0, tile, |ctx, value: u32| output.at(ctx).set(value))?;
     kernel.local_tile(tile, |ctx| output.at(ctx).set(1));
     kernel.keep_tile(tile, 0, |ctx| input.pack(ctx), |ctx, value| output.at(ctx).set_pack(value));
+    kernel.take_channel(1);
     kernel.put(0, 0, input)?;
     kernel.get::<u32>(0, 0, 0, 1)?;
     let _ = kernel.heap_get::<u32>(0);
