@@ -1,7 +1,11 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
+mod channels;
+mod grain;
 mod heap;
+mod hooks;
 mod ll128;
+mod local;
 mod state;
 
 use crate::atomic::{self, Device, Relaxed};
@@ -14,9 +18,11 @@ use crate::pack::Pack;
 use crate::protocol::place;
 use crate::protocol::simple::Stream;
 use crate::protocol::simple::channel::{Call, HEADER};
-use crate::tile;
+use crate::tile::{Each, Sink, Source, Unroll};
 use crate::wait::{About, Control, Flow, Stopped, Watch, kind, operation};
 use core::marker::PhantomData;
+pub use grain::Grain;
+pub use hooks::{HookArgs, HookTiles};
 pub use ll128::Ll128Tiles;
 pub(crate) use state::{KernelsAndTeamsStandOutsideClosures, Own, State};
 
@@ -59,6 +65,8 @@ pub struct Kernel<O> {
     grid: Grid,
     shape: Shape,
     state: Own<State>,
+    /// On which this block's tiles travel.
+    channel: Own<u32>,
     /// Bytes of shared memory that are lent.
     lent: Own<u32>,
     /// How often the block's teams have passed words from warp to warp: two halves of memory take turns, whichever of them it is.
@@ -189,18 +197,18 @@ impl<O: Ops> Kernel<O> {
         self.check(kind::RANGE, id as u64, u64::from(self.ops.signals()), peer, id as u32, op)
     }
 
-    /// A block's tiles travel on the channel of its index.
+    /// A block's tiles travel on a channel that there is.
     #[inline(always)]
     #[track_caller]
     fn check_channel(&self, peer: usize, op: u32) -> Flow {
-        let channel = self.grid.block;
+        let channel = self.channel.get();
         self.check(kind::NO_CHANNEL, u64::from(channel), u64::from(self.ops.channels()), peer, channel, op)
     }
 
     #[inline(always)]
     #[track_caller]
     fn check_tile<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
-        let channel = self.grid.block;
+        let channel = self.channel.get();
         self.check_peer(peer, channel, op)?;
         self.check(kind::LONG_TILE, packs_in::<W>(tile), MOST_PACKS, peer, channel, op)?;
         self.check(kind::TILE_END, tile.start as u64, last_start(tile), peer, channel, op)
@@ -226,7 +234,7 @@ impl<O: Ops> Kernel<O> {
     #[inline(always)]
     fn tile_place(&self, peer: usize, tile: Tile) -> Ctx {
         let mut at =
-            place(&self.ops, self.grid, &self.shape, peer as u32, self.grid.block, tile.start as u64);
+            place(&self.ops, self.grid, &self.shape, peer as u32, self.channel.get(), tile.start as u64);
         (at.chunk_len, at.rows, at.cols) = (tile.len, 1, tile.len);
         at
     }
@@ -239,26 +247,28 @@ impl<O: Ops> Kernel<O> {
         ((self.ops.window() - HEADER) / 16) as usize * Pack::<W>::LANES
     }
 
-    /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value. The peer's block of the
-    /// same index receives it with a tile of the same length and wire type. Waits only for staging: see [`Kernel::most_staged`]. A peer or a channel that there is not,
-    /// or a tile of [`MOST_PACKS`] or whose end is no index, ends the kernel on all ranks.
+    /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value, which gives an element a call or a
+    /// pack ([`Grain`]). The peer's block of the same index receives it with a tile of the same length and wire type. Waits only for staging: see
+    /// [`Kernel::most_staged`]. A peer or a channel that there is not, or a tile of [`MOST_PACKS`] or whose end is no index, ends the kernel on all ranks.
     ///
     /// # Panics
     /// If `hook` sends or receives.
     #[inline(always)]
     #[track_caller]
-    pub fn send_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> W) -> Flow {
+    pub fn send_tile<G: Grain>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> G) -> Flow {
+        self.send_by::<G, G::Wire>(peer, tile, &Each::of(hook))
+    }
+
+    /// [`Kernel::send_tile`] of what `source` gives.
+    #[inline(always)]
+    #[track_caller]
+    fn send_by<U: Unroll, W: Element>(&self, peer: usize, tile: Tile, source: &impl Source<W>) -> Flow {
         self.check_tile::<W>(peer, tile, operation::SEND)?;
         self.check_channel(peer, operation::SEND)?;
         self.enter();
-        self.leave(self.send_packs(peer, tile, &hook))
-    }
-
-    #[inline(always)]
-    fn send_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Produce) -> W) -> Flow {
         let place = self.tile_place(peer, tile);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
-        unsafe { self.stream::<W>(&place).send::<tile::Two, W, _, Block>(&Block, &tile::Each(hook)) }
+        // SAFETY: this block alone works its channel; all its threads are here.
+        self.leave(unsafe { self.stream::<W>(&place).send::<U, W, _, Block>(&Block, source) })
     }
 
     /// The stream of a tile of fewer than [`MOST_PACKS`].
@@ -272,33 +282,39 @@ impl<O: Ops> Kernel<O> {
         Stream { ops: &self.ops, watch: &self.watch, place, first: 0, packs, chunk, call, end: None }
     }
 
-    /// Receives a tile from `peer`: `hook` takes each element as it arrives.
+    /// Receives a tile from `peer`: `hook` takes each element or pack as it arrives.
     ///
     /// # Safety
-    /// The `Consume` that `hook` gets is a witness for index `tile.start + pos`: no other block, and no other tile of this block
-    /// without a [`Kernel::sync`] between, may write an output at the same index.
+    /// The `Consume` that `hook` gets is a witness for the indices from `tile.start + pos` on that it is called for: no other block, and no other tile
+    /// of this block without a [`Kernel::sync`] between, may write an output at the same index.
     ///
     /// # Panics
     /// If `hook` sends or receives.
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn recv_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, W)) -> Flow {
+    pub unsafe fn recv_tile<G: Grain>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, G)) -> Flow {
+        // SAFETY: the caller's contract.
+        unsafe { self.recv_by::<G, G::Wire>(peer, tile, &Each::of(hook)) }
+    }
+
+    /// [`Kernel::recv_tile`] to `sink`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn recv_by<U: Unroll, W: Element>(&self, peer: usize, tile: Tile, sink: &impl Sink<W>) -> Flow {
         self.check_tile::<W>(peer, tile, operation::RECEIVE)?;
         self.check_channel(peer, operation::RECEIVE)?;
         self.enter();
-        self.leave(self.receive_packs(peer, tile, &hook))
-    }
-
-    #[inline(always)]
-    fn receive_packs<W: Element>(&self, peer: usize, tile: Tile, hook: &impl Fn(&Consume, W)) -> Flow {
         let place = self.tile_place(peer, tile);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
-        unsafe { self.stream::<W>(&place).receive::<tile::Two, W, Block, _>(&Block, &tile::Each(hook)) }
+        // SAFETY: this block alone works its channel; all its threads are here.
+        self.leave(unsafe { self.stream::<W>(&place).receive::<U, W, Block, _>(&Block, sink) })
     }
 
-    /// Receives a tile from the peer `from`, and sends what `hook` makes of each element on to the peer `to`, as it arrives: it is not written and read again in
-    /// between. `hook` may store it here as well. It is a `recv_tile` and a `send_tile` of the same tile in one, and waits for what they wait for: where ranks
-    /// forward around a ring, a channel's staging has to hold two tiles.
+    /// Receives a tile from the peer `from`, and sends what `hook` makes of each element or pack on to the peer `to`, as it arrives: it is not written and read
+    /// again in between. `hook` may store it here as well. It is a `recv_tile` and a `send_tile` of the same tile in one, and waits for what they wait for: where
+    /// ranks forward around a ring, a channel's staging has to hold two tiles.
     ///
     /// # Safety
     /// As for [`Kernel::recv_tile`].
@@ -307,20 +323,21 @@ impl<O: Ops> Kernel<O> {
     /// If `hook` sends or receives.
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn forward_tile<W: Element>(
+    pub unsafe fn forward_tile<G: Grain>(
         &self,
         from: usize,
         to: usize,
         tile: Tile,
-        hook: impl Fn(&Consume, W) -> W,
+        hook: impl Fn(&Consume, G) -> G,
     ) -> Flow {
-        self.check_tile::<W>(from, tile, operation::RECEIVE)?;
-        self.check_tile::<W>(to, tile, operation::SEND)?;
+        self.check_tile::<G::Wire>(from, tile, operation::RECEIVE)?;
+        self.check_tile::<G::Wire>(to, tile, operation::SEND)?;
         self.check_channel(from, operation::RECEIVE)?;
         self.enter();
-        let place = self.tile_place(from, tile);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
-        self.leave(unsafe { self.stream::<W>(&place).forward::<W, Block, _>(&Block, to as u32, &hook) })
+        let (place, pass) = (self.tile_place(from, tile), Each::of(hook));
+        let stream = self.stream::<G::Wire>(&place);
+        // SAFETY: this block alone works its channel; all its threads are here.
+        self.leave(unsafe { stream.forward::<G::Wire, Block, _>(&Block, to as u32, &pass) })
     }
 
     /// Operations and control words, for what is built on a kernel.
@@ -346,26 +363,6 @@ impl<O: Ops> Kernel<O> {
     pub(crate) fn stop(&self) -> Stopped {
         self.state.set(State::Stopped);
         Stopped
-    }
-
-    /// Calls `hook` for each element of a tile that stays on this rank.
-    ///
-    /// # Safety
-    /// As for [`Kernel::recv_tile`].
-    ///
-    /// # Panics
-    /// If the tile's end is no index.
-    #[inline(always)]
-    #[track_caller]
-    pub unsafe fn local_tile(&self, tile: Tile, hook: impl Fn(&Consume)) {
-        self.whole();
-        assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
-        let place = self.tile_place(self.rank(), tile);
-        let mut pos = Block.lane() as usize;
-        while pos < tile.len {
-            hook(&Consume(place.at(pos, 1, false)));
-            pos += Block.lanes() as usize;
-        }
     }
 
     /// Raises signal `id` at `peer` by one: everything this block put there before is visible to the block that waits for it.
@@ -448,8 +445,9 @@ impl<O: Ops> Kernel<O> {
         // SAFETY: the caller's contract.
         let watch = unsafe { Watch::begin(&Block, control, ops.rank(), grid.block) };
         watch.enter(&Block)?;
-        let (state, lent, turn) = (Own::new(State::Ready), Own::new(0), Own::new(0));
-        Ok(Kernel { ops, watch, grid, shape, state, lent, turn, thread: PhantomData })
+        let (state, channel) = (Own::new(State::Ready), Own::new(grid.block));
+        let (lent, turn) = (Own::new(0), Own::new(0));
+        Ok(Kernel { ops, watch, grid, shape, state, channel, lent, turn, thread: PhantomData })
     }
 
     /// Ends it as `flow` says.

@@ -4,7 +4,7 @@ pub use crate::args::{Accumulate, InOut, Out, Packs};
 pub use crate::ctx::{Consume, Ctx, Produce};
 pub use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
 pub use crate::group::{Block, Group, Thread, Warp, Warps};
-pub use crate::kernel::{Kernel, Ll128Tiles, Tile};
+pub use crate::kernel::{Grain, HookTiles, Kernel, Ll128Tiles, Tile};
 pub use crate::math;
 pub use crate::ops::{Get, Ops, Put};
 pub use crate::pack::Pack;

@@ -358,3 +358,62 @@ fn whoever_was_stopped_publishes_nothing() {
     let lines = [Line::User(1), Line::Ready(0)].map(|line| unsafe { world.ops(1).line(0, line).read() });
     assert_eq!(lines, [0, 0]);
 }
+
+/// Twice as many blocks as channels: half of them send and half receive, on the same channels, and by LL128.
+#[test]
+fn blocks_share_channels() {
+    let world = World::new(3, 4, 1024);
+    let flows = world.run(8, |rank, grid| {
+        let (ops, control) = (world.ops(rank), world.control(rank, DEADLINE_MS));
+        let body = |kernel: &Kernel<Peers>| {
+            let (channels, me, from) = (kernel.channels(), kernel.rank(), kernel.previous(1));
+            assert_eq!((channels, kernel.blocks()), (4, 8));
+            let channel = kernel.block() % channels;
+            // SAFETY: one block sends there, and another one receives.
+            unsafe { kernel.take_channel(channel) };
+            let value =
+                |rank: usize, round: usize, k: usize| (9001 * rank + 1000 * channel + 77 * round + k) as u16;
+            for round in 0..20usize {
+                let tile = Tile { start: 3, len: [40, 700, 0, 5][round % 4] };
+                let give = |ctx: &fusewire_device::ctx::Produce| {
+                    assert_eq!((ctx.channel, ctx.block), (channel, kernel.block()));
+                    value(me, round, ctx.index())
+                };
+                let taken = std::cell::Cell::new(0);
+                let take = |ctx: &fusewire_device::ctx::Consume, got: u16| {
+                    assert_eq!(got, value(from, round, ctx.index()), "{round}, {}", ctx.index());
+                    taken.set(taken.get() + 1);
+                };
+                match (kernel.block() < channels, round % 2 == 1) {
+                    (true, false) => kernel.send_tile(kernel.next(1), tile, give)?,
+                    (true, true) => kernel.ll128().send_tile(kernel.next(1), tile, give)?,
+                    // SAFETY: nothing is written.
+                    (false, false) => unsafe { kernel.recv_tile(from, tile, take)? },
+                    // SAFETY: the same.
+                    (false, true) => unsafe { kernel.ll128().recv_tile(from, tile, take)? },
+                }
+                assert_eq!(taken.get(), if kernel.block() < channels { 0 } else { tile.len });
+            }
+            Ok(())
+        };
+        // SAFETY: the world's words; every block runs it.
+        unsafe { custom(grid, ops, control, NO_ELEMENTS, body) }
+    });
+    assert!(flows.iter().flatten().all(|flow| flow.is_ok()), "{flows:?}");
+}
+
+#[test]
+fn a_channel_that_there_is_not_ends_the_kernel() {
+    for channel in [2, 1 << 32, usize::MAX] {
+        let world = World::new(2, 2, 1024);
+        let flows = schedule(&world, |kernel| {
+            // SAFETY: one block.
+            unsafe { kernel.take_channel(channel) };
+            kernel.send_tile(kernel.next(1), Tile { start: 0, len: 1 }, |_| 0u32)
+        });
+        assert!(flows.iter().flatten().all(|flow| flow.is_err()), "{flows:?}");
+        // The one or the other was first.
+        let told = [0, 1].map(|rank| world.record(rank)).into_iter().find(|r| r.kind == kind::NO_CHANNEL);
+        assert_eq!(told.map(|record| record.operation), Some(operation::SEND), "{channel}");
+    }
+}

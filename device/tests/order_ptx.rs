@@ -175,6 +175,21 @@ const CUSTOM: &str = "
     let _ = kernel.end(unsafe { run(&kernel, p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent)) });
 }
 
+#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_packs(p: Params<Peers, Custom, Raw>) {
+    let grid = Grid::here();
+    let Ok(kernel) = (unsafe { Kernel::begin(grid, p.ops, p.control, p.shape) }) else { return };
+    #[inline(always)]
+    unsafe fn run(kernel: &Kernel<Peers>, input: &[f32], output: Out<'_, f32>) -> Flow {
+        let tile = kernel.share(input.len());
+        kernel.send_tile(kernel.next(1), tile, |ctx| input.pack(ctx))?;
+        let pass = |ctx: &Consume, v: Pack<f32>| { output.at(ctx).set_pack(v); v };
+        unsafe { kernel.forward_tile(kernel.previous(1), kernel.next(1), tile, pass)? };
+        unsafe { kernel.recv_tile(kernel.previous(1), tile, |ctx, v: Pack<f32>| output.at(ctx).set_pack(v)) }
+    }
+    let lent = args::Lent::while_borrowed(&p);
+    let _ = kernel.end(unsafe { run(&kernel, p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent)) });
+}
+
 #[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn custom_ring(p: Params<Peers, Custom, Raw>) {
     let grid = Grid::here();
     let Ok(kernel) = (unsafe { Kernel::begin(grid, p.ops, p.control, p.shape) }) else { return };
@@ -279,10 +294,18 @@ fn memory_operations_keep_their_order() {
 fn memory_operations_of_own_schedules_keep_their_order() {
     for arch in &ARCHS[..2] {
         let ptx = raised(&compile("own", &[HEAD, CUSTOM].concat(), *arch));
-        for (name, protocol) in [("custom_ring", Protocol::Simple), ("custom_lines", Protocol::Ll128)] {
+        let entries = [
+            ("custom_ring", Protocol::Simple),
+            ("custom_packs", Protocol::Simple),
+            ("custom_lines", Protocol::Ll128),
+        ];
+        for (name, protocol) in entries {
             // What a user's hook keeps is loaded when it is given back.
             let fences = body(&ptx, name).iter().filter(|line| line.contains("fence.acq_rel.sys")).count();
-            assert!(name != "custom_ring" || fences > 0, "{arch} {name}: no fence before room is given back");
+            assert!(
+                protocol != Protocol::Simple || fences > 0,
+                "{arch} {name}: no fence before room is given back"
+            );
             let wrong = wrong(&ptx, name, protocol, &roots(), &[BUFFER - 128]);
             assert!(wrong.is_empty(), "{arch} {name}:\n{}", wrong.join("\n"));
         }

@@ -49,6 +49,19 @@ const CUSTOM: &str = r#"
         kernel.wait(kernel.previous(1), 0)
     }) };
 }
+
+#[unsafe(no_mangle)] pub unsafe extern "ptx-kernel" fn custom_packs(p: Params<Peers, Custom, Raw<f32, f32>>) {
+    let _ = unsafe { custom(Grid::here(), p.ops, p.control, p.shape, |kernel| {
+        let lent = Lent::while_borrowed(&p);
+        let (input, output) = (p.raw.a.slice(lent), Out::from_raw(p.raw.b, lent));
+        let tile = kernel.share(input.len());
+        let take = |ctx: &Consume, v: Pack<f32>| output.at(ctx).set_pack(v);
+        kernel.keep_tile(tile, tile.start, |ctx| input.pack(ctx), take);
+        kernel.send_tile(kernel.next(1), tile, |ctx| input.pack(ctx))?;
+        kernel.forward_tile(kernel.previous(1), kernel.next(1), tile, |ctx, v: Pack<f32>| { take(ctx, v); v })?;
+        kernel.recv_tile(kernel.previous(1), tile, take)
+    }) };
+}
 "#;
 
 fn modules() -> Vec<(&'static str, String)> {
@@ -88,7 +101,7 @@ fn everything_stays_in_registers() {
         let ptx = compile("schedules", &source, arch);
         assert!(!ptx.contains(".extern .func"), "{arch}: a function that is nowhere");
         let report = assemble(&ptx, arch);
-        assert_eq!(report.kernels.len(), 2 * modules.len() + 1, "{arch}");
+        assert_eq!(report.kernels.len(), 2 * modules.len() + 2, "{arch}");
         for k in &report.kernels {
             let (name, body) = (&k.name, body(&ptx, &k.name));
             let code: Vec<&str> = instructions(&body).collect();
@@ -101,6 +114,8 @@ fn everything_stays_in_registers() {
             // Eight packs of bytes are too much for sm_80: the macro gives them four.
             let limit = match name.as_str() {
                 name if arch == ARCHS[0] && name.starts_with("bytes8") => 160,
+                // A word, of four tiles.
+                "custom_packs" if arch == ARCHS[0] => 8,
                 // Two words: hooks that gather by element are at the limit of registers there.
                 "transpose_all_to_all" if arch == ARCHS[2] => 16,
                 _ => 0,
@@ -163,6 +178,20 @@ fn the_wire_is_wide_and_the_loop_is_short() {
         "a pack and the header"
     );
     assert_eq!(wire.iter().filter(|l| l.contains("ld.global.L1::no_allocate.v4.b32")).count(), 2);
+}
+
+/// Tiles by pack go 16 bytes at a time from end to end, four packs together. What is not whole goes by element, through generic pointers.
+#[test]
+fn tiles_by_pack_are_wide() {
+    let ptx = compile("schedules", &source(&modules()), ARCHS[1]);
+    let body = body(&ptx, "custom_packs");
+    let of =
+        |what: &'static str| body.iter().filter(move |line| line.contains(what) && line.contains("global"));
+    let narrow: Vec<_> = of("st.").chain(of("ld.")).filter(|line| !line.contains("v4.b32")).collect();
+    assert!(narrow.is_empty(), "{narrow:?}");
+    // Of a bundle, and one by one: what is kept, sent and received, four together, and what is passed on, two, each stored twice.
+    assert!(of("ld.").count() >= 3 * 4 + 2 + 4, "{}", of("ld.").count());
+    assert!(of("st.").count() >= 3 * 4 + 2 * 2 + 5, "{}", of("st.").count());
 }
 
 /// What a tile's closure keeps in registers must have been loaded when the ring's bytes are given back; hooks need no fence for that.

@@ -11,7 +11,7 @@ use proc_macro::TokenStream;
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `transports(Nvl, Shm)` | transports to compile for, also by path from a [device crate](device_crate!); others are a compile error where they are asked for | all |
-/// | `schedules(all_to_all, sendrecv)` | schedules to compile: those, `all_gather`, `broadcast`, `scatter`, `gather`, with `reduce(..)` `all_reduce`, `reduce_scatter`, `reduce`, or by path from a device crate | `all_to_all` and `sendrecv`; with `reduce(..)` `all_reduce` and `reduce_scatter` |
+/// | `schedules(all_to_all, sendrecv)` | schedules to compile: those, `all_gather`, `broadcast`, `scatter`, `gather`, with `reduce(..)` `all_reduce`, `reduce_scatter`, `reduce`, functions of the module that are schedules (`fn name<O: Ops>(kernel: &Kernel<O>, args: &Args) -> Flow`, launched by `module::name::on`), or by path from a device crate | `all_to_all` and `sendrecv`; with `reduce(..)` `all_reduce` and `reduce_scatter` |
 /// | `reduce(sum, f32)` | how what all ranks send becomes the one value that `consume` gets, and in which type: `sum`, `product`, `min`, `max`, `and`, `or`, `xor`, `average`, with `order = ranks` or `order = tree` (the default) and `result = T`, what `consume` gets in place of the accumulator, or a type that implements `Fold` | none |
 /// | `grain = row(4096)` | hooks give and take rows of so many elements | elements or packs, as hooks are written |
 /// | `layout(transposed)` | `produce` reads the rows of a column side by side, by tiles | packs follow each other |

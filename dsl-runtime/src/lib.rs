@@ -92,7 +92,7 @@ pub use fusewire_world as world;
 pub use fusewire_world::{UniqueId, World};
 pub use graph::Graph;
 pub use machine::Device;
-pub use schedule::{LaunchOptions, Protocol};
+pub use schedule::{Blocks, LaunchOptions, Protocol};
 pub use stream::Stream;
 pub use window::{HostWindow, WindowConfig};
 
@@ -124,9 +124,9 @@ pub mod ops {
 pub mod prelude {
     pub use crate::device::prelude::*;
     pub use crate::{
-        Buffer, Device, Element, Event, Graph, HostIb, HostWindow, Ibgda, LaunchOptions, MultiPeerTransport,
-        Nvl, NvlMesh, Options, PeersConfig, Plain, Protocol, Shm, ShmMesh, Stream, Transport, UniqueId, View,
-        ViewMut, WindowConfig, World, comm_kernel,
+        Blocks, Buffer, Device, Element, Event, Graph, HostIb, HostWindow, Ibgda, LaunchOptions,
+        MultiPeerTransport, Nvl, NvlMesh, Options, PeersConfig, Plain, Protocol, Shm, ShmMesh, Stream,
+        Transport, UniqueId, View, ViewMut, WindowConfig, World, comm_kernel,
     };
     pub use fusewire_transports::prelude::*;
 }

@@ -43,6 +43,6 @@ pub mod windows;
 
 pub use run::{Case, Outcome, Rank, Scale, Stop};
 pub use subject::{
-    AllGatherOf, AllReduceOf, AllToAllOf, BroadcastOf, CustomOf, GatherOf, Meet, ReduceOf, ReduceScatterOf,
-    ScatterOf, SendRecvOf, Subject,
+    AllGatherOf, AllReduceOf, AllToAllOf, BroadcastOf, CustomOf, ExchangeOf, GatherOf, Meet, ReduceOf,
+    ReduceScatterOf, ScatterOf, SendRecvOf, Subject,
 };

@@ -133,6 +133,8 @@ macro_rules! for_each_case {
                 the_table_decides: 1..=8,
                 tables_that_differ: 2..=8,
                 all_that_can_be_tried: 1..=8,
+                blocks_of_own_schedules: 1..=8,
+                own_schedules_are_tuned: 1..=4,
             }
             flagged {
                 of_every_element_type: 1..=16,
@@ -164,6 +166,9 @@ macro_rules! for_each_case {
             }
             schedules {
                 ring_all_gather_by_tiles: 1..=8,
+                ring_all_gather_by_packs: 1..=8,
+                hooks_of_a_module: 1..=8,
+                more_blocks_than_channels: 2..=8,
                 tiles_in_a_row: 2..=8,
                 tiles_by_ll128: 2..=8,
                 forwarded: 2..=8,

@@ -223,6 +223,24 @@ launchers! {
     CustomOf: custom, Custom, CustomLauncher;
 }
 
+/// The module `traded` has its schedule `exchange` on this transport.
+pub trait ExchangeOf: Transport + Sized {
+    /// Prepares the kernel. Collective.
+    ///
+    /// # Errors
+    /// Ranks that prepare different kernels.
+    fn exchange(&self) -> Result<CustomLauncher<Self, traded::Hooks, traded::exchange::Own>>;
+}
+
+impl<X: Transport> ExchangeOf for X
+where
+    traded::Hooks: Supports<traded::exchange::Own, X>,
+{
+    fn exchange(&self) -> Result<CustomLauncher<Self, traded::Hooks, traded::exchange::Own>> {
+        traded::exchange::on(self)
+    }
+}
+
 macro_rules! subject {
     ($($bound:path,)*) => {
         /// A transport with every kernel of the suite. Implemented for all that have them.
@@ -271,7 +289,8 @@ subject! {
     AllReduceOf<rows::quantised_sums::Hooks>, AllReduceOf<rows::rounded_rows::Hooks>, AllReduceOf<rounded::Hooks>,
     AllReduceOf<rows::longer::Hooks>, AllToAllOf<rows::longest::Hooks>,
     AllToAllOf<bad_produce::Hooks>, AllToAllOf<bad_consume::Hooks>, AllToAllOf<says_values::Hooks>,
-    CustomOf<ring_all_gather::Hooks>, CustomOf<bursts::Hooks>, CustomOf<pairs_by_ll128::Hooks>, CustomOf<relayed::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<rounds_between_barriers::Hooks>, CustomOf<misdirected::Hooks>,
+    ExchangeOf, AllToAllOf<traded::Hooks>,
+    CustomOf<ring_all_gather::Hooks>, CustomOf<ring_by_packs::Hooks>, CustomOf<halves::Hooks>, CustomOf<bursts::Hooks>, CustomOf<pairs_by_ll128::Hooks>, CustomOf<relayed::Hooks>, CustomOf<halo::Hooks>, CustomOf<pull_all_gather::Hooks>, CustomOf<rounds_between_barriers::Hooks>, CustomOf<misdirected::Hooks>,
     CustomOf<script::Hooks>, CustomOf<script_mixed::Hooks>, CustomOf<linked_ring::Hooks>, CustomOf<linked_ring_mixed::Hooks>, CustomOf<sent_ring::Hooks>, CustomOf<peers_seen::Hooks>,
     CustomOf<misdirected_window::Hooks>,
     CustomOf<folded_by_teams::Hooks>, CustomOf<turned_round::Hooks>, CustomOf<changed_by_all::Hooks>, CustomOf<spread_by_teams::Hooks>, CustomOf<bad_team::Hooks>,

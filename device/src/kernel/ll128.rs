@@ -1,14 +1,13 @@
 //! Short tiles by LL128.
 
-use super::{Kernel, Tile, packs_in};
+use super::{Grain, Kernel, Tile, packs_in};
 use crate::ctx::{Consume, Produce};
 use crate::element::Element;
 use crate::group::{Block, Group};
-use crate::hooks::pass_each;
 use crate::ops::{Direct, Ops, WithDirect};
 use crate::pack::Pack;
 use crate::protocol::ll128::{Line, Load, PACKS, Single, leave};
-use crate::tile::{self, Team};
+use crate::tile::{Each, Pass, Sink, Source, Team, Unroll};
 use crate::wait::{Flow, kind, operation};
 use core::marker::PhantomData;
 
@@ -23,7 +22,7 @@ impl<O: Ops> Kernel<O> {
     /// kernel on all ranks, and one of no elements is none.
     ///
     /// Tiles go through staging, as [`Kernel::send_tile`]'s do, on transports whose kernels do not store to peers' memory, between GPUs without NVLink,
-    /// and in blocks whose index is beyond the transport's `ll128_channels`.
+    /// and on channels beyond the transport's `ll128_channels`.
     #[inline(always)]
     pub fn ll128(&self) -> Ll128Tiles<'_, O> {
         Ll128Tiles(self)
@@ -44,14 +43,14 @@ impl<O: Ops> Ll128Tiles<'_, O> {
     /// Whether this block has an LL128 channel; the same on all ranks.
     #[inline(always)]
     fn there_are(&self) -> bool {
-        self.0.ops.direct(Channels).is_some_and(|channels| self.0.grid.block < channels)
+        self.0.ops.direct(Channels).is_some_and(|channels| self.0.channel.get() < channels)
     }
 
     #[inline(always)]
     #[track_caller]
     fn check<W: Element>(&self, peer: usize, tile: Tile, op: u32) -> Flow {
         self.0.check_tile::<W>(peer, tile, op)?;
-        self.0.check(kind::LONG_LL128_TILE, packs_in::<W>(tile), PACKS + 1, peer, self.0.grid.block, op)
+        self.0.check(kind::LONG_LL128_TILE, packs_in::<W>(tile), PACKS + 1, peer, self.0.channel.get(), op)
     }
 
     /// Does what is to be done with a tile, where there are LL128 channels.
@@ -71,13 +70,26 @@ impl<O: Ops> Ll128Tiles<'_, O> {
     /// If `hook` sends or receives.
     #[inline(always)]
     #[track_caller]
-    pub fn send_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> W) -> Flow {
+    pub fn send_tile<G: Grain>(&self, peer: usize, tile: Tile, hook: impl Fn(&Produce) -> G) -> Flow {
+        self.send_by::<G, G::Wire>(peer, tile, &Each::of(hook), G::BUNDLES)
+    }
+
+    /// [`Ll128Tiles::send_tile`] of what `source` gives; `bundles`: whether it leaves registers for several rows at a time.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn send_by<U: Unroll, W: Element>(
+        &self,
+        peer: usize,
+        tile: Tile,
+        source: &impl Source<W>,
+        bundles: bool,
+    ) -> Flow {
         if !self.there_are() {
-            return self.0.send_tile(peer, tile, hook);
+            return self.0.send_by::<U, W>(peer, tile, source);
         }
         self.check::<W>(peer, tile, operation::SEND)?;
         let end = End { kernel: self.0, peer, tile, wire: PhantomData::<W> };
-        self.run(tile, Sends { end, hook: &hook })
+        self.run(tile, Sends { end, source, bundles })
     }
 
     /// As [`Kernel::recv_tile`].
@@ -89,14 +101,31 @@ impl<O: Ops> Ll128Tiles<'_, O> {
     /// If `hook` sends or receives.
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn recv_tile<W: Element>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, W)) -> Flow {
+    pub unsafe fn recv_tile<G: Grain>(&self, peer: usize, tile: Tile, hook: impl Fn(&Consume, G)) -> Flow {
+        // SAFETY: the caller's contract.
+        unsafe { self.recv_by::<G, G::Wire>(peer, tile, &Each::of(hook), G::BUNDLES) }
+    }
+
+    /// [`Ll128Tiles::recv_tile`] to `sink`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) unsafe fn recv_by<U: Unroll, W: Element>(
+        &self,
+        peer: usize,
+        tile: Tile,
+        sink: &impl Sink<W>,
+        bundles: bool,
+    ) -> Flow {
         if !self.there_are() {
             // SAFETY: the caller's contract.
-            return unsafe { self.0.recv_tile(peer, tile, hook) };
+            return unsafe { self.0.recv_by::<U, W>(peer, tile, sink) };
         }
         self.check::<W>(peer, tile, operation::RECEIVE)?;
         let end = End { kernel: self.0, peer, tile, wire: PhantomData::<W> };
-        self.run(tile, Receives { end, hook: &hook })
+        self.run(tile, Receives { end, sink, bundles })
     }
 
     /// As [`Kernel::forward_tile`]; waits until the next peer has received the tile before the last.
@@ -108,21 +137,21 @@ impl<O: Ops> Ll128Tiles<'_, O> {
     /// If `hook` sends or receives.
     #[inline(always)]
     #[track_caller]
-    pub unsafe fn forward_tile<W: Element>(
+    pub unsafe fn forward_tile<G: Grain>(
         &self,
         from: usize,
         to: usize,
         tile: Tile,
-        hook: impl Fn(&Consume, W) -> W,
+        hook: impl Fn(&Consume, G) -> G,
     ) -> Flow {
         if !self.there_are() {
             // SAFETY: the caller's contract.
             return unsafe { self.0.forward_tile(from, to, tile, hook) };
         }
-        self.check::<W>(from, tile, operation::RECEIVE)?;
-        self.check::<W>(to, tile, operation::SEND)?;
-        let end = End { kernel: self.0, peer: from, tile, wire: PhantomData::<W> };
-        self.run(tile, Forwards { end, onward: to, hook: &hook })
+        self.check::<G::Wire>(from, tile, operation::RECEIVE)?;
+        self.check::<G::Wire>(to, tile, operation::SEND)?;
+        let end = End { kernel: self.0, peer: from, tile, wire: PhantomData::<G::Wire> };
+        self.run(tile, Forwards { end, onward: to, pass: &Each::of(hook) })
     }
 }
 
@@ -139,19 +168,20 @@ impl WithDirect for Channels {
 
 struct Sends<'k, O, W, F> {
     end: End<'k, O, W>,
-    hook: &'k F,
+    source: &'k F,
+    bundles: bool,
 }
 
-impl<O: Ops, W: Element, F: Fn(&Produce) -> W> WithDirect for Sends<'_, O, W, F> {
+impl<O: Ops, W: Element, F: Source<W>> WithDirect for Sends<'_, O, W, F> {
     type Out = Flow;
     #[inline(always)]
     fn with<D: Direct>(self, ops: &D) -> Flow {
         let (line, count) = self.end.line::<D, true>(ops, self.end.peer);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
+        // SAFETY: this block alone works its channel; all its threads are here.
         let free = unsafe { line.credit() };
         if free {
             // SAFETY: the peer is done with the tile before the last.
-            unsafe { line.send_rows(&to(&line), &tile::Each(self.hook), bundles::<W>()) };
+            unsafe { line.send_rows(&to(&line), self.source, self.bundles) };
         }
         leave(ops, line.watch, free)?;
         // SAFETY: counts of this end; all threads have read them before they left.
@@ -162,16 +192,17 @@ impl<O: Ops, W: Element, F: Fn(&Produce) -> W> WithDirect for Sends<'_, O, W, F>
 
 struct Receives<'k, O, W, F> {
     end: End<'k, O, W>,
-    hook: &'k F,
+    sink: &'k F,
+    bundles: bool,
 }
 
-impl<O: Ops, W: Element, F: Fn(&Consume, W)> WithDirect for Receives<'_, O, W, F> {
+impl<O: Ops, W: Element, F: Sink<W>> WithDirect for Receives<'_, O, W, F> {
     type Out = Flow;
     #[inline(always)]
     fn with<D: Direct>(self, ops: &D) -> Flow {
         let (line, count) = self.end.line::<D, false>(ops, self.end.peer);
-        // SAFETY: this block alone works the channel of its index; all its threads are here.
-        let whole = unsafe { line.receive_rows(&tile::Each(self.hook), bundles::<W>()) };
+        // SAFETY: this block alone works its channel; all its threads are here.
+        let whole = unsafe { line.receive_rows(self.sink, self.bundles) };
         leave(ops, line.watch, whole)?;
         if Block.leads() {
             // SAFETY: a channel with credits; all threads have what arrived.
@@ -186,17 +217,17 @@ impl<O: Ops, W: Element, F: Fn(&Consume, W)> WithDirect for Receives<'_, O, W, F
 struct Forwards<'k, O, W, F> {
     end: End<'k, O, W>,
     onward: usize,
-    hook: &'k F,
+    pass: &'k F,
 }
 
-impl<O: Ops, W: Element, F: Fn(&Consume, W) -> W> WithDirect for Forwards<'_, O, W, F> {
+impl<O: Ops, W: Element, F: Pass<W>> WithDirect for Forwards<'_, O, W, F> {
     type Out = Flow;
     #[inline(always)]
     fn with<D: Direct>(self, ops: &D) -> Flow {
         let (line, received) = self.end.line::<D, false>(ops, self.end.peer);
         let (onward, sent) = self.end.line::<D, true>(ops, self.onward);
-        let pass = |ctx: &Consume, pack: Pack<W>| pass_each(ctx, pack, self.hook);
-        // SAFETY: this block alone works the channel of its index; all its threads are here. The next peer is done with the tile before the last.
+        let pass = |ctx: &Consume, pack: Pack<W>| self.pass.pass(ctx, pack);
+        // SAFETY: this block alone works its channel; all its threads are here. The next peer is done with the tile before the last.
         let whole = unsafe { onward.credit() && line.forward_rows(&onward, &to(&onward), pass) };
         leave(ops, line.watch, whole)?;
         if Block.leads() {
@@ -225,7 +256,7 @@ impl<'k, O: Ops, W: Element> End<'k, O, W> {
         'k: 'l,
     {
         let kernel = self.kernel;
-        let (watch, channel) = (&kernel.watch, ops.ll128_channels() + kernel.grid.block);
+        let (watch, channel) = (&kernel.watch, ops.ll128_channels() + kernel.channel.get());
         let place = kernel.tile_place(peer, self.tile);
         let (call, team) = (kernel.stream::<W>(&place).call, Team::all(&Block));
         let load = Load::of_packs(0, packs_in::<W>(self.tile) as u32);
@@ -258,9 +289,4 @@ unsafe fn finish<const N: usize>(counts: [(*mut u64, u64); N]) {
         }
     }
     Block.sync();
-}
-
-/// Whether closures leave registers for bundles: not where a pack has many elements.
-const fn bundles<W: Element>() -> bool {
-    Pack::<W>::LANES <= 8
 }

@@ -15,7 +15,8 @@ use crate::arch;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::group::Group;
-use crate::hooks::{self, Hooks};
+use crate::hooks::Hooks;
+use crate::kernel::Grain;
 use crate::pack::Pack;
 use crate::protocol::Kept;
 use crate::protocol::simple::channel::HEADER;
@@ -65,6 +66,12 @@ pub trait Sink<W> {
     }
 }
 
+/// Makes packs of packs; see [`Source`].
+pub trait Pass<W> {
+    /// What goes on of the pack that came for `ctx`.
+    fn pass(&self, ctx: &Consume, pack: Pack<W>) -> Pack<W>;
+}
+
 /// The hooks of a module, with their arguments.
 pub struct Module<'k, 'a, H: Hooks>(pub &'k H::Args<'a>);
 
@@ -97,23 +104,49 @@ impl<H: Hooks> Sink<H::Wire> for Module<'_, '_, H> {
     }
 }
 
-/// A closure that gives or takes one element a call.
-pub struct Each<F>(pub F);
+/// A closure that gives or takes an element or a pack a call, as its [`Grain`] says.
+pub struct Each<F, G>(pub F, PhantomData<G>);
 
-impl<W: Element, F: Fn(&Produce) -> W> Source<W> for Each<F> {
+impl<F, G> Each<F, G> {
+    /// A tile's hook.
     #[inline(always)]
-    fn pack(&self, ctx: &Produce) -> Pack<W> {
-        hooks::produce_each(ctx, &self.0)
+    pub const fn of(hook: F) -> Self {
+        Each(hook, PhantomData)
     }
 }
 
-impl<W: Element, F: Fn(&Consume, W)> Sink<W> for Each<F> {
+impl<G: Grain, F: Fn(&Produce) -> G> Source<G::Wire> for Each<F, G> {
+    #[inline(always)]
+    fn pack(&self, ctx: &Produce) -> Pack<G::Wire> {
+        G::give(ctx, &self.0)
+    }
+}
+
+impl<G: Grain, F: Fn(&Consume, G)> Sink<G::Wire> for Each<F, G> {
     // What the closure captured.
     const KEEPS: bool = true;
     #[inline(always)]
-    fn take(&self, ctx: &Consume, pack: Pack<W>) {
-        hooks::consume_each(ctx, pack, &self.0);
+    fn take(&self, ctx: &Consume, pack: Pack<G::Wire>) {
+        G::take(ctx, pack, &self.0);
     }
+}
+
+impl<G: Grain, F: Fn(&Consume, G) -> G> Pass<G::Wire> for Each<F, G> {
+    #[inline(always)]
+    fn pass(&self, ctx: &Consume, pack: Pack<G::Wire>) -> Pack<G::Wire> {
+        G::pass(ctx, pack, &self.0)
+    }
+}
+
+impl<G: Grain> Unroll for G {
+    const PACKS: usize = G::IN_FLIGHT;
+}
+
+/// For what is passed on, whose two ends take registers.
+pub struct Two;
+
+impl Unroll for Two {
+    const PACKS: usize = 2;
 }
 
 /// How many packs a thread has in flight.
@@ -148,13 +181,6 @@ pub struct One;
 
 impl Unroll for One {
     const PACKS: usize = 1;
-}
-
-/// For element-wise closures.
-pub struct Two;
-
-impl Unroll for Two {
-    const PACKS: usize = 2;
 }
 
 /// The payload packs that lie in bytes `from..to` of a stream of `packs`: the first, and how many.

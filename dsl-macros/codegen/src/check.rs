@@ -8,7 +8,8 @@ mod rows;
 use crate::configured;
 use crate::errors::Errors;
 use crate::generate::names;
-use crate::model::{Args, Hook, HookModule, Instance, Item, Kind, Model, ScheduleFn, values};
+use crate::model::{Args, Hook, HookModule, Instance, Item, Kind, Model, Params, ScheduleFn, values};
+use crate::tables::nearest;
 use fields::{element, fields};
 use generics::generics;
 use quote::ToTokens;
@@ -32,6 +33,7 @@ pub fn check(model: &Model, errors: &mut Errors) {
             if let Some(span) = model.options.transposed {
                 layout(module, span, errors);
             }
+            within(model, module, errors);
             folds::folds(model, module, errors);
             in_place(model, module, errors);
             rows::rows(model, module, errors);
@@ -338,7 +340,6 @@ fn copies(model: &Model, module: &HookModule, args: &Args, errors: &mut Errors) 
 fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
     let sig = &function.sig;
     let form = format!("pub fn {}<O: Ops>(kernel: &Kernel<O>, ..) -> Flow", sig.ident);
-    qualifiers(sig, &form, errors);
     if let Some(span) = model.instances().first().and_then(Instance::span) {
         let what = if model.options.elements.is_empty() { "values" } else { "elements" };
         errors.span(
@@ -350,7 +351,48 @@ fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
     for (name, span) in model.options.given.iter().filter(|(name, _)| of_modules(name)) {
         errors.span(*span, format!("`{name}` is for hook modules; this function is the schedule"));
     }
-    let types: Vec<_> = sig.generics.type_params().collect();
+    running(sig, &form, &Params::default(), errors);
+}
+
+/// The schedules that are functions of the module: their tiles are by element or by pack.
+fn within(model: &Model, module: &HookModule, errors: &mut Errors) {
+    for schedule in model.within() {
+        let Some(sig) = module.others.iter().find(|sig| sig.ident == schedule.name) else {
+            let all: Vec<String> = module.others.iter().map(|sig| sig.ident.to_string()).collect();
+            let near = nearest(schedule.name, all.iter().map(String::as_str)).unwrap_or_default();
+            let text = format!(
+                "there is no schedule `{}`: did you mean the module's function `{near}`?",
+                schedule.name
+            );
+            errors.span(model.span_of(schedule.name), text);
+            continue;
+        };
+        let name = &sig.ident;
+        let form = format!("pub fn {name}<O: Ops>(kernel: &Kernel<O>, args: &Args) -> Flow");
+        running(sig, &form, &module.params(), errors);
+        match sig.inputs.iter().nth(1) {
+            Some(FnArg::Typed(p))
+                if sig.inputs.len() == 2 && behind_ref(&p.ty).as_deref() == Some("Args") => {}
+            Some(other) => errors
+                .at(other, format!("a schedule in a hook module takes the module's arguments: `{form}`")),
+            None => {
+                errors.at(name, format!("a schedule in a hook module takes the module's arguments: `{form}`"))
+            }
+        }
+        let spans = [model.options.row.map(|(_, span)| span), model.options.transposed];
+        for (span, option) in spans.iter().zip(["grain = row(..)", "layout(transposed)"]) {
+            if let Some(span) = span {
+                errors.span(*span, format!("tiles of a schedule of one's own, `{name}`, are of elements and packs: `{option}` is for shipped schedules"));
+            }
+        }
+    }
+}
+
+/// The signature of a schedule function. `params` are those of the module that it stands in.
+fn running(sig: &Signature, form: &str, params: &Params, errors: &mut Errors) {
+    qualifiers(sig, form, errors);
+    let own = |ident: &proc_macro2::Ident| params.names().any(|name| name == ident);
+    let types: Vec<_> = sig.generics.type_params().filter(|t| !own(&t.ident)).collect();
     let param = match types.as_slice() {
         [one] if !one.bounds.is_empty() || sig.generics.where_clause.is_some() => Some(one.ident.to_string()),
         _ => {
@@ -363,7 +405,12 @@ fn schedule(model: &Model, function: &ScheduleFn, errors: &mut Errors) {
             None
         }
     };
-    for other in sig.generics.params.iter().filter(|p| !matches!(p, GenericParam::Type(_))) {
+    let other = |p: &&GenericParam| match p {
+        GenericParam::Type(_) => false,
+        GenericParam::Const(c) => !own(&c.ident),
+        GenericParam::Lifetime(_) => true,
+    };
+    for other in sig.generics.params.iter().filter(other) {
         errors.at(other, format!("a schedule has no lifetime or const parameters: `{form}`"));
     }
     match sig.inputs.first() {

@@ -150,6 +150,8 @@ pub struct HookModule {
     pub asks_shape: bool,
     /// Other functions: inlined too.
     pub fns: Vec<Span>,
+    /// Their signatures: schedules may be among them.
+    pub others: Vec<syn::Signature>,
     /// The contents with `#[inline(always)]` on each function: for the device.
     pub inlined: TokenStream,
     /// The contents with `#[inline]` on each function that says nothing of it: for the host, whose loops over packs vectorise with the
@@ -161,6 +163,8 @@ pub struct HookModule {
     pub types: Vec<Ident>,
     /// Those of them that are plain data.
     pub plain: Vec<PlainType>,
+    /// Whether blocks of its schedules send or receive tiles on the channels of their indices.
+    pub by_index: bool,
     /// Names of all items but the hooks and `Args`.
     pub names: Vec<Ident>,
 }
@@ -207,6 +211,8 @@ pub fn output(fields: &[Field]) -> Option<&Field> {
 pub struct Args {
     /// Where `Args` is named.
     pub span: Span,
+    /// Who sees it.
+    pub vis: Visibility,
     /// Its generics.
     pub generics: Generics,
     /// Whether the fields have names; an error was reported where not.
@@ -303,6 +309,8 @@ pub struct ScheduleFn {
     pub start: Span,
     /// Arguments after the kernel.
     pub args: Args,
+    /// As of modules.
+    pub by_index: bool,
 }
 
 /// One compiled entry point.
@@ -355,6 +363,11 @@ impl Model {
     /// The names of those functions.
     pub fn prepared_by(&self) -> impl Iterator<Item = &'static str> {
         self.offered().map(|s| s.name)
+    }
+
+    /// The schedules that are functions of the module.
+    pub fn within(&self) -> impl Iterator<Item = Schedule> {
+        self.options.schedules.iter().copied().filter(Schedule::is_within)
     }
 
     /// Where a path of another crate stands in the attribute.

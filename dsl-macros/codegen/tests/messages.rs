@@ -157,6 +157,14 @@ fn every_message() {
         "fn ring<O: Ops>(kernel: &Kernel<O>, (a, b): (u8, u8)) -> Flow { Ok(()) }",
         "unsafe fn ring<O: Ops>(kernel: &Kernel<O>) -> Flow { Ok(()) }",
     ];
+    let within = [
+        "fn ring<O: Ops>(kernel: &Kernel<O>) -> Flow { Ok(()) }",
+        "fn ring<O: Ops>(kernel: &Kernel<O>, args: &Args, n: u32) -> Flow { Ok(()) }",
+        "fn ring<O: Ops>(kernel: &Kernel<O>, n: u32) -> Flow { Ok(()) }",
+        "fn ring(kernel: &Kernel<f32>, args: &Args) -> Flow { Ok(()) }",
+        "fn ring<O: Ops>(kernel: &Kernel<O>, args: &Args) {}",
+        "fn rung() {}",
+    ];
     let mut cases: Vec<(String, String)> = Vec::new();
     cases.extend(attributes.map(|a| (a.into(), MODULE.into())));
     cases.extend(items.map(|i| (String::new(), i.into())));
@@ -170,6 +178,11 @@ fn every_message() {
     cases.extend(qualifiers.map(|q| {
         (String::new(), hooks(&format!("{q} fn produce(ctx: &Produce, args: &Args) -> f32 {{ 0.0 }}")))
     }));
+    cases.extend(within.map(|f| ("schedules(ring)".into(), hooks(f))));
+    for option in ["grain = row(64)", "layout(transposed)", "reduce(sum, f32)"] {
+        let ring = "fn ring<O: Ops>(kernel: &Kernel<O>, args: &Args) -> Flow { Ok(()) }";
+        cases.push((format!("schedules(ring), {option}"), hooks(ring)));
+    }
     cases.extend(consume.map(|c| (String::new(), hooks(&format!("fn consume{c}")))));
     cases.push((
         String::new(),
@@ -277,6 +290,11 @@ fn what_is_right_is_taken() {
             "grain = row(64), reduce(sum, f32, order = tree, result = Scaled<F8E4M3, 64>)",
             "mod m { pub struct Args<'a> { pub input: &'a [f32], pub output: Out<'a, f32> } \
               fn consume(ctx: &ConsumeRow, args: &Args, row: Scaled<F8E4M3, 64>) { args.output.row(ctx).set(&row.dequantise()) } }",
+        ),
+        (
+            "schedules(all_to_all, ring), elements(f32, Bf16), values(3)",
+            "mod m { pub struct Args<'a, T, const N: usize> { pub input: &'a [T], pub output: Out<'a, T> } \
+              fn ring<O: Put, T: Element, const N: usize>(kernel: &Kernel<O>, args: &Args<T, N>) -> Flow { Ok(()) } }",
         ),
         // A word of the module's own.
         (

@@ -180,7 +180,7 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     if model.options.row.is_some() || model.options.reduce.is_some() {
         return None;
     }
-    let all_to_all = entry.schedule?.name == "all_to_all";
+    let all_to_all = entry.schedule.filter(|s| !s.is_within())?.name == "all_to_all";
     let blocks = match (entry.protocol, all_to_all) {
         (Protocol::Simple, true) => 6,
         (Protocol::Simple, false) => 4,
@@ -225,7 +225,7 @@ macro_rules! sound {
     )*)*};
 }
 sound! {
-    ARCHS[..2] => copy transpose tiles tiles_add scale_add params quantise ring exchange activations quantised
+    ARCHS[..2] => copy transpose tiles tiles_add scale_add params quantise ring rounds exchange activations quantised
         normed_in_place moved_in_place;
     // The compiler takes minutes for each architecture.
     ARCHS[1..2] => longest normed gradient;

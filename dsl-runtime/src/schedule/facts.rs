@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(super) lanes: usize,
     pub(super) transposed: bool,
     pub(super) asks_shape: bool,
+    /// Whether blocks have the channels of their indices.
+    pub(super) by_index: bool,
     /// As the attribute has it, or empty.
     pub(super) fold: &'static str,
     /// What it comes to, or empty.
@@ -59,6 +61,7 @@ impl Facts {
                 lanes: Pack::<H::Wire>::LANES,
                 transposed: H::TRANSPOSED,
                 asks_shape: H::ASKS_SHAPE,
+                by_index: H::BY_INDEX,
                 fold: H::FOLD,
                 result: H::RESULT,
                 relays: match (H::FOLD.is_empty(), H::COLS) {

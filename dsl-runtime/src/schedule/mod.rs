@@ -16,7 +16,7 @@ mod rooted;
 mod sendrecv;
 
 pub use alike::{Alike, AllGatherLauncher, AllReduceLauncher, AllToAllLauncher, ReduceScatterLauncher};
-pub use custom::CustomLauncher;
+pub use custom::{Blocks, CustomLauncher};
 pub(crate) use default::Pattern;
 pub use fusewire_device::kernel::Custom;
 pub use fusewire_device::schedule::{

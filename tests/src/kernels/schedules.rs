@@ -115,6 +115,132 @@ pub fn relayed<O: Ops>(
     Ok(())
 }
 
+/// All-gather by packs: each rank keeps its part and sends it round the ring, in tiles of at most `most` elements, of which staging holds two.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn ring_by_packs<O: Ops>(
+    kernel: &Kernel<O>,
+    own: &[u16],
+    all: Out<'_, u16>,
+    most: usize,
+    by_ll128: u32,
+) -> Flow {
+    let (n, lines, share) = (own.len(), kernel.ll128(), kernel.share(own.len()));
+    let (next, previous) = (kernel.next(1), kernel.previous(1));
+    let most = if by_ll128 > 0 { most.min(lines.most::<u16>()) } else { most };
+    let give = |ctx: &Produce| own.pack(ctx);
+    let take = |ctx: &Consume, value: Pack<u16>| all.at(ctx).set_pack(value);
+    let pass = |ctx: &Consume, value: Pack<u16>| {
+        all.at(ctx).set_pack(value);
+        value
+    };
+    // SAFETY: each rank's part is written once, and blocks' shares are disjoint.
+    unsafe { kernel.keep_tile(share, kernel.rank() * n + share.start, give, take) };
+    let mut at = 0;
+    while at < share.len && kernel.world() > 1 {
+        let tile = Tile { start: share.start + at, len: most.min(share.len - at) };
+        match by_ll128 > 0 {
+            true => lines.send_tile(next, tile, give)?,
+            false => kernel.send_tile(next, tile, give)?,
+        }
+        let mut step = 1;
+        while step < kernel.world() {
+            let tile = Tile { start: kernel.previous(step) * n + tile.start, ..tile };
+            // SAFETY: as above.
+            unsafe {
+                match (step + 1 < kernel.world(), by_ll128 > 0) {
+                    (true, false) => kernel.forward_tile(previous, next, tile, pass)?,
+                    (true, true) => lines.forward_tile(previous, next, tile, pass)?,
+                    (false, false) => kernel.recv_tile(previous, tile, take)?,
+                    (false, true) => lines.recv_tile(previous, tile, take)?,
+                }
+            }
+            step += 1;
+        }
+        at += tile.len;
+    }
+    Ok(())
+}
+
+/// An all-to-all as a schedule of the module's own, beside the shipped one.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb), schedules(all_to_all, exchange))]
+#[allow(missing_docs)]
+pub mod traded {
+    pub struct Args<'a> {
+        pub input: &'a [u32],
+        pub output: Out<'a, u32>,
+        pub most: usize,
+        pub by_ll128: u32,
+    }
+
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<u32> {
+        args.input.pack(ctx).map(|value| value.wrapping_mul(3).wrapping_add(ctx.peer as u32))
+    }
+
+    pub fn consume(ctx: &Consume, args: &Args, value: u32) {
+        args.output.at(ctx).set(value.rotate_left(ctx.peer as u32 % 32));
+    }
+
+    /// Two peers a step, in tiles of at most `most` elements.
+    pub fn exchange<O: Ops>(kernel: &Kernel<O>, args: &Args) -> Flow {
+        let (hooks, n) = (kernel.hooks(args), args.input.len() / kernel.world());
+        let share = kernel.share(n);
+        let tile = |rank: usize, at: usize, len: usize| Tile { start: rank * n + share.start + at, len };
+        let own = tile(kernel.rank(), 0, share.len);
+        // SAFETY: each chunk is written once, and blocks' shares are disjoint.
+        unsafe { hooks.keep_tile(own, own.start) };
+        let (hooks, most) = match args.by_ll128 > 0 {
+            true => (hooks.ll128(), args.most.min(kernel.ll128().most::<u32>())),
+            false => (hooks, args.most),
+        };
+        let mut step = 1;
+        while step < kernel.world() {
+            let (to, from, mut at) = (kernel.next(step), kernel.previous(step), 0);
+            while at < share.len {
+                let len = most.min(share.len - at);
+                hooks.send_tile(to, tile(to, at, len))?;
+                // SAFETY: as above.
+                unsafe { hooks.recv_tile(from, tile(from, at, len))? };
+                at += len;
+            }
+            step += 1;
+        }
+        Ok(())
+    }
+}
+
+/// An all-to-all by twice as many blocks as take channels: the first half send, the second half receive.
+#[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
+pub fn halves<O: Ops>(kernel: &Kernel<O>, own: &[u32], got: Out<'_, u32>, by_ll128: u32) -> Flow {
+    let (n, half) = (own.len() / kernel.world(), kernel.blocks() / 2);
+    let (channel, sends) = (kernel.block() % half, kernel.block() < half);
+    // SAFETY: one block sends there, and another one receives.
+    unsafe { kernel.take_channel(channel) };
+    let (lines, each) = (kernel.ll128(), n.div_ceil(half));
+    let (first, last) = ((channel * each).min(n), ((channel + 1) * each).min(n));
+    let mut step = 1;
+    while step < kernel.world() {
+        let peer = if sends { kernel.next(step) } else { kernel.previous(step) };
+        let mut at = first;
+        while at < last {
+            let most = if by_ll128 > 0 { lines.most::<u32>() } else { n };
+            let tile = Tile { start: peer * n + at, len: most.min(last - at) };
+            let give = |ctx: &Produce| own[ctx.index()];
+            let take = |ctx: &Consume, value: u32| got.at(ctx).set(value);
+            match (sends, by_ll128 > 0) {
+                (true, false) => kernel.send_tile(peer, tile, give)?,
+                (true, true) => lines.send_tile(peer, tile, give)?,
+                // SAFETY: tiles are disjoint.
+                (false, false) => unsafe { kernel.recv_tile(peer, tile, take)? },
+                // SAFETY: the same.
+                (false, true) => unsafe { lines.recv_tile(peer, tile, take)? },
+            }
+            at += tile.len;
+        }
+        step += 1;
+    }
+    Ok(())
+}
+
 /// In each round puts one of `values` into the heap of every rank, and leaves there what all have put.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn rounds_between_barriers<O: Put>(kernel: &Kernel<O>, values: &[u32], seen: Out<'_, u32>) -> Flow {

@@ -6,7 +6,7 @@ use crate::data::make;
 use crate::kernels::copying::copy;
 use crate::kernels::faulty::{bad_consume, bad_produce, misdirected, says_values};
 use crate::kernels::hooks::gather;
-use crate::kernels::schedules::ring_all_gather;
+use crate::kernels::schedules::{halves, ring_all_gather};
 use crate::run::Ground;
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject, reference};
 use fusewire::schedule::AllToAllLauncher;
@@ -391,21 +391,28 @@ pub fn schedule_names_what_does_not_exist<X: Subject>(rank: &Rank<X>) -> Outcome
     works(rank, &ground)
 }
 
-/// A tile travels on the channel of its block's index.
+/// A tile travels on a channel that there is. (Where that is its block's index, the launch is refused.)
 pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
-    let launcher = CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport)?;
-    let own = ground.device.buffer::<f32>(5000)?;
-    let mut all = ground.device.buffer::<f32>(5000 * rank.size())?;
+    let launcher = CustomOf::<halves::Hooks>::custom(&ground.transport)?;
+    let n = 5000 * rank.size();
+    let (own, mut got) = (ground.device.buffer::<u32>(n)?, ground.device.buffer::<u32>(n)?);
     launcher.launch(
         &ground.stream,
-        5,
-        ring_all_gather::Launch { own: own.view(), all: all.view_mut(), most: 100 },
+        10,
+        halves::Launch { own: own.view(), got: got.view_mut(), by_ll128: 0 },
     )?;
     let fault = told(rank, &ground)?;
     let named = matches!(
         operation(&fault),
-        Operation::OutOfRange { what: "send_tile", block: 4, bound: Bound::Channel, given: 4, limit: 4, .. }
+        Operation::OutOfRange {
+            what: "send_tile" | "recv_tile",
+            block: 4 | 9,
+            bound: Bound::Channel,
+            given: 4,
+            limit: 4,
+            ..
+        }
     );
     assert!(named, "{fault}");
     // Also where the peer has the block's number.

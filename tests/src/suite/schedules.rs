@@ -1,12 +1,13 @@
 //! Schedules of one's own: tiles, and raw operations.
 
-use super::support::POISON;
+use super::support::{POISON, misuse};
 use crate::check::same;
 use crate::kernels::copying::copy;
 use crate::kernels::schedules::{
-    bursts, halo, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, rounds_between_barriers,
+    bursts, halo, halves, pairs_by_ll128, pull_all_gather, relayed, ring_all_gather, ring_by_packs,
+    rounds_between_barriers, traded,
 };
-use crate::{CustomOf, Outcome, Rank, SendRecvOf, Subject};
+use crate::{AllToAllOf, CustomOf, Outcome, Rank, SendRecvOf, Subject};
 use fusewire::Options;
 
 pub fn ring_all_gather_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
@@ -26,6 +27,85 @@ pub fn ring_all_gather_by_tiles<X: Subject>(rank: &Rank<X>) -> Outcome {
             same(format_args!("{n} elements of each rank by {blocks} blocks"), &got, |i| {
                 data.any(i / n, i % n)
             });
+        }
+    }
+    Ok(())
+}
+
+/// By packs, of parts that begin at whole packs and such as do not.
+pub fn ring_all_gather_by_packs<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(256 << 10).channels(6).ll128_channels(4))?;
+    let launcher = CustomOf::<ring_by_packs::Hooks>::custom(&ground.transport)?;
+    // Two tiles and their headers fit in a channel's staging.
+    let most = (ground.window() / 2 - 256) / 2;
+    for (k, n) in [1, 16, 300, 4096, rank.scale.pick(9001, 200_003)].into_iter().enumerate() {
+        for (blocks, by_ll128) in [(1, 0), (3, 1), (6, 0), (6, 1)] {
+            let data = rank.data(10 * k + blocks as usize);
+            let own = ground.device.buffer_from(&data.all::<u16>(rank.me(), n))?;
+            let mut all = ground.device.buffer::<u16>(n * rank.size())?;
+            all.fill_bytes(&ground.stream, POISON)?;
+            let args = ring_by_packs::Launch { own: own.view(), all: all.view_mut(), most, by_ll128 };
+            launcher.launch(&ground.stream, blocks, args)?;
+            let what = format!("{n} elements of each rank by {blocks} blocks, lines {by_ll128}");
+            same(what, &all.read(&ground.stream)?, |i| data.any(i / n, i % n));
+        }
+    }
+    Ok(())
+}
+
+/// A hook module in a schedule of its own leaves what the shipped schedule does.
+pub fn hooks_of_a_module<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(256 << 10).channels(6).ll128_channels(4))?;
+    let (own, shipped) =
+        (ground.transport.exchange()?, AllToAllOf::<traded::Hooks>::all_to_all(&ground.transport)?);
+    let (me, ranks) = (rank.me(), rank.size());
+    let most = (ground.window() - 128) / 4;
+    for (k, n) in [1, 16, 300, 4096, rank.scale.pick(9001, 200_003)].into_iter().enumerate() {
+        for (blocks, by_ll128) in [(1, 0), (3, 1), (6, 0), (6, 1)] {
+            let data = rank.data(10 * k + blocks as usize);
+            let input = ground.device.buffer_from(&data.all::<u32>(me, n * ranks))?;
+            let expected = |i: usize| {
+                let (from, at) = (i / n, i % n);
+                let sent = data.any::<u32>(from, me * n + at).wrapping_mul(3).wrapping_add(me as u32);
+                sent.rotate_left(from as u32 % 32)
+            };
+            let what = format!("{n} elements to each rank by {blocks} blocks, lines {by_ll128}");
+            let mut output = ground.device.buffer::<u32>(n * ranks)?;
+            output.fill_bytes(&ground.stream, POISON)?;
+            let args = traded::Launch { input: input.view(), output: output.view_mut(), most, by_ll128 };
+            own.launch(&ground.stream, blocks, args)?;
+            same(format_args!("{what}, own"), &output.read(&ground.stream)?, expected);
+            output.fill_bytes(&ground.stream, POISON)?;
+            let args = traded::Launch { input: input.view(), output: output.view_mut(), most, by_ll128 };
+            shipped.launch(&ground.stream, args)?;
+            same(format_args!("{what}, shipped"), &output.read(&ground.stream)?, expected);
+        }
+    }
+    Ok(())
+}
+
+/// Tiles of any length by blocks that send and others that receive, more than there are channels; a schedule whose blocks have the channels of their indices is
+/// refused so many.
+pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(3).ll128_channels(2))?;
+    let launcher = CustomOf::<halves::Hooks>::custom(&ground.transport)?;
+    let by_index = CustomOf::<bursts::Hooks>::custom(&ground.transport)?;
+    let (me, ranks, stream) = (rank.me(), rank.size(), &ground.stream);
+    for (k, n) in [1, 300, rank.scale.pick(20_011, 200_003)].into_iter().enumerate() {
+        for (blocks, by_ll128) in [(2, 0), (6, 0), (6, 1), (4, 1)] {
+            let data = rank.data(10 * k + blocks as usize);
+            let own = ground.device.buffer_from(&data.all::<u32>(me, n * ranks))?;
+            let mut got = ground.device.buffer::<u32>(n * ranks)?;
+            got.fill_bytes(stream, POISON)?;
+            let args = halves::Launch { own: own.view(), got: got.view_mut(), by_ll128 };
+            launcher.launch(stream, blocks, args)?;
+            let what = format!("{n} elements to each rank by {blocks} blocks, lines {by_ll128}");
+            let got = got.read(stream)?;
+            let others = (0..n * ranks).filter(|i| i / n != me);
+            others.for_each(|i| assert_eq!(got[i], data.any::<u32>(i / n, me * n + i % n), "{what}, {i}"));
+            let (mut none, args) = (ground.device.buffer::<u32>(n)?, own.view());
+            let args = bursts::Launch { own: args, got: none.view_mut(), tiles: 1, most: 1 };
+            misuse(by_index.launch(stream, 4, args));
         }
     }
     Ok(())

@@ -3,10 +3,12 @@
 use super::support::{POISON, misuse};
 use crate::check::{same, says};
 use crate::kernels::copying::copy;
-use crate::{AllToAllOf, Outcome, Rank, Subject, reference};
-use fusewire::schedule::Decided;
-use fusewire::tune::{ANY, Config, Entry, Key, Space, Table};
-use fusewire::{Buffer, Error, LaunchOptions, Options, Protocol};
+use crate::kernels::schedules::ring_all_gather;
+use crate::run::Ground;
+use crate::{AllToAllOf, CustomOf, Outcome, Rank, Subject, reference};
+use fusewire::schedule::{CustomLauncher, Decided};
+use fusewire::tune::{ANY, Config, Entry, Journal, Key, Progress, Space, Table, Tunable, sweep};
+use fusewire::{Blocks, Buffer, Error, LaunchOptions, Options, Protocol, Result, Stream};
 
 const CHUNK: usize = 4096;
 
@@ -70,6 +72,123 @@ pub fn the_table_decides<X: Subject>(rank: &Rank<X>) -> Outcome {
         assert_eq!(plan.decided, decided, "{config}");
         assert_eq!(Config::from(&plan) == config, decided == Decided::Table, "{plan}");
     }
+    Ok(())
+}
+
+/// A schedule of one's own has the blocks that it is told, that a table says, or that are planned; whatever can be tried is right.
+pub fn blocks_of_own_schedules<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.meet(Options::per_peer(64 << 10).channels(8))?;
+    let (me, n, open) = (rank.me(), 3 * CHUNK + 5, LaunchOptions::default());
+    let prepare = || CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport);
+    let plain = prepare()?.with_table(&Table::default())?;
+    let planned = |options: &LaunchOptions| plain.explain(Blocks::Planned, options);
+    let (short, sent, long) =
+        (planned(&open.clone().elements(64))?, open.clone().elements(4 * n), planned(&open)?);
+    assert_eq!((short.blocks, short.decided), (1, Decided::Default), "{short}");
+    assert!((1..=8).contains(&long.blocks) && long.blocks == long.channels, "{long}");
+    assert!((1..=long.blocks).contains(&planned(&sent)?.blocks));
+    assert_eq!(planned(&open.clone().blocks(1))?.blocks, 1);
+    assert_eq!(planned(&open.clone().channels(5))?.blocks, 5);
+    assert_eq!(plain.explain(7, &open)?.blocks, 7);
+    misuse(planned(&open.clone().channels(9)));
+    misuse(plain.explain(0, &open));
+
+    let spaces = plain.spaces(&sent)?;
+    assert_eq!(spaces.iter().map(|s| s.start).collect::<Vec<_>>(), [Config::from(&planned(&sent)?)]);
+    let data = rank.data(1);
+    let own = ground.device.buffer_from(&data.all::<f32>(me, n))?;
+    let mut all = ground.device.buffer::<f32>(n * rank.size())?;
+    let most = (ground.window() - 128) / 4;
+    let mut right = |launcher: &CustomLauncher<X, ring_all_gather::Hooks>, options: &LaunchOptions| {
+        all.fill_bytes(&ground.stream, POISON)?;
+        let args = ring_all_gather::Launch { own: own.view(), all: all.view_mut(), most };
+        launcher.launch_with(&ground.stream, Blocks::Planned, args, options)?;
+        same(format_args!("{options:?}"), &all.read(&ground.stream)?, |i| data.any(i / n, i % n));
+        Ok::<_, Error>(())
+    };
+    right(&plain, &open)?;
+    right(&plain, &sent)?;
+    for config in around(&spaces[0]) {
+        right(&plain, &config.options(&sent))?;
+    }
+    let config = Config { channels: 3, chunk: Some(1024), ..spaces[0].start };
+    let tuned = prepare()?.with_table(&row(plain.key(&sent), config))?;
+    let plan = tuned.explain(Blocks::default(), &sent)?;
+    assert_eq!((Config::from(&plan), plan.blocks, plan.decided), (config, 3, Decided::Table));
+    assert_eq!(tuned.explain(Blocks::Planned, &open)?.decided, Decided::Default, "another bucket");
+    right(&tuned, &sent)?;
+    Ok(())
+}
+
+/// The all-gather by tiles, for the tuner.
+struct Tiles<'r, X: Subject> {
+    rank: &'r Rank<X>,
+    ground: &'r Ground<X>,
+    launcher: CustomLauncher<X, ring_all_gather::Hooks>,
+    own: Buffer<f32>,
+    all: Buffer<f32>,
+    options: LaunchOptions,
+}
+
+impl<X: Subject> Tunable for Tiles<'_, X> {
+    fn begin(&mut self, bytes: usize) -> Result<Key> {
+        let n = bytes / size_of::<f32>();
+        self.own = self.ground.device.buffer_from(&self.rank.data(1).all::<f32>(self.rank.me(), n))?;
+        self.all = self.ground.device.buffer(n * self.rank.size())?;
+        self.options.elements = Some(bytes);
+        Ok(self.launcher.key(&self.options))
+    }
+
+    fn spaces(&mut self) -> Result<Vec<Space>> {
+        let mut spaces = self.launcher.spaces(&self.options)?;
+        // Few, since each takes milliseconds.
+        for space in &mut spaces {
+            space.channels.retain(|channels| [space.start.channels, 1, 3].contains(channels));
+            space.chunk.truncate(2);
+        }
+        Ok(spaces)
+    }
+
+    fn stream(&self) -> &Stream {
+        &self.ground.stream
+    }
+
+    fn launch(&mut self, config: &Config) -> Result<()> {
+        let most = (self.ground.window() - 128) / size_of::<f32>();
+        let args = ring_all_gather::Launch { own: self.own.view(), all: self.all.view_mut(), most };
+        self.launcher.launch_with(&self.ground.stream, Blocks::Planned, args, &config.options(&self.options))
+    }
+
+    fn poison(&mut self) -> Result<()> {
+        self.all.fill_bytes(&self.ground.stream, POISON)
+    }
+
+    fn is_exact(&mut self) -> Result<bool> {
+        let (n, data) = (self.own.len(), self.rank.data(1));
+        let got = self.all.read(&self.ground.stream)?;
+        Ok((0..got.len()).all(|i| got[i].to_bits() == data.any::<f32>(i / n, i % n).to_bits()))
+    }
+}
+
+/// The tuner measures a schedule of one's own, and what it finds decides the next launch.
+pub fn own_schedules_are_tuned<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = &rank.meet(Options::per_peer(64 << 10).channels(8))?;
+    let prepare =
+        || CustomOf::<ring_all_gather::Hooks>::custom(&ground.transport)?.with_table(&Table::default());
+    let (own, all) = (ground.device.buffer(0)?, ground.device.buffer(0)?);
+    let options = LaunchOptions::default();
+    let mut tiles = Tiles { rank, ground, launcher: prepare()?, own, all, options };
+    let (bytes, mut tried) = (CHUNK, 0);
+    let table = sweep(&rank.world, &mut tiles, &[bytes], &mut Journal::default(), &mut |progress| {
+        tried += usize::from(matches!(progress, Progress::Tried { .. }));
+        assert!(!matches!(progress, Progress::Failed { .. }), "{progress:?}");
+    })?;
+    assert!(tried >= 2, "{tried} configurations");
+    let (key, entry) = table.rows().next().map(|(key, entry)| (key.clone(), *entry)).unwrap();
+    let sent = LaunchOptions::default().elements(bytes);
+    assert_eq!(key, tiles.launcher.key(&sent));
+    let plan = prepare()?.with_table(&table)?.explain(Blocks::Planned, &sent)?;
+    assert_eq!((Config::from(&plan), plan.decided), (entry.config, Decided::Table));
     Ok(())
 }
 

@@ -100,7 +100,7 @@ impl<W: Element> Outlet<W> for Single {
 const BUNDLE: usize = 4;
 
 /// Whether hooks leave registers for bundles.
-const fn bundles<H: Hooks>() -> bool {
+pub(crate) const fn bundles<H: Hooks>() -> bool {
     !H::TRANSPOSED && <tile::FourOrOne<H> as tile::Unroll>::PACKS == BUNDLE
 }
 

@@ -26,7 +26,7 @@ use crate::ops::Direct;
 use crate::schedule::{Schedule, has_own};
 use crate::tile::{Team, WARP};
 use crate::wait::{Flow, Stopped, Watch};
-pub(crate) use line::{Line, Single};
+pub(crate) use line::{Line, Single, bundles};
 pub(crate) use load::Load;
 use once::{Fan, Peers};
 use teams::Teams;

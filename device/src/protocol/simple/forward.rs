@@ -6,24 +6,18 @@ use crate::arch;
 use crate::ctx::Consume;
 use crate::element::Element;
 use crate::group::Group;
-use crate::hooks::pass_each;
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::tile::{self, Sink, Team};
+use crate::tile::{self, Pass, Sink, Team};
 use crate::wait::Flow;
 
 impl<O: Ops> Stream<'_, O> {
-    /// Receives from the peer of `place`, and sends what `hook` makes of each element to the peer `onward`, on the same channel, in the same pieces.
+    /// Receives from the peer of `place`, and sends what `hook` makes of each pack to the peer `onward`, on the same channel, in the same pieces.
     ///
     /// # Safety
     /// This group alone works the receiving end of the channel from the one peer and its sending end to the other; all its threads call.
     #[inline(always)]
-    pub unsafe fn forward<W: Element, G: Group, F: Fn(&Consume, W) -> W>(
-        &self,
-        group: &G,
-        onward: u32,
-        hook: &F,
-    ) -> Flow {
+    pub unsafe fn forward<W: Element, G: Group, F: Pass<W>>(&self, group: &G, onward: u32, hook: &F) -> Flow {
         let Stream { ops, watch, place, call, .. } = *self;
         let (peer, channel) = (place.peer as u32, place.channel as u32);
         // SAFETY: the caller's contract.
@@ -78,11 +72,11 @@ struct Passes<'k, 'o, O, F> {
     hook: &'k F,
 }
 
-impl<O: Ops, W: Element, F: Fn(&Consume, W) -> W> Sink<W> for Passes<'_, '_, O, F> {
+impl<O: Ops, W: Element, F: Pass<W>> Sink<W> for Passes<'_, '_, O, F> {
     const KEEPS: bool = true;
     #[inline(always)]
     fn take(&self, ctx: &Consume, pack: Pack<W>) {
-        let passed = pass_each(ctx, pack, self.hook);
+        let passed = self.hook.pass(ctx, pack);
         let at = HEADER + 16 * (ctx.pos / Pack::<W>::LANES) as u64;
         // SAFETY: the ring's place of that pack, reserved for this group; each pack is one thread's.
         unsafe { arch::store_16(self.out.at(at), passed.words()) };

@@ -69,7 +69,7 @@ fn transposes<T: Element>(case: Case) {
     let teams = || (0..warps).map(|lane| Team { lane, lanes: warps });
 
     let some = seen(first, count);
-    let source = Each(|ctx: &Produce| {
+    let source = Each::of(|ctx: &Produce| {
         assert_eq!((ctx.valid, ctx.row_col()), (1, (ctx.pos / cols, ctx.pos % cols)));
         number::<T>(ctx.transposed_index())
     });
@@ -80,7 +80,7 @@ fn transposes<T: Element>(case: Case) {
 
     let all = seen(0, packs);
     let input: Vec<T> = (0..before + n).map(number).collect();
-    let source = Each(|ctx: &Produce| input.transposed(ctx));
+    let source = Each::of(|ctx: &Produce| input.transposed(ctx));
     for team in teams() {
         let walk = Walk::of_chunk(team, rows as u64);
         produce_chunk(walk, &place, &source, |s, ctx, pack| all.put::<T>(s, ctx, pack));

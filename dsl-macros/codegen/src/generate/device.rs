@@ -1,8 +1,9 @@
 //! The device crate's text: the user's item at its own lines, then one entry for each kernel.
 
-use super::{compiled_for, glue, path};
+use super::{compiled_for, glue, path, within};
 use crate::model::{Entry, Item, Model, Params};
 use crate::source::{Parts, Text, bare};
+use crate::tables::Schedule;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 
@@ -98,6 +99,24 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             let given = entry.instance.given(&d);
             let (raw, given) =
                 (glue::raw_type(module, |params| params.given(&given)), model.params().given(&given));
+            if let Some(name) =
+                entry.schedule.filter(Schedule::is_within).map(|s| format_ident!("{}", s.name))
+            {
+                let run = within(&name, &ops, &quote!(__Hooks<#given #unroll>), &d);
+                return quote! {
+                    #[unsafe(no_mangle)]
+                    pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::launch::Params<#ops, #d::kernel::Custom, #raw>) {
+                        let __grid = #d::launch::Grid::here();
+                        let __begun = unsafe {
+                            #d::kernel::Kernel::begin(__grid, __params.ops, __params.control, __params.shape)
+                        };
+                        if let ::core::result::Result::Ok(__kernel) = __begun {
+                            let __kernel = &__kernel;
+                            let _ = __kernel.end(unsafe { #run });
+                        }
+                    }
+                };
+            }
             let schedule = entry.schedule.map(|s| compiled_for(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.device());
             quote! {

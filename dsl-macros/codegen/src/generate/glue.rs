@@ -3,7 +3,7 @@
 use super::wired::Wired;
 use super::{folds, rows};
 use crate::model::{Args, Field, Hook, HookModule, Kind, Model, Params};
-use crate::tables::ELEMENTS;
+use crate::tables::{ELEMENTS, Protocol};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -254,6 +254,18 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     let (generic, plain) = (quote!(<#decl const #unroll: ::core::primitive::usize>), quote!(<#own #unroll>));
     let static_bound = param.map(|t| quote!(#t: #d::element::Element,));
     let copy = copy(args, &params, &bounds, d);
+    // Named by the trait of the arguments, and so seen by whoever sees these.
+    let vis = model.within().next().map(|_| &args.vis);
+    let hook_args = model.within().next().map(|_| {
+        let unrolls = model.instances().iter().map(|i| model.unrolls(i, Protocol::Simple)[0]).min();
+        let unroll = unrolls.unwrap_or(1) as usize;
+        let decl = params.declared(&TokenStream::new());
+        quote! {
+            impl<'x, #decl> #d::kernel::HookArgs<'x> for #args_x where #bounds #static_bound {
+                type Hooks = #hooks<#own #unroll>;
+            }
+        }
+    });
     let plain_types = module.plain.iter().map(|plain| {
         let parts = &plain.parts;
         let span = plain.ident.span();
@@ -267,8 +279,9 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
         #copy
         #(#plain_types)*
         #wire_struct
+        #hook_args
         #[doc(hidden)]
-        struct #hooks #generic (::core::marker::PhantomData<#phantom>);
+        #vis struct #hooks #generic (::core::marker::PhantomData<#phantom>);
         impl #generic #d::hooks::Hooks for #hooks #plain where #bounds #static_bound {
             type Args<'x> = #args_x;
             type Wire = #wire;

@@ -5,10 +5,10 @@ mod functions;
 use super::fingerprint::fingerprint;
 use super::glue::angled;
 use super::launch::{from_values, has_buffers, launch};
-use super::{compiled_for, glue, path, schedule_type};
+use super::{compiled_for, glue, path, schedule_type, within};
 use crate::device::Image;
 use crate::model::{Entry, Given, Instance, Item, Kind, Model, Params};
-use crate::tables::Transport;
+use crate::tables::{Schedule, Transport};
 use functions::{compiled, functions};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -166,6 +166,15 @@ fn kernels(model: &Model) -> TokenStream {
             const ASKS_SHAPE: ::core::primitive::bool = true;
         )
     });
+    let by_index = match &model.item {
+        Item::Hooks(m) => m.by_index && model.within().next().is_some(),
+        Item::Schedule(f) => f.by_index,
+    };
+    let by_index = by_index.then(|| {
+        quote!(
+            const BY_INDEX: ::core::primitive::bool = true;
+        )
+    });
     let folds = model.options.reduce.as_ref().map(|reduce| {
         let text = reduce.text();
         quote!(
@@ -209,6 +218,7 @@ fn kernels(model: &Model) -> TokenStream {
                 const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
                 #transposed
                 #asks_shape
+                #by_index
                 #folds
                 #relays
                 #in_place
@@ -243,7 +253,7 @@ fn by_name(model: &Model) -> TokenStream {
                 continue;
             }
             // Another crate's schedule has values of its own, which a call does not name.
-            for schedule in model.options.schedules.iter().filter(|s| s.krate.is_none()) {
+            for schedule in model.options.schedules.iter().filter(|s| s.krate.is_none() && !s.is_within()) {
                 let schedule = schedule_type(schedule, model, &quote!(#krate));
                 kernels.extend(
                     quote!(#krate::dynamic::Kernel::new::<#schedule, #transport, Hooks #concrete>(#name),),
@@ -356,7 +366,7 @@ fn agreed(model: &Model, of: &Concrete, images: &[&Image]) -> TokenStream {
             });
             if let Some(field) = module.in_place() {
                 let span = field.ty.span();
-                for schedule in &model.options.schedules {
+                for schedule in model.options.schedules.iter().filter(|s| !s.is_within()) {
                     let (shipped, schedule) = (schedule.krate.is_none(), schedule_type(schedule, model, &d));
                     let check = quote!(#d::protocol::in_place::<#schedule, __Hooks<#args 1>>(#shipped));
                     let check = glue::spanned(span, &check);
@@ -390,6 +400,7 @@ fn nowhere(model: &Model, of: &Concrete) -> TokenStream {
     let schedules: Vec<_> = match &model.item {
         Item::Hooks(_) => model
             .offered()
+            .chain(model.within())
             .map(|s| (schedule_type(&s, model, &quote!(#krate)), model.options.schedules.contains(&s)))
             .collect(),
         Item::Schedule(_) => vec![(quote!(#krate::schedule::Custom), true)],
@@ -414,8 +425,15 @@ fn host_entry(model: &Model, entry: &Entry, of: &Concrete, ops: &TokenStream) ->
     let krate = &model.options.krate;
     let d = quote!(#krate::device);
     match &model.item {
-        Item::Hooks(_) => {
+        Item::Hooks(module) => {
             let (unroll, args) = (entry.unroll as usize, &of.args);
+            if let Some(name) =
+                entry.schedule.filter(Schedule::is_within).map(|s| format_ident!("{}", s.name))
+            {
+                let raw = glue::raw_type(module, |params| params.given(&of.given));
+                let run = within(&name, ops, &quote!(__Hooks<#args #unroll>), &d);
+                return own_entry(&d, ops, &raw, &run);
+            }
             let schedule = entry.schedule.map(|s| compiled_for(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.host());
             // A function that is not generic: compiled once, with this module, and not again where another one changes.
@@ -434,24 +452,32 @@ fn host_entry(model: &Model, entry: &Entry, of: &Concrete, ops: &TokenStream) ->
         Item::Schedule(function) => {
             let name = &function.sig.ident;
             let values = function.args.fields.iter().map(|f| glue::unpack_field(f, &d));
-            quote! {
-                ::core::option::Option::Some({
-                    // No name that a user's function may have.
-                    unsafe fn __entry(__grid: #d::launch::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
-                        // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
-                        unsafe {
-                            let __params = &*__params.cast::<#d::launch::Params<#ops, #d::kernel::Custom, __Raw>>();
-                            let __raw = __params.raw;
-                            let __lent = #d::args::Lent::while_borrowed(&__raw);
-                            let _ = __lent;
-                            #d::kernel::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
-                                #name::<#ops>(__kernel, #(#values,)*)
-                            })
-                        }
-                    }
-                    __entry
-                })
-            }
+            let run = quote! {
+                let __raw = __params.raw;
+                let __lent = #d::args::Lent::while_borrowed(&__raw);
+                let _ = __lent;
+                #name::<#ops>(__kernel, #(#values,)*)
+            };
+            own_entry(&d, ops, &quote!(__Raw), &run)
         }
+    }
+}
+
+/// The entry of a schedule function, which `run` calls with `__kernel` and what it finds in `__params`.
+fn own_entry(d: &TokenStream, ops: &TokenStream, raw: &TokenStream, run: &TokenStream) -> TokenStream {
+    quote! {
+        ::core::option::Option::Some({
+            // No name that a user's function may have.
+            unsafe fn __entry(__grid: #d::launch::Grid, __params: *const ::core::primitive::u8) -> #d::wait::Flow {
+                // SAFETY: the launcher passes parameters of this very type, made by a checked launch.
+                unsafe {
+                    let __params = &*__params.cast::<#d::launch::Params<#ops, #d::kernel::Custom, #raw>>();
+                    #d::kernel::custom(__grid, __params.ops, __params.control, __params.shape, |__kernel| {
+                        #run
+                    })
+                }
+            }
+            __entry
+        })
     }
 }

@@ -21,6 +21,10 @@ use quote::{format_ident, quote};
 
 /// The type of a schedule, where its module in fusewire is below `d`.
 fn schedule_type(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenStream {
+    if schedule.is_within() {
+        let name = format_ident!("{}", schedule.name);
+        return quote!(#name::Own);
+    }
     let path = path(schedule.marker, model.span_of(schedule.marker));
     match schedule.krate {
         None => quote!(#d::schedule::#path),
@@ -32,6 +36,18 @@ fn schedule_type(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenSt
 fn compiled_for(schedule: &Schedule, model: &Model, d: &TokenStream) -> TokenStream {
     let schedule = schedule_type(schedule, model, d);
     if model.is_in_place() { quote!(#d::schedule::InPlace<#schedule>) } else { schedule }
+}
+
+/// Calls a hook module's schedule with `__kernel` and the arguments of `__params`, for as long as the call lasts; in an `unsafe` block of the entry.
+fn within(name: &Ident, ops: &TokenStream, hooks: &TokenStream, d: &TokenStream) -> TokenStream {
+    quote!({
+        // Its lifetimes are any, so that the schedule can name none.
+        #[inline(always)]
+        fn __run(kernel: &#d::kernel::Kernel<#ops>, args: &<#hooks as #d::hooks::Hooks>::Args<'_>) -> #d::wait::Flow {
+            #name(kernel, args)
+        }
+        __run(__kernel, &<#hooks as #d::launch::Unpack>::unpack(&__params.raw))
+    })
 }
 
 /// A path of the tables.
@@ -135,7 +151,9 @@ fn stubs(model: Option<&Model>, params: &Params, errors: &Errors) -> (TokenStrea
     });
     let fields = model.and_then(Model::args).into_iter().flat_map(|a| &a.fields).map(|f| &f.ident);
     let launch = free("Launch").then(|| quote!(pub struct Launch { #(pub #fields: __Refused,)* }));
+    let within = model.into_iter().flat_map(Model::within).map(|s| format_ident!("{}", s.name));
     let stubs = quote! {
+        #(pub mod #within { pub fn on<X>(_: &X) -> super::__Refused { loop {} } })*
         type __Refused = #first;
         #hooks
         #compiled

@@ -3,10 +3,42 @@
 use super::{Hook, Instance, Item, Model};
 use crate::tables::{ELEMENTS, Protocol, Schedule, Transport};
 
+/// The launcher of schedules that are functions.
+const WITHIN: &str = "CustomLauncher";
+
+impl Schedule {
+    /// One that is a function of the hook module.
+    pub fn within(name: &'static str) -> Self {
+        Schedule {
+            name,
+            krate: None,
+            marker: "",
+            launcher: WITHIN,
+            implied: false,
+            own: false,
+            once: false,
+            folds: false,
+            mutual: true,
+            // What is sent and received when, is the function's promise.
+            apart: true,
+            two_steps: false,
+            doc: "",
+        }
+    }
+
+    /// Whether it is a function of the hook module.
+    pub fn is_within(&self) -> bool {
+        self.launcher == WITHIN
+    }
+}
+
 impl Model {
     /// How bytes may travel.
     pub fn protocols(&self, schedule: Option<&Schedule>, transport: &Transport) -> Vec<Protocol> {
         let mut protocols = vec![Protocol::Simple];
+        if schedule.is_some_and(Schedule::is_within) {
+            return protocols;
+        }
         if schedule.is_some() && transport.direct {
             protocols.push(Protocol::Ll);
         }

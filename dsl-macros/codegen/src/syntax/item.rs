@@ -4,7 +4,7 @@ use crate::configured::always;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
 use crate::plain;
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
@@ -40,7 +40,8 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
         }
         Some((attrs, vis, Shape::Function(sig, start))) => {
             let args = fn_args(&sig, errors);
-            Some(Item::Schedule(Box::new(ScheduleFn { vis, attrs, sig: *sig, start, args })))
+            let by_index = by_index(&tokens);
+            Some(Item::Schedule(Box::new(ScheduleFn { vis, attrs, sig: *sig, start, args, by_index })))
         }
         Some((attrs, vis, Shape::Module(ident, body))) => {
             let Some(body) = body else {
@@ -58,10 +59,12 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 produce: None,
                 consume: None,
                 fns: Vec::new(),
+                others: Vec::new(),
                 copies: Vec::new(),
                 types: Vec::new(),
                 plain: Vec::new(),
                 asks_shape: false,
+                by_index: by_index(&tokens),
                 names: Vec::new(),
                 inlined: TokenStream::new(),
                 hosted: TokenStream::new(),
@@ -86,8 +89,25 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
     }
 }
 
+/// The names of a hook module's functions but the hooks.
+pub fn functions(item: &TokenStream) -> Vec<Ident> {
+    let trees: Vec<TokenTree> = item.clone().into_iter().collect();
+    let body = match trees.as_slice() {
+        [.., TokenTree::Ident(word), TokenTree::Ident(_), TokenTree::Group(body)] if word == "mod" => {
+            body.stream()
+        }
+        _ => return Vec::new(),
+    };
+    let within: Vec<TokenTree> = body.into_iter().collect();
+    let named = within.windows(2).filter_map(|pair| match pair {
+        [TokenTree::Ident(word), TokenTree::Ident(name)] if word == "fn" => Some(name.clone()),
+        _ => None,
+    });
+    named.filter(|name| name != "produce" && name != "consume").collect()
+}
+
 enum Shape {
-    Module(syn::Ident, Option<TokenStream>),
+    Module(Ident, Option<TokenStream>),
     Function(Box<Signature>, Span),
 }
 
@@ -186,7 +206,8 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
         "consume" => &mut module.consume,
         _ => {
             module.fns.push(start);
-            module.names.push(sig.ident);
+            module.names.push(sig.ident.clone());
+            module.others.push(sig);
             return Ok(());
         }
     };
@@ -205,6 +226,12 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     let wire = wire.map(|(_, element, by_pack)| (element, by_pack));
     *slot = Some(Hook { start, sig, wire, row, peer, body: written });
     Ok(())
+}
+
+/// Whether tiles travel on the channels of their blocks' indices: there are some, and the schedule asks neither for another channel nor how many there are.
+fn by_index(tokens: &TokenStream) -> bool {
+    let asks = |names: &[&str]| names.iter().any(|name| field(tokens.clone(), name).is_some());
+    asks(&["send_tile", "recv_tile", "forward_tile"]) && !asks(&["take_channel", "channels"])
 }
 
 /// Where a field of this name is first asked for, in hooks or in macros that they call.
@@ -250,7 +277,7 @@ fn copying(i: &syn::ItemImpl) -> Option<&'static str> {
 }
 
 /// The name that an item adds to its module's types and functions.
-fn name_of(item: &syn::Item) -> Option<syn::Ident> {
+fn name_of(item: &syn::Item) -> Option<Ident> {
     match item {
         syn::Item::Struct(i) => Some(i.ident.clone()),
         syn::Item::Enum(i) => Some(i.ident.clone()),
@@ -369,7 +396,7 @@ fn struct_args(s: &syn::ItemStruct, errors: &mut Errors) -> Args {
     }
     let derived = derived(&s.attrs);
     let has = COPYING.into_iter().filter(|name| derived.iter().any(|d| d == name)).collect();
-    Args { span: s.ident.span(), generics: s.generics.clone(), named, has, fields }
+    Args { span: s.ident.span(), vis: s.vis.clone(), generics: s.generics.clone(), named, has, fields }
 }
 
 fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
@@ -394,5 +421,12 @@ fn fn_args(sig: &Signature, errors: &mut Errors) -> Args {
             FnArg::Receiver(r) => errors.at(r, "a schedule is a free function; it has no `self`"),
         }
     }
-    Args { span: sig.inputs.span(), generics: sig.generics.clone(), named: true, has: Vec::new(), fields }
+    Args {
+        span: sig.inputs.span(),
+        vis: Visibility::Inherited,
+        generics: sig.generics.clone(),
+        named: true,
+        has: Vec::new(),
+        fields,
+    }
 }

@@ -19,7 +19,7 @@ pub fn parse(
     errors: &mut Errors,
 ) -> Option<Model> {
     let named = crates::named_in(&attribute);
-    let mut options = options::parse(attribute, crates, errors);
+    let mut options = options::parse(attribute, &item::functions(&item), crates, errors);
     let attribute_errors = errors.shown();
     let parsed = item::parse(item.clone(), errors)?;
     if options.archs.is_empty() {

@@ -27,8 +27,14 @@ const KEYS: &[&str] = &[
     "crate",
 ];
 
-/// Reads the attribute; whatever is wrong falls back to its default. `crates` are the device crates that it names.
-pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors) -> Options {
+/// Reads the attribute; whatever is wrong falls back to its default. `functions` are the item's, which may be schedules, `crates` the device crates that it
+/// names.
+pub fn parse(
+    tokens: TokenStream,
+    functions: &[Ident],
+    crates: Vec<DeviceCrate>,
+    errors: &mut Errors,
+) -> Options {
     let span = tokens.clone().into_iter().next().map_or_else(Span::call_site, |t| t.span());
     let mut options = Options {
         transports: Vec::new(),
@@ -49,7 +55,7 @@ pub fn parse(tokens: TokenStream, crates: Vec<DeviceCrate>, errors: &mut Errors)
     };
     let result = (|input: ParseStream<'_>| {
         while !input.is_empty() {
-            one(input, &mut options, errors)?;
+            one(input, functions, &mut options, errors)?;
             if !input.is_empty() {
                 let comma: syn::Result<Token![,]> = input.parse();
                 comma.map_err(|e| {
@@ -88,7 +94,12 @@ pub fn archs(item: &TokenStream) -> Vec<String> {
     all.iter().map(|&arch| arch.into()).collect()
 }
 
-fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> syn::Result<()> {
+fn one(
+    input: ParseStream<'_>,
+    functions: &[Ident],
+    options: &mut Options,
+    errors: &mut Errors,
+) -> syn::Result<()> {
     let key = Ident::parse_any(input)?;
     let name = key.to_string();
     if options.given.iter().any(|(n, _)| *n == name) {
@@ -115,7 +126,7 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
         "schedules" => {
             for path in listed(input, &key, errors, "schedules(all_to_all)", Path::parse_mod_style)? {
                 let named = match path.get_ident() {
-                    Some(word) => known(word, "schedule", SCHEDULES, |s| s.name, errors),
+                    Some(word) => schedule(word, functions, errors),
                     None => foreign_schedule(&path, &options.crates, errors),
                 };
                 match named {
@@ -126,7 +137,8 @@ fn one(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> sy
                     ),
                     Some(s) => {
                         options.schedules.push(s);
-                        options.paths.extend(s.krate.map(|_| (s.marker, path.span())));
+                        let path_of = s.krate.map(|_| s.marker).or(s.is_within().then_some(s.name));
+                        options.paths.extend(path_of.map(|text| (text, path.span())));
                     }
                     None => {}
                 }
@@ -377,6 +389,21 @@ fn foreign_transport(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) -
         domains: false,
         implied: false,
     })
+}
+
+/// A shipped schedule, or a function of the module; also a name that is spelled like one, of which the check of the module tells.
+fn schedule(word: &Ident, functions: &[Ident], errors: &mut Errors) -> Option<Schedule> {
+    let (text, shipped) = (word.to_string(), SCHEDULES.iter().map(|s| s.name));
+    let own: Vec<String> = functions.iter().map(ToString::to_string).collect();
+    let within = match nearest(&text, shipped.clone()) {
+        None => nearest(&text, own.iter().map(String::as_str)).is_some(),
+        Some(_) => own.contains(&text) && !shipped.clone().any(|name| name == text),
+    };
+    if within {
+        Some(Schedule::within(interned(&text)))
+    } else {
+        known(word, "schedule", SCHEDULES, |s| s.name, errors)
+    }
 }
 
 fn foreign_schedule(path: &Path, crates: &[DeviceCrate], errors: &mut Errors) -> Option<Schedule> {

@@ -149,6 +149,24 @@ mod every {
     }
 }
 
+/// Hooks in a schedule of the module's own.
+#[comm_kernel(transports(Shm, Nvl), schedules(round))]
+pub mod rounds {
+    pub struct Args<'a> {
+        pub input: &'a [f32],
+        pub output: Out<'a, f32>,
+    }
+    pub fn produce(ctx: &Produce, args: &Args) -> Pack<f32> {
+        args.input.pack(ctx).map(|v| v * 2.0)
+    }
+    pub fn round<O: Ops>(kernel: &Kernel<O>, args: &Args) -> Flow {
+        let (hooks, tile) = (kernel.hooks(args), kernel.share(args.input.len()));
+        hooks.send_tile(kernel.next(1), tile)?;
+        // SAFETY: each block has its own share.
+        unsafe { hooks.recv_tile(kernel.previous(1), tile) }
+    }
+}
+
 /// Tiles round a ring.
 #[comm_kernel(transports(Shm, Nvl))]
 pub fn ring<O: Ops>(kernel: &Kernel<O>, input: &[f32], output: Out<f32>) -> Flow {

@@ -94,13 +94,19 @@ impl Pattern {
             mutual: false,
             once: false,
             folds: false,
-            apart: false,
+            // What is sent before it is overwritten, the schedule knows.
+            apart: true,
             rooted: false,
             pairs: false,
             root: None,
             kinds: [0; 2],
             custom: Some(blocks),
         }
+    }
+
+    /// That of a schedule function whose blocks are planned: each works both ends of a channel.
+    pub(in crate::schedule) fn tiles() -> Self {
+        Pattern { ends: 1, rooted: true, custom: None, ..Pattern::custom(0) }
     }
 
     /// The same on a rank that both sends and receives, where there may be one.

@@ -37,6 +37,27 @@ pub(super) fn functions(model: &Model, params: &Params) -> TokenStream {
             }
         });
     }
+    for s in model.within() {
+        let name = format_ident!("{}", s.name);
+        let (text, doc) = (s.name, format!("Launching [`{0}`](fn@{0}).", s.name));
+        let hooks = quote!(super::#hooks);
+        out.extend(quote! {
+            #[doc = #doc]
+            pub mod #name {
+                /// The schedule as a type.
+                #[doc(hidden)]
+                pub struct Own;
+                /// Prepares the schedule on a transport. Collective: all ranks call it, in the same order.
+                pub fn on<#decl X>(transport: &X) -> #krate::Result<#krate::schedule::CustomLauncher<X, #hooks, Own>>
+                where
+                    X: #krate::Transport,
+                    #hooks: #krate::kernel::Supports<Own, X>,
+                {
+                    #krate::schedule::CustomLauncher::named(transport, #text)
+                }
+            }
+        });
+    }
     if let Item::Schedule(_) = &model.item {
         out.extend(quote! {
             /// Prepares the schedule on a transport. Collective: all ranks call it, in the same order.
