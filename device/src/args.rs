@@ -463,7 +463,7 @@ impl<T: Element> Place<'_, T> {
                     // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`, and by whole packs from there.
                     None => unsafe { arch::store_16(at, values[K].words()) },
                     // SAFETY: the same; lanes access what is their own.
-                    Some(_) if K % 2 == 0 => unsafe {
+                    Some(_) if K.is_multiple_of(2) => unsafe {
                         arch::store_32::<N>(at, [values[K].words(), values[K + 1].words()]);
                     },
                     Some(_) => {}

@@ -47,7 +47,7 @@ impl Account {
 }
 
 /// Packages whose kernels are checked and not compiled to PTX here: no CPU thread runs it. Those of the tutorial are compiled.
-/// (Those of `dsl-macros/tests/ui` as well: a part of what is refused there only the device compiler refuses.)
+/// (Those of `dsl-macros/tests/ui_device.rs` as well; `ui.rs` checks its own.)
 /// `FUSEWIRE_CHECK_ONLY= cargo xtask test` compiles all. docs/decisions/0047-what-a-run-of-the-tests-compiles.md
 const CHECKED_ONLY: &str = "fusewire-tests,fusewire,fusewire-bench,fusewire-capi";
 
