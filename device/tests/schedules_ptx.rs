@@ -315,7 +315,7 @@ fn stores_of_a_rank_alone_write_whole_sectors() {
     let entries = ["Local", "Simple"].map(|protocol| hooks.entry(protocol, "AllToAll", protocol));
     let ptx = compile("sectors", &(RAW.to_owned() + &hooks.module() + &entries.concat()), ARCHS[1]);
     // Addresses, and four words.
-    for (name, exchanged) in [("Local", 5), ("Simple", 0)] {
+    for (name, exchanged) in [("Local", 6), ("Simple", 0)] {
         let body = body(&ptx, name);
         let found: usize = body.iter().map(|line| line.matches("shfl.sync.bfly.b32").count()).sum();
         assert_eq!(found, exchanged, "{name}");

@@ -26,6 +26,7 @@ macro_rules! for_each_case {
                 wire_of_f8: 1..=8,
                 wire_of_bf16: 1..=8,
                 wire_wider_than_the_element: 1..=8,
+                packs_wider_than_those_of_the_wire: 1..=8,
             }
             peers {
                 send_alone_and_receive_alone: 2..=16,

@@ -282,7 +282,7 @@ subject! {
     AllReduceOf<averaged::Hooks>, ReduceScatterOf<greatest::Hooks>,
     AllReduceOf<found::Hooks>, ReduceScatterOf<found::Hooks>, AllToAllOf<points::Hooks>, SendRecvOf<points::Hooks>, AllToAllOf<pixels::Hooks>, AllToAllOf<paired::Hooks>, AllGatherOf<neighbours::Hooks>,
     AllGatherOf<scaled::Hooks>, AllGatherOf<gathered::Hooks>,
-    AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>,
+    AllToAllOf<by_f8::Hooks>, AllToAllOf<to_bf16::Hooks>, AllToAllOf<widened::Hooks>, AllToAllOf<spread::Hooks>,
     AllToAllOf<rows::short::Hooks>, AllGatherOf<rows::short::Hooks>, SendRecvOf<rows::long::Hooks>, BroadcastOf<rows::long::Hooks>,
     AllToAllOf<rows::wide::Hooks>, AllToAllOf<rows::scaled::Hooks>, BroadcastOf<rows::scaled::Hooks>, AllToAllOf<rows::powers::Hooks>,
     AllReduceOf<rows::centred::Hooks>, ReduceScatterOf<rows::centred::Hooks>, ReduceOf<rows::centred::Hooks>, AllReduceOf<rows::greatest_scaled::Hooks>,

@@ -4,9 +4,9 @@ use super::support::{POISON, filled, misuse};
 use crate::check::{same, says};
 use crate::data::{Data, make};
 use crate::kernels::hooks::{gather, histogram, places, scale_add, tiles, transpose_add};
-use crate::kernels::wires::{by_f8, to_bf16, widened};
+use crate::kernels::wires::{by_f8, spread, to_bf16, widened};
 use crate::{AllToAllOf, Outcome, Rank, SendRecvOf, Subject, reference};
-use fusewire::device::element::Bf16;
+use fusewire::device::element::{Bf16, Float};
 use fusewire::kernel::HookSet;
 use fusewire::{Buffer, LaunchOptions};
 
@@ -248,6 +248,39 @@ pub fn wire_wider_than_the_element<X: Subject>(rank: &Rank<X>) -> Outcome {
         same(format_args!("chunks of {chunk} bytes as words"), &got, |i| {
             let byte: u8 = reference::all_to_all(rank.me(), chunk, i, |peer, index| data.any(peer, index));
             u32::from_ne_bytes([byte; 4])
+        });
+    }
+    Ok(())
+}
+
+/// Of a rank alone on a GPU neighbouring lanes store each other's halves: whole warps, the last one, and some lanes of a warp.
+pub fn packs_wider_than_those_of_the_wire<X: Subject>(rank: &Rank<X>) -> Outcome {
+    let ground = rank.small()?;
+    let launcher = AllToAllOf::<spread::Hooks>::all_to_all(&ground.transport)?;
+    for (k, chunk) in [1, 16, 512, 1040, rank.scale.pick(2005, 300_005)].into_iter().enumerate() {
+        let (data, n) = (rank.data(k), chunk * rank.size());
+        let value = |from: usize, i: usize| Bf16::from_f32(data.small(from, i));
+        let input = ground.device.buffer_from(&make(n, |i| value(rank.me(), i)))?;
+        let [mut output, mut seen] = [ground.device.buffer::<Bf16>(n)?, ground.device.buffer(n)?];
+        let mut wide = ground.device.buffer::<f32>(n)?;
+        [&mut output, &mut seen].into_iter().try_for_each(|out| out.fill_bytes(&ground.stream, POISON))?;
+        wide.fill_bytes(&ground.stream, POISON)?;
+        let args = spread::Launch {
+            input: input.view(),
+            output: output.view_mut(),
+            seen: seen.view_mut(),
+            wide: wide.view_mut(),
+        };
+        launcher.launch(&ground.stream, args)?;
+        let want = |i| reference::through_e4m3(reference::all_to_all(rank.me(), chunk, i, value).to_f32());
+        for (name, out) in [("output", &output), ("seen", &seen)] {
+            let got = out.read(&ground.stream)?;
+            same(format_args!("{name} of chunks of {chunk}"), &got, |i| Bf16::from_f32(want(i)));
+        }
+        let got = wide.read(&ground.stream)?;
+        same(format_args!("wide ones of chunks of {chunk}"), &got, |i| match i % chunk / 16 % 3 {
+            0 => f32::from_bits(u32::from_ne_bytes([POISON; 4])),
+            _ => want(i),
         });
     }
     Ok(())

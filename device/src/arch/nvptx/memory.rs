@@ -111,8 +111,9 @@ pub unsafe fn store_32<const PACKS: usize>(at: *mut u8, [a, b]: [[u32; 4]; 2]) {
         asm!(
             "{{ .reg .b64 g, d; .reg .b32 o, m, t; .reg .pred odd, pair, second, first; \
              cvta.to.global.u64 g, {0}; activemask.b32 m; mov.u32 o, %laneid; and.b32 o, o, 1; setp.ne.u32 odd, o, 0; \
+             shr.u64 d, g, 32; cvt.u32.u64 o, d; shfl.sync.bfly.b32 t, o, 1, 31, m; setp.eq.s32 pair, t, o; \
              cvt.u32.u64 o, g; shfl.sync.bfly.b32 t, o, 1, 31, m; sub.s32 t, t, o; selp.b32 o, {10}, {9}, odd; \
-             setp.eq.s32 pair, t, o; setp.eq.and.u32 pair, m, -1, pair; \
+             setp.eq.and.s32 pair, t, o, pair; setp.eq.and.u32 pair, m, -1, pair; \
              and.pred second, pair, odd; not.pred first, odd; and.pred first, pair, first; \
              selp.b32 t, {1}, {5}, odd; shfl.sync.bfly.b32 t, t, 1, 31, m; @second mov.b32 {1}, t; @first mov.b32 {5}, t; \
              selp.b32 t, {2}, {6}, odd; shfl.sync.bfly.b32 t, t, 1, 31, m; @second mov.b32 {2}, t; @first mov.b32 {6}, t; \
