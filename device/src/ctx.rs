@@ -43,9 +43,9 @@ pub struct Ctx {
     pub(crate) whole: bool,
     /// Every slice of the launch begins at a multiple of 16 bytes.
     pub(crate) aligned: bool,
-    /// The grid's blocks take rows one after another, in order, and the launch says that they ask for rows further on: see [`ASKS`](crate::launch::ASKS).
-    pub(crate) asks: bool,
-    /// How the L2 cache keeps packs that are loaded, where the launch says, as it does to a rank alone: see [`STAYS`](crate::launch::STAYS).
+    /// The grid's blocks take rows one after another, in order, and the launch says that they ask for rows further on: see [`PREFETCH`](crate::launch::PREFETCH).
+    pub(crate) prefetches: bool,
+    /// How the L2 cache keeps packs that are loaded, where the launch says, as it does to a rank alone: see [`EVICT_NORMAL`](crate::launch::EVICT_NORMAL).
     pub(crate) cache_policy: Option<u64>,
     /// Keeps a context, and so its witness of exclusive access, on the thread it was made for.
     pub(crate) thread: PhantomData<*mut ()>,
@@ -145,7 +145,7 @@ impl Ctx {
             most: chunk_start,
             whole: false,
             aligned: true,
-            asks: false,
+            prefetches: false,
             cache_policy: None,
             thread: PhantomData,
         }

@@ -8,10 +8,10 @@ use crate::wait::Control;
 pub const BEHIND: u32 = 1;
 /// Of [`Shape::flags`]: some slice does not begin at a multiple of 16 bytes, so that hooks' packs go element by element.
 pub const UNALIGNED: u32 = 2;
-/// Of [`Shape::flags`]: what a rank alone loads stays in the L2 cache.
-pub const STAYS: u32 = 4;
-/// Of [`Shape::flags`]: a rank alone that loads a row asks the L2 cache for one further on.
-pub const ASKS: u32 = 8;
+/// Of [`Shape::flags`]: what a rank alone loads is replaced in the L2 cache in the usual order, not first.
+pub const EVICT_NORMAL: u32 = 4;
+/// Of [`Shape::flags`]: a rank alone that loads a row prefetches one further on into the L2 cache.
+pub const PREFETCH: u32 = 8;
 
 /// Geometry of one launch; equal on all ranks, but for what is said to be a rank's own.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub struct Shape {
     pub channels: u32,
     /// Blocks of the self copy: those that bring a rank's own chunk from `produce` to `consume`.
     pub self_copy: u32,
-    /// [`UNALIGNED`], of the copy engine [`BEHIND`], of a rank alone [`STAYS`] and [`ASKS`]; a rank's own.
+    /// [`UNALIGNED`], of the copy engine [`BEHIND`], of a rank alone [`EVICT_NORMAL`] and [`PREFETCH`]; a rank's own.
     pub flags: u32,
     /// Direct: number of the output's symmetric allocation; equal on all ranks.
     pub allocation: u32,

@@ -7,7 +7,7 @@ use crate::arch;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
-use crate::launch::{ASKS, Grid, Params, STAYS, Unpack};
+use crate::launch::{EVICT_NORMAL, Grid, PREFETCH, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::row::walk;
@@ -46,8 +46,8 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
     }
     let shape = site.shape;
     let (team, share) = work::<H>(shape.elements, shape.own_share, site.grid.block, shape.self_copy);
-    let cache_policy = Some(arch::cache_policy(shape.flags & STAYS != 0));
-    let place = Ctx { asks: shape.flags & ASKS != 0, cache_policy, ..site.own(schedule, 0) };
+    let cache_policy = Some(arch::cache_policy(shape.flags & EVICT_NORMAL != 0));
+    let place = Ctx { prefetches: shape.flags & PREFETCH != 0, cache_policy, ..site.own(schedule, 0) };
     let kept = site.kept(schedule);
     let (first, count) = (share.first, share.packs);
     if const { !S::FOLDS } {

@@ -342,7 +342,7 @@ pub(crate) fn place<O: Ops>(
         most: chunk_start as usize,
         whole: false,
         aligned: shape.flags & UNALIGNED == 0,
-        asks: false,
+        prefetches: false,
         cache_policy: None,
         thread: core::marker::PhantomData,
     }

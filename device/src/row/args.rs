@@ -45,8 +45,8 @@ impl<T: Element> Rows<T> for [T] {
     #[inline(always)]
     #[track_caller]
     fn row<const N: usize, const S: usize>(&self, ctx: &impl AtRow<N, S>) -> Row<T, N, S> {
-        if ctx.asks {
-            ask_ahead::<T, N, S>(self, ctx.index);
+        if ctx.prefetches {
+            prefetch_ahead::<T, N, S>(self, ctx.index);
         }
         self.row_at(ctx, ctx.index)
     }
@@ -91,7 +91,7 @@ const AHEAD: usize = 4 << 20;
 /// Has the L2 cache fetch this thread's part of a row that other blocks will load soon, 64 bytes of each octet at most. They do not wait for memory
 /// then, and memory is not idle while all of them compute.
 #[inline(always)]
-fn ask_ahead<T: Element, const N: usize, const S: usize>(slice: &[T], index: usize) {
+fn prefetch_ahead<T: Element, const N: usize, const S: usize>(slice: &[T], index: usize) {
     let index = index + const { AHEAD / (N * T::SIZE) };
     if index < slice.len() / N {
         let start = slice.as_ptr().wrapping_add(index * N);

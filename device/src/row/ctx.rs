@@ -24,7 +24,7 @@ pub struct RowAt {
     /// Index of the row in the flat buffer, in rows: of what holds one element for each row.
     pub index: usize,
     /// As in [`Ctx`].
-    pub(crate) asks: bool,
+    pub(crate) prefetches: bool,
     /// As in [`Ctx`].
     pub(crate) cache_policy: Option<u64>,
     /// Keeps a context on the thread it was made for, and out of closures that are called for each element.
@@ -39,9 +39,9 @@ impl RowAt {
     /// Row `row` of the chunk at `place`, with `cols` elements in each.
     #[inline(always)]
     pub(crate) fn of(place: &Ctx, row: usize, cols: usize) -> Self {
-        let Ctx { rank, peer, world, channel, asks, cache_policy, .. } = *place;
+        let Ctx { rank, peer, world, channel, prefetches, cache_policy, .. } = *place;
         let (rows, index) = (place.chunk_len / cols, place.chunk_start / cols + row);
-        RowAt { rank, peer, world, channel, row, rows, index, asks, cache_policy, thread: PhantomData }
+        RowAt { rank, peer, world, channel, row, rows, index, prefetches, cache_policy, thread: PhantomData }
     }
 }
 

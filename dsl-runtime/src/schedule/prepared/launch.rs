@@ -11,7 +11,7 @@ use crate::schedule::plan::Plan;
 use crate::schedule::{LaunchOptions, Protocol};
 use crate::stream::Kind;
 use crate::{Error, Result, Stream, Transport};
-use fusewire_device::launch::{ASKS, BEHIND, Grid, Params, STAYS, Shape, UNALIGNED, digest};
+use fusewire_device::launch::{BEHIND, EVICT_NORMAL, Grid, PREFETCH, Params, Shape, UNALIGNED, digest};
 use fusewire_device::protocol::simple::channel;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Collective, Cut, OWN_SCHEDULE};
@@ -239,11 +239,11 @@ impl Agreed {
         let mut flags = call.shape.flags;
         if call.plan.protocol == Protocol::Local {
             let (read, most) = binder.read_bytes();
-            let stays = if READ_PAST.contains(&most) { 0 } else { STAYS };
+            let keep = if READ_PAST.contains(&most) { 0 } else { EVICT_NORMAL };
             // What the cache holds is there without being asked for. With a second input, as which the output counts in place, it has enough to do.
             let one = most >= READ_PAST.start && 4 * (read - most) < read && !self.facts.in_place;
-            let asks = if one { ASKS } else { 0 };
-            flags |= stays | asks;
+            let prefetch = if one { PREFETCH } else { 0 };
+            flags |= keep | prefetch;
         }
         if let Some((name, off)) = binder.unaligned
             && self.facts.cols > 0
