@@ -252,9 +252,10 @@ impl<O: Ops> Kernel<O> {
         ((self.ops.window() - HEADER) / 16) as usize * Pack::<W>::LANES
     }
 
-    /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value, which gives an element a call or a
-    /// pack ([`Grain`]). The peer's block of the same index receives it with a tile of the same length and wire type. Waits only for staging: see
-    /// [`Kernel::most_staged`]. A peer or a channel that there is not, or a tile of [`MOST_PACKS`] or whose end is no index, ends the kernel on all ranks.
+    /// Sends a tile to `peer` on this block's channel, which is that of its index unless it took another ([`Kernel::take_channel`]): element `pos` of it is
+    /// `hook`'s value, which gives an element a call or a pack ([`Grain`]). The peer's block on that channel receives it with a tile of the same length and wire
+    /// type. Waits only for staging: see [`Kernel::most_staged`]. A peer or a channel that there is not, or a tile of [`MOST_PACKS`] or whose end is no index, ends
+    /// the kernel on all ranks.
     ///
     /// # Panics
     /// If `hook` sends or receives.
