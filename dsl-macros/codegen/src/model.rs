@@ -444,7 +444,10 @@ impl Model {
                         default_variant,
                     };
                     for protocol in self.protocols(schedule.as_ref(), transport) {
-                        let unrolls = self.unrolls(instance, protocol);
+                        let unrolls = match schedule.is_some_and(|s| s.is_within()) {
+                            true => vec![self.unroll_within()],
+                            false => self.unrolls(instance, protocol),
+                        };
                         // Variants are of staging; the others have one.
                         let made = if protocol == Protocol::Simple { unrolls.len() } else { 1 };
                         for (k, unroll) in unrolls[..made].iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::default::Pattern;
 use super::prepared::{Call, Prepared};
-use super::{LaunchOptions, Plan};
+use super::{LaunchOptions, Plan, Protocol};
 use crate::kernel::{HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
@@ -76,6 +76,13 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
     /// [`Error::Misuse`]: no blocks, or more than the device holds at once; what the options say of the cut does not fit.
     pub fn explain(&self, blocks: impl Into<Blocks>, options: &LaunchOptions) -> Result<Plan> {
         let elements = options.elements.unwrap_or(0);
+        let only = self.prepared.unroll(Protocol::Simple, None)?;
+        if let Some(unroll) = options.unroll.filter(|unroll| *unroll != only) {
+            return Err(Error::misuse(format!(
+                "`{}` with {unroll} packs in flight: a schedule of one's own has as many as its hooks say, {only} here; leave `LaunchOptions::unroll` out",
+                self.prepared.facts.name
+            )));
+        }
         match blocks.into() {
             Blocks::Exactly(0) => Err(Error::misuse("0 blocks; a launch has at least one")),
             Blocks::Exactly(blocks) if self.by_index() && blocks > self.channels() => {
@@ -89,7 +96,8 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
             Blocks::Exactly(blocks) => self.prepared.plan(elements, options, Pattern::custom(blocks), false),
             Blocks::Planned => {
                 let plan = self.prepared.plan(self.planned_for(options), options, Pattern::tiles(), false)?;
-                Ok(Plan { elements, ..plan })
+                // What is told is of the caller's elements, also where the blocks are as for large messages.
+                Ok(Plan { elements, wire_bytes: 16 * self.prepared.facts.packs_of(elements), ..plan })
             }
         }
     }
