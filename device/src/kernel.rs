@@ -138,7 +138,7 @@ impl<O: Ops> Kernel<O> {
     pub(crate) fn whole(&self) {
         let state = self.state.get();
         assert!(
-            state != State::Busy,
+            !matches!(state, State::Busy | State::Local(_)),
             "a tile's hook may neither send nor receive, wait nor signal, nor use a team"
         );
         assert!(
@@ -150,8 +150,13 @@ impl<O: Ops> Kernel<O> {
     /// A window's operation by the whole block would wait for threads that are elsewhere.
     #[inline(always)]
     pub(crate) fn suits<G: Group>(&self) {
-        let elsewhere = G::WHOLE && self.state.get() == State::Teams;
-        assert!(!elsewhere, "within `teams` a window's operation takes the team's group, not `Block`");
+        let state = self.state.get();
+        let (teams, local) = (state == State::Teams, matches!(state, State::Local(_)));
+        assert!(
+            !(G::WHOLE && teams),
+            "within `teams` a window's operation takes the team's group, not `Block`"
+        );
+        assert!(!(G::WHOLE && local), "within a tile's hook a window's operation is not for the whole block");
     }
 
     #[inline(always)]
@@ -247,9 +252,10 @@ impl<O: Ops> Kernel<O> {
         ((self.ops.window() - HEADER) / 16) as usize * Pack::<W>::LANES
     }
 
-    /// Sends a tile to `peer` on the channel with this block's index: element `pos` of it is `hook`'s value, which gives an element a call or a
-    /// pack ([`Grain`]). The peer's block of the same index receives it with a tile of the same length and wire type. Waits only for staging: see
-    /// [`Kernel::most_staged`]. A peer or a channel that there is not, or a tile of [`MOST_PACKS`] or whose end is no index, ends the kernel on all ranks.
+    /// Sends a tile to `peer` on this block's channel, which is that of its index unless it took another ([`Kernel::take_channel`]): element `pos` of it is
+    /// `hook`'s value, which gives an element a call or a pack ([`Grain`]). The peer's block on that channel receives it with a tile of the same length and wire
+    /// type. Waits only for staging: see [`Kernel::most_staged`]. A peer or a channel that there is not, or a tile of [`MOST_PACKS`] or whose end is no index, ends
+    /// the kernel on all ranks.
     ///
     /// # Panics
     /// If `hook` sends or receives.
@@ -355,13 +361,14 @@ impl<O: Ops> Kernel<O> {
     pub(crate) fn running(&self) -> Flow {
         let state = self.state.get();
         assert!(state != State::Busy, "a tile's hook may not use a window");
-        if state == State::Stopped { Err(Stopped) } else { Ok(()) }
+        if matches!(state, State::Stopped | State::Local(true)) { Err(Stopped) } else { Ok(()) }
     }
 
     /// Refuses whatever the schedule asks for from here on.
     #[inline(always)]
     pub(crate) fn stop(&self) -> Stopped {
-        self.state.set(State::Stopped);
+        let local = matches!(self.state.get(), State::Local(_));
+        self.state.set(if local { State::Local(true) } else { State::Stopped });
         Stopped
     }
 

@@ -7,6 +7,7 @@ mod world;
 use fusewire_device::kernel::{Kernel, Tile, custom};
 use fusewire_device::launch::Grid;
 use fusewire_device::wait::Flow;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::{NO_ELEMENTS, Peers, World};
 
@@ -38,20 +39,59 @@ fn a_hook_is_one_threads_and_waits_for_nobody() {
         Box::new(|k| _ = k.teams::<1>(1, |_, _| Ok(()))),
         Box::new(|k| k.shared::<u8, 1, _>(|_| ())),
     ];
-    for body in cases {
+    type Within = fn(&Kernel<Peers>, &dyn Fn());
+    // SAFETY: the hooks write nothing.
+    let tiles: [Within; 4] = [
+        |k, hook| _ = k.send_tile(0, TILE, |_| (hook(), 1u8).1),
+        |k, hook| unsafe { k.keep_tile(TILE, 0, |_| (hook(), 1u8).1, |_, _| ()) },
+        |k, hook| unsafe { k.keep_tile(TILE, 0, |_| 1u8, |_, _| hook()) },
+        |k, hook| unsafe { k.local_tile(TILE, |_| hook()) },
+    ];
+    for (body, tile) in cases.iter().flat_map(|body| tiles.map(|tile| (body, tile))) {
         let said = panic_of(|kernel| {
-            kernel.send_tile(0, TILE, |_| {
-                body(kernel);
-                1u8
-            })
+            tile(kernel, &|| body(kernel));
+            Ok(())
         });
         assert_eq!(said, "a tile's hook may neither send nor receive, wait nor signal, nor use a team");
     }
-    let said = panic_of(|kernel| {
-        let team = kernel.team();
-        kernel.send_tile(0, TILE, |_| team.count(4, |_| true) as u8)
+    for tile in tiles {
+        let said = panic_of(|kernel| {
+            let team = kernel.team();
+            tile(kernel, &|| _ = team.count(4, |_| true));
+            Ok(())
+        });
+        assert_eq!(said, "a tile's hook may not use a team");
+    }
+}
+
+/// A tile that stays uses the heap, and is done after a stop as well: what was stopped stays so.
+#[test]
+fn tiles_that_stay_leave_a_kernel_as_it_was() {
+    let stays = |kernel: &Kernel<Peers>| {
+        let calls = Cell::new(0);
+        let count = || calls.set(calls.get() + 1);
+        let set = |index: usize| {
+            // SAFETY: this rank's own heap, which nobody else uses.
+            unsafe { kernel.heap_set(index, 7u8) };
+            count();
+        };
+        // SAFETY: the hooks write their own indices of the heap.
+        unsafe { kernel.local_tile(TILE, |ctx| set(ctx.index())) };
+        // SAFETY: as above.
+        unsafe { kernel.keep_tile(TILE, 4, |_| 1u8, |ctx, _| set(ctx.index())) };
+        // SAFETY: nobody else writes it.
+        assert_eq!((calls.get(), unsafe { kernel.heap_get::<u8>(7) }), (8, 7));
+    };
+    let flow = schedule(|kernel| {
+        stays(kernel);
+        kernel.signal(0, 0)?;
+        kernel.wait(0, 0)?;
+        assert!(kernel.signal(9, 0).is_err());
+        stays(kernel);
+        assert!(kernel.signal(0, 0).is_err());
+        kernel.teams::<1>(1, |_, _| Ok(()))
     });
-    assert_eq!(said, "a tile's hook may not use a team");
+    assert!(flow.is_err());
 }
 
 #[test]
@@ -88,7 +128,7 @@ fn what_is_the_blocks_is_not_a_teams() {
 fn a_team_that_stops_stops_its_block() {
     let flow = schedule(|kernel| {
         let mut items = 0;
-        let ran = std::cell::Cell::new(0);
+        let ran = Cell::new(0);
         let stopped = kernel.teams::<1>(3, |_, item| {
             ran.set(ran.get() + 1);
             if item == 1 { Err(fusewire_device::wait::Stopped) } else { Ok(()) }

@@ -4,7 +4,7 @@
 mod world;
 
 use fusewire_device::group::{Block, Thread};
-use fusewire_device::kernel::custom;
+use fusewire_device::kernel::{Tile, custom};
 use fusewire_device::launch::{Grid, Shape};
 use fusewire_device::prelude::*;
 use fusewire_device::wait::{Flow, kind};
@@ -416,4 +416,33 @@ fn an_abort_ends_a_wait_at_once() {
     });
     assert!(flows[0].is_err() && flows[1].is_ok(), "{flows:?}");
     assert!(start.elapsed() < std::time::Duration::from_secs(5));
+}
+
+/// Each thread of a tile that stays uses a window by itself, up to the first that it may not; the block waits for nobody there.
+#[test]
+fn hooks_of_a_tile_that_stays_use_windows_by_thread() {
+    let tile = |len| Tile { start: 0, len };
+    let windows = Windows::new(2, 1, 1, 1);
+    let flows = windows.run(1, DEADLINE_MS, |window, kernel| {
+        let (other, flows) = (1 - kernel.rank(), std::cell::RefCell::new(Vec::new()));
+        let signal = |peer: usize| {
+            flows.borrow_mut().push(window.signal_peer(&Thread, peer, 0, SignalOp::Add, 1).is_ok());
+        };
+        // SAFETY: the hook writes nothing.
+        unsafe { kernel.local_tile(tile(3), |_| signal(other)) };
+        window.wait_next_from(&Block, other, 0, 3)?;
+        // SAFETY: as above. There is no rank 2.
+        unsafe { kernel.local_tile(tile(3), |ctx| signal(if ctx.pos == 1 { 2 } else { other })) };
+        assert_eq!(flows.into_inner(), [true, true, true, true, false, false]);
+        kernel.signal(other, 0)
+    });
+    assert!(flows.iter().all(|flow| flow.is_err()), "{flows:?}");
+    let by_block = || {
+        Windows::new(1, 1, 1, 1).run(1, DEADLINE_MS, |window, kernel| {
+            // SAFETY: the hook writes nothing.
+            unsafe { kernel.local_tile(tile(1), |_| _ = window.barrier(&Block, 0)) };
+            Ok(())
+        })
+    };
+    assert!(std::panic::catch_unwind(by_block).is_err(), "a hook waited for the whole block");
 }

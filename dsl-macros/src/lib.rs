@@ -19,7 +19,7 @@ use proc_macro::TokenStream;
 /// | `elements(f32, Bf16)` | element types of a module that is generic over one | not generic |
 /// | `values(4, 8)` | numbers of a module that is generic over one (`const N: usize`) | not generic |
 /// | `archs(sm_80, sm_90)` | PTX targets; PTX runs on its own and all later architectures | `sm_80`; with 8-bit floats `sm_80, sm_90` |
-/// | `unroll(8, 4)` | packs in flight per thread, the first one is the default variant | 8 for copies, 4 by pack (and for copies of bytes; a rank alone: 1 of 8-bit floats), 2 by element (1 for 8- and 16-bit wires) |
+/// | `unroll(8, 4)` | packs in flight per thread, the first one is the default variant | 8 for copies, 4 by pack (and for copies of bytes; a rank alone: 1 of 8-bit floats), 2 by element (1 for 8- and 16-bit wires); a module's own schedules have one variant, the first or, of several element types, the least of these |
 /// | `line_info` | PTX names source lines, for profilers and sanitizers | off |
 /// | `crate = path` | where `fusewire` is | `::fusewire` |
 #[proc_macro_attribute]

@@ -64,8 +64,8 @@ pub unsafe trait HookSet: Sized + Send + Sync + 'static {
     const TRANSPOSED: bool = false;
     /// Whether hooks read what stands at the transposed index, and so need the shape of a chunk.
     const ASKS_SHAPE: bool = false;
-    /// Whether blocks of its schedule functions send or receive tiles on the channels of their indices.
-    const BY_INDEX: bool = false;
+    /// The schedules of one's own whose blocks send or receive tiles on the channels of their indices.
+    const BY_INDEX: &'static [&'static str] = &[];
     /// The fold that the module names, as `reduce(..)` has it; empty if it names none.
     const FOLD: &'static str = "";
     /// What a fold comes to, as `consume` gets it; empty if nothing is folded.

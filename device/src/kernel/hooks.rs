@@ -27,7 +27,8 @@ pub struct HookTiles<'k, 'a, O, H: Hooks> {
 
 impl<O: Ops> Kernel<O> {
     /// Tiles by the `produce` and `consume` of the module that this schedule stands in. What is sent is produced at the tile's indices, with the peer's
-    /// rank as `ctx.peer`; what arrives is consumed at them. A hook that the module leaves out is a copy of `input` or to `output`, as elsewhere.
+    /// rank as `ctx.peer`; what arrives is consumed at them. A hook that the module leaves out is a copy of `input` or to `output`, as elsewhere. `ctx.pos`,
+    /// `chunk_len`, `rows` and `cols` are those of the tile, which is one row.
     ///
     /// ```ignore
     /// let hooks = kernel.hooks(args);
@@ -65,7 +66,7 @@ impl<O: Ops, H: Hooks> HookTiles<'_, '_, O, H> {
     /// [`Kernel::recv_tile`] of what `consume` takes.
     ///
     /// # Safety
-    /// As there. Of a module with an `InOut`, no block sends a tile with these indices meanwhile.
+    /// As there.
     ///
     /// # Panics
     /// If the hook sends or receives.

@@ -1,6 +1,6 @@
 //! Tiles that stay on this rank.
 
-use super::{Grain, Kernel, Tile, last_start, packs_in};
+use super::{Grain, Kernel, State, Tile, last_start, packs_in};
 use crate::ctx::{Consume, Produce};
 use crate::element::Element;
 use crate::group::{Block, Group};
@@ -15,18 +15,23 @@ impl<O: Ops> Kernel<O> {
     /// As for [`Kernel::recv_tile`].
     ///
     /// # Panics
-    /// If the tile's end is no index.
+    /// If the tile's end is no index, or if `hook` does what is for the whole block: sends or receives, waits or signals, or uses a team.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn local_tile(&self, tile: Tile, hook: impl Fn(&Consume)) {
         self.whole();
         assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
+        let before = self.state.get();
+        self.state.set(State::Local(before == State::Stopped));
         let place = self.tile_place(self.rank(), tile);
         let mut pos = Block.lane() as usize;
         while pos < tile.len {
             hook(&Consume(place.at(pos, 1, false)));
             pos += Block.lanes() as usize;
         }
+        // A window's operation of the hook may have stopped.
+        let stopped = self.state.get() == State::Local(true);
+        self.state.set(if stopped { State::Stopped } else { before });
     }
 
     /// A tile that this rank sends to itself: what `give` makes of the tile `from` goes to `take`, which gets it for a tile of the same length from
@@ -36,7 +41,7 @@ impl<O: Ops> Kernel<O> {
     /// As for [`Kernel::recv_tile`], of the indices from `to` on. `give` reads nothing that `take` writes.
     ///
     /// # Panics
-    /// If a tile's end is no index, or it has [`MOST_PACKS`](super::MOST_PACKS) packs.
+    /// If a tile's end is no index, or it has [`MOST_PACKS`](super::MOST_PACKS) packs. If a hook sends or receives.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn keep_tile<G: Grain>(
@@ -69,6 +74,8 @@ impl<O: Ops> Kernel<O> {
             assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
         }
         assert!(packs_in::<W>(from) < super::MOST_PACKS, "a tile of 2^32 packs or more");
+        // After a stop as well: nothing is sent, so it is done all the same.
+        let before = self.state.replace(State::Busy);
         let [here, there] = tiles.map(|tile| self.tile_place(self.rank(), tile));
         let (lanes, packs) = (Pack::<W>::LANES, packs_in::<W>(from) as u32);
         let whole = there.in_packs(lanes);
@@ -76,5 +83,6 @@ impl<O: Ops> Kernel<O> {
             let pos = s as usize * lanes;
             sink.take(&Consume(there.at(pos, ctx.valid, whole && ctx.valid == lanes)), pack);
         });
+        self.state.set(before);
     }
 }

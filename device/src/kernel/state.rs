@@ -7,6 +7,8 @@ pub(crate) enum State {
     Ready,
     /// A tile is under way.
     Busy,
+    /// A tile that is for each thread by itself; and whether an operation returned `Stopped`.
+    Local(bool),
     /// Teams are at work.
     Teams,
     /// An operation returned `Stopped`: whatever else the schedule asks for is refused as well.

@@ -163,7 +163,8 @@ impl<G: Wide> Team<'_, G> {
     #[track_caller]
     fn together(&self) {
         let state = self.state.get();
-        assert!(state != State::Busy, "a tile's hook may not use a team");
+        let hook = matches!(state, State::Busy | State::Local(_));
+        assert!(!hook, "a tile's hook may not use a team");
         assert!(!(G::WHOLE && state == State::Teams), "the block's team may not work within `teams`");
     }
 

@@ -379,11 +379,36 @@ fn within(model: &Model, module: &HookModule, errors: &mut Errors) {
                 errors.at(name, format!("a schedule in a hook module takes the module's arguments: `{form}`"))
             }
         }
-        let spans = [model.options.row.map(|(_, span)| span), model.options.transposed];
-        for (span, option) in spans.iter().zip(["grain = row(..)", "layout(transposed)"]) {
-            if let Some(span) = span {
-                errors.span(*span, format!("tiles of a schedule of one's own, `{name}`, are of elements and packs: `{option}` is for shipped schedules"));
-            }
+    }
+    if let Some(schedule) = model.within().next() {
+        tiles(model, module, schedule.name, errors);
+    }
+}
+
+/// What hooks of tiles cannot be: the schedule `name` is the module's own.
+fn tiles(model: &Model, module: &HookModule, name: &str, errors: &mut Errors) {
+    if let Some(field) = module.in_place() {
+        errors.at(
+            &field.ty,
+            format!(
+                "`InOut` is for shipped schedules, which read an element before they store to it; `{name}` is a schedule of one's own: take `input: &'a [T]` \
+                 and `output: Out<'a, T>`"
+            ),
+        );
+    }
+    if let Some(span) = module.asks_shape {
+        errors.span(
+            span,
+            format!(
+                "tiles of a schedule of one's own, `{name}`, have one row, and nothing to transpose: `transposed_index()` and `transposed(ctx)` are for \
+                 shipped schedules"
+            ),
+        );
+    }
+    let spans = [model.options.row.map(|(_, span)| span), model.options.transposed];
+    for (span, option) in spans.iter().zip(["grain = row(..)", "layout(transposed)"]) {
+        if let Some(span) = span {
+            errors.span(*span, format!("tiles of a schedule of one's own, `{name}`, are of elements and packs: `{option}` is for shipped schedules"));
         }
     }
 }

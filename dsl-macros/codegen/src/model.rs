@@ -7,6 +7,7 @@ pub use instance::{Given, Instance, Params};
 
 use crate::crates::DeviceCrate;
 use crate::plain::PlainType;
+use crate::syntax::calls::by_index;
 use crate::tables::{Protocol, SCHEDULES, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::path::PathBuf;
@@ -146,8 +147,8 @@ pub struct HookModule {
     pub produce: Option<Hook>,
     /// `fn consume`.
     pub consume: Option<Hook>,
-    /// Whether a function reads what stands at the transposed index.
-    pub asks_shape: bool,
+    /// Where a function first reads what stands at the transposed index.
+    pub asks_shape: Option<Span>,
     /// Other functions: inlined too.
     pub fns: Vec<Span>,
     /// Their signatures: schedules may be among them.
@@ -163,8 +164,8 @@ pub struct HookModule {
     pub types: Vec<Ident>,
     /// Those of them that are plain data.
     pub plain: Vec<PlainType>,
-    /// Whether blocks of its schedules send or receive tiles on the channels of their indices.
-    pub by_index: bool,
+    /// The bodies of its other functions, by their names.
+    pub bodies: Vec<(Ident, TokenStream)>,
     /// Names of all items but the hooks and `Args`.
     pub names: Vec<Ident>,
 }
@@ -309,7 +310,7 @@ pub struct ScheduleFn {
     pub start: Span,
     /// Arguments after the kernel.
     pub args: Args,
-    /// As of modules.
+    /// Whether its blocks send or receive tiles on the channels of their indices.
     pub by_index: bool,
 }
 
@@ -363,6 +364,18 @@ impl Model {
     /// The names of those functions.
     pub fn prepared_by(&self) -> impl Iterator<Item = &'static str> {
         self.offered().map(|s| s.name)
+    }
+
+    /// The schedules whose blocks send or receive tiles on the channels of their indices, by their names.
+    pub fn by_index(&self) -> Vec<&'static str> {
+        let of = |name: &str, module: &HookModule| {
+            let body = module.bodies.iter().find(|(function, _)| function == name);
+            body.is_some_and(|(_, body)| by_index(body, &module.bodies))
+        };
+        match &self.item {
+            Item::Hooks(m) => self.within().map(|s| s.name).filter(|name| of(name, m)).collect(),
+            Item::Schedule(f) => f.by_index.then_some("custom").into_iter().collect(),
+        }
     }
 
     /// The schedules that are functions of the module.
@@ -431,7 +444,10 @@ impl Model {
                         default_variant,
                     };
                     for protocol in self.protocols(schedule.as_ref(), transport) {
-                        let unrolls = self.unrolls(instance, protocol);
+                        let unrolls = match schedule.is_some_and(|s| s.is_within()) {
+                            true => vec![self.unroll_within()],
+                            false => self.unrolls(instance, protocol),
+                        };
                         // Variants are of staging; the others have one.
                         let made = if protocol == Protocol::Simple { unrolls.len() } else { 1 };
                         for (k, unroll) in unrolls[..made].iter().enumerate() {

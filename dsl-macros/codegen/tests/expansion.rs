@@ -102,6 +102,26 @@ fn packs_in_flight() {
     assert_eq!(module("Bf16"), [4, 4, 4]);
 }
 
+/// Those of a module's own schedules are of its `Args`, so there is one number of them, the least that an element type has: no variants to choose among.
+#[test]
+fn packs_in_flight_of_own_schedules() {
+    let module = "mod moved {
+        pub struct Args<'a, T> { pub input: &'a [T], pub output: Out<'a, T> }
+        pub fn produce<T: Element>(ctx: &Produce, args: &Args<T>) -> T { args.input[ctx.index()] }
+        pub fn ring<O: Ops, T: Element>(kernel: &Kernel<O>, args: &Args<T>) -> Flow { Ok(()) }
+    }";
+    let own = |attribute: &str| {
+        let (model, errors) = analyse(tokens(attribute), tokens(module));
+        assert!(errors.messages().is_empty(), "{:?}", errors.messages());
+        let entries = model.unwrap().entries().into_iter();
+        let own = entries.filter(|e| e.schedule.is_some_and(|s| s.name == "ring"));
+        own.map(|e| (e.unroll, e.default_variant)).collect::<Vec<_>>()
+    };
+    assert_eq!(own("transports(Shm), schedules(all_to_all, ring), elements(f32), unroll(8, 4)"), [(8, true)]);
+    assert_eq!(own("transports(Shm), schedules(ring), elements(f32, u8)"), [(1, true), (1, true)]);
+    assert_eq!(own("transports(Shm), schedules(ring), elements(f32)"), [(2, true)]);
+}
+
 #[test]
 fn a_schedule_on_the_host() {
     insta::assert_snapshot!(host("transports(Shm)", RING));

@@ -2,7 +2,7 @@
 
 use super::default::Pattern;
 use super::prepared::{Call, Prepared};
-use super::{LaunchOptions, Plan};
+use super::{LaunchOptions, Plan, Protocol};
 use crate::kernel::{HookSet, Supports};
 use crate::tune::{Key, Layout, Space, Table};
 use crate::{Error, Result, Stream, Transport};
@@ -13,6 +13,8 @@ use std::marker::PhantomData;
 /// A schedule function on a transport. `S` names it, where it is one of a hook module's.
 pub struct CustomLauncher<X: Transport, H, S = Custom> {
     prepared: Prepared<X>,
+    /// The schedule's.
+    name: &'static str,
     types: PhantomData<(H, S)>,
 }
 
@@ -36,11 +38,13 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
     where
         H: Supports<S, X>,
     {
-        Ok(Self { prepared: Prepared::new::<S, H>(transport, name)?, types: PhantomData })
+        Ok(Self { prepared: Prepared::new::<S, H>(transport, name)?, name, types: PhantomData })
     }
 
     /// Queues the schedule with so many blocks: a number, or [`Blocks::Planned`]. Every rank says the same. A block's tiles travel on the
-    /// channel of its index, so there are at most as many blocks as channels, unless the schedule calls `kernel.channels()` or `kernel.take_channel(..)`.
+    /// channel of its index, so there are at most as many blocks as channels, unless the schedule calls `kernel.channels()` or `kernel.take_channel(..)`. This goes by
+    /// the text of the function, and of the module's functions that it calls: more blocks are refused where that text sends or receives tiles and names neither method. What
+    /// macros or other crates' functions do is not seen; a tile on a channel that there is not ends the kernel then.
     ///
     /// # Errors
     /// [`Error::Misuse`] before anything is launched: buffers that overlap or are on another device, more blocks than the device
@@ -72,9 +76,16 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
     /// [`Error::Misuse`]: no blocks, or more than the device holds at once; what the options say of the cut does not fit.
     pub fn explain(&self, blocks: impl Into<Blocks>, options: &LaunchOptions) -> Result<Plan> {
         let elements = options.elements.unwrap_or(0);
+        let only = self.prepared.unroll(Protocol::Simple, None)?;
+        if let Some(unroll) = options.unroll.filter(|unroll| *unroll != only) {
+            return Err(Error::misuse(format!(
+                "`{}` with {unroll} packs in flight: a schedule of one's own has as many as its hooks say, {only} here; leave `LaunchOptions::unroll` out",
+                self.prepared.facts.name
+            )));
+        }
         match blocks.into() {
             Blocks::Exactly(0) => Err(Error::misuse("0 blocks; a launch has at least one")),
-            Blocks::Exactly(blocks) if self.prepared.facts.by_index && blocks > self.channels() => {
+            Blocks::Exactly(blocks) if self.by_index() && blocks > self.channels() => {
                 Err(Error::misuse(format!(
                     "`{}` with {blocks} blocks, each of which has its tiles on the channel of its index, but there are {} channels: launch as many, give the rendezvous more \
                      `Options::channels`, or let the schedule say which blocks have which, by `kernel.channels()` and `kernel.take_channel(..)`",
@@ -85,7 +96,8 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
             Blocks::Exactly(blocks) => self.prepared.plan(elements, options, Pattern::custom(blocks), false),
             Blocks::Planned => {
                 let plan = self.prepared.plan(self.planned_for(options), options, Pattern::tiles(), false)?;
-                Ok(Plan { elements, ..plan })
+                // What is told is of the caller's elements, also where the blocks are as for large messages.
+                Ok(Plan { elements, wire_bytes: 16 * self.prepared.facts.packs_of(elements), ..plan })
             }
         }
     }
@@ -110,6 +122,11 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
     /// As for [`CustomLauncher::explain`].
     pub fn spaces(&self, options: &LaunchOptions) -> Result<Vec<Space>> {
         self.prepared.spaces(self.planned_for(options), options, Pattern::tiles(), false)
+    }
+
+    /// Whether its blocks have the channels of their indices.
+    fn by_index(&self) -> bool {
+        self.prepared.facts.by_index.contains(&self.name)
     }
 
     fn channels(&self) -> u32 {

@@ -23,8 +23,8 @@ pub(crate) struct Facts {
     pub(super) lanes: usize,
     pub(super) transposed: bool,
     pub(super) asks_shape: bool,
-    /// Whether blocks have the channels of their indices.
-    pub(super) by_index: bool,
+    /// The schedules whose blocks have the channels of their indices.
+    pub(super) by_index: &'static [&'static str],
     /// As the attribute has it, or empty.
     pub(super) fold: &'static str,
     /// What it comes to, or empty.

@@ -127,7 +127,7 @@ impl LaunchOptions {
         self
     }
 
-    /// Chooses a variant.
+    /// Chooses a variant. A schedule of one's own has a single one.
     #[must_use]
     pub fn unroll(mut self, packs: u32) -> Self {
         self.unroll = Some(packs);

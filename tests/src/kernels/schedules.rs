@@ -211,6 +211,7 @@ pub mod traded {
 /// An all-to-all by twice as many blocks as take channels: the first half send, the second half receive.
 #[comm_kernel(transports(Shm, Nvl, Ibgda, ShmMesh, NvlMesh, HostIb))]
 pub fn halves<O: Ops>(kernel: &Kernel<O>, own: &[u32], got: Out<'_, u32>, by_ll128: u32) -> Flow {
+    assert!(kernel.blocks().is_multiple_of(2), "as many blocks receive as send");
     let (n, half) = (own.len() / kernel.world(), kernel.blocks() / 2);
     let (channel, sends) = (kernel.block() % half, kernel.block() < half);
     // SAFETY: one block sends there, and another one receives.

@@ -415,8 +415,10 @@ pub fn more_blocks_than_channels<X: Subject>(rank: &Rank<X>) -> Outcome {
         }
     );
     assert!(named, "{fault}");
-    // Also where the peer has the block's number.
-    says(&fault, &["there are 4 channels", "Launch 4 blocks at most", "Options::channels"]);
+    says(&fault, &["there are 4 channels", "Options::channels"]);
+    // The sender's number is that of the channel.
+    let by_number = matches!(operation(&fault), Operation::OutOfRange { block: 4, .. });
+    says(&fault, &[if by_number { "Launch 4 blocks at most" } else { "took channel 4" }]);
     mended(rank, &ground)
 }
 

@@ -6,7 +6,7 @@ use crate::kernels::copying::copy;
 use crate::kernels::schedules::ring_all_gather;
 use crate::run::Ground;
 use crate::{AllToAllOf, CustomOf, Outcome, Rank, Subject, reference};
-use fusewire::schedule::{CustomLauncher, Decided};
+use fusewire::schedule::{CustomLauncher, Decided, Plan};
 use fusewire::tune::{ANY, Config, Entry, Journal, Key, Progress, Space, Table, Tunable, sweep};
 use fusewire::{Blocks, Buffer, Error, LaunchOptions, Options, Protocol, Result, Stream};
 
@@ -92,6 +92,13 @@ pub fn blocks_of_own_schedules<X: Subject>(rank: &Rank<X>) -> Outcome {
     assert_eq!(plain.explain(7, &open)?.blocks, 7);
     misuse(planned(&open.clone().channels(9)));
     misuse(plain.explain(0, &open));
+    // What is told is of the elements that were said, or of none.
+    let told = |plan: &Plan| (plan.elements, plan.wire_bytes);
+    assert_eq!((told(&short), told(&long)), ((64, 64), (0, 0)));
+    // There are no variants.
+    assert_eq!(planned(&open.clone().unroll(long.unroll))?.unroll, long.unroll);
+    let said = misuse(planned(&open.clone().unroll(long.unroll + 1)));
+    assert!(said.contains("leave `LaunchOptions::unroll` out"), "{said}");
 
     let spaces = plain.spaces(&sent)?;
     assert_eq!(spaces.iter().map(|s| s.start).collect::<Vec<_>>(), [Config::from(&planned(&sent)?)]);

@@ -216,7 +216,7 @@ pub enum Bound {
     Ll128Packs,
     /// A tile's first element, whose other elements then have no index.
     Start,
-    /// The number of a block, whose tiles travel on the channel of that number.
+    /// The channel of a block's tiles: that of its number, or one that it took.
     Channel,
 }
 

@@ -3,7 +3,7 @@
 use super::wired::Wired;
 use super::{folds, rows};
 use crate::model::{Args, Field, Hook, HookModule, Kind, Model, Params};
-use crate::tables::{ELEMENTS, Protocol};
+use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -257,8 +257,7 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     // Named by the trait of the arguments, and so seen by whoever sees these.
     let vis = model.within().next().map(|_| &args.vis);
     let hook_args = model.within().next().map(|_| {
-        let unrolls = model.instances().iter().map(|i| model.unrolls(i, Protocol::Simple)[0]).min();
-        let unroll = unrolls.unwrap_or(1) as usize;
+        let unroll = model.unroll_within() as usize;
         let decl = params.declared(&TokenStream::new());
         quote! {
             impl<'x, #decl> #d::kernel::HookArgs<'x> for #args_x where #bounds #static_bound {

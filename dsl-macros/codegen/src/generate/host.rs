@@ -161,18 +161,15 @@ fn kernels(model: &Model) -> TokenStream {
             const TRANSPOSED: ::core::primitive::bool = true;
         )
     });
-    let asks_shape = matches!(&model.item, Item::Hooks(m) if m.asks_shape).then(|| {
+    let asks_shape = matches!(&model.item, Item::Hooks(m) if m.asks_shape.is_some()).then(|| {
         quote!(
             const ASKS_SHAPE: ::core::primitive::bool = true;
         )
     });
-    let by_index = match &model.item {
-        Item::Hooks(m) => m.by_index && model.within().next().is_some(),
-        Item::Schedule(f) => f.by_index,
-    };
-    let by_index = by_index.then(|| {
+    let by_index = model.by_index();
+    let by_index = (!by_index.is_empty()).then(|| {
         quote!(
-            const BY_INDEX: ::core::primitive::bool = true;
+            const BY_INDEX: &'static [&'static ::core::primitive::str] = &[#(#by_index),*];
         )
     });
     let folds = model.options.reduce.as_ref().map(|reduce| {

@@ -124,4 +124,9 @@ impl Model {
             false => 2,
         }]
     }
+
+    /// Packs in flight of tiles by the module's hooks: one number for all that it is compiled for, which its `Args` have with them. So the least of the defaults.
+    pub fn unroll_within(&self) -> u32 {
+        self.instances().iter().map(|of| self.unrolls(of, Protocol::Simple)[0]).min().unwrap_or(1)
+    }
 }

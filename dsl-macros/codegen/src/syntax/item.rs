@@ -1,5 +1,6 @@
 //! A hook module, or a schedule function.
 
+use super::calls;
 use crate::configured::always;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
@@ -40,7 +41,7 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
         }
         Some((attrs, vis, Shape::Function(sig, start))) => {
             let args = fn_args(&sig, errors);
-            let by_index = by_index(&tokens);
+            let by_index = calls::by_index(&tokens, &[]);
             Some(Item::Schedule(Box::new(ScheduleFn { vis, attrs, sig: *sig, start, args, by_index })))
         }
         Some((attrs, vis, Shape::Module(ident, body))) => {
@@ -63,8 +64,8 @@ pub fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Item> {
                 copies: Vec::new(),
                 types: Vec::new(),
                 plain: Vec::new(),
-                asks_shape: false,
-                by_index: by_index(&tokens),
+                asks_shape: None,
+                bodies: Vec::new(),
                 names: Vec::new(),
                 inlined: TokenStream::new(),
                 hosted: TokenStream::new(),
@@ -186,8 +187,8 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
         let body: TokenTree = input.parse()?;
         written = body.to_token_stream();
         peer = field(written.clone(), "peer");
-        let asks = |name| field(written.clone(), name).is_some();
-        module.asks_shape |= asks("transposed") || asks("transposed_index");
+        let asks = || calls::of(&written, &["transposed", "transposed_index"]);
+        module.asks_shape = module.asks_shape.or_else(asks);
         module.inlined.extend(quote!(#(#attrs)* #[inline(always)] #vis #sig #body));
         let says = attrs.iter().any(|a| a.path().is_ident("inline"));
         // A hook stands in few loops, which are vectorised only around what is inlined.
@@ -207,6 +208,7 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
         _ => {
             module.fns.push(start);
             module.names.push(sig.ident.clone());
+            module.bodies.push((sig.ident.clone(), written));
             module.others.push(sig);
             return Ok(());
         }
@@ -226,12 +228,6 @@ fn inner_item(input: ParseStream<'_>, module: &mut HookModule, errors: &mut Erro
     let wire = wire.map(|(_, element, by_pack)| (element, by_pack));
     *slot = Some(Hook { start, sig, wire, row, peer, body: written });
     Ok(())
-}
-
-/// Whether tiles travel on the channels of their blocks' indices: there are some, and the schedule asks neither for another channel nor how many there are.
-fn by_index(tokens: &TokenStream) -> bool {
-    let asks = |names: &[&str]| names.iter().any(|name| field(tokens.clone(), name).is_some());
-    asks(&["send_tile", "recv_tile", "forward_tile"]) && !asks(&["take_channel", "channels"])
 }
 
 /// Where a field of this name is first asked for, in hooks or in macros that they call.

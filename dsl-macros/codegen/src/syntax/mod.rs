@@ -1,5 +1,6 @@
 //! From tokens to the model. Bodies of functions stay tokens, so that half-typed hooks still have a shape.
 
+pub mod calls;
 pub mod item;
 mod options;
 mod reduce;

@@ -1,7 +1,7 @@
 //! Hook modules that have schedules of their own, generic ones among them.
 use fusewire::prelude::*;
 
-#[comm_kernel(transports(Shm, Nvl), schedules(all_to_all, round, twice), elements(f32, u8))]
+#[comm_kernel(transports(Shm, Nvl), schedules(all_to_all, round, twice, first), elements(f32, u8))]
 pub mod moved {
     pub struct Args<'a, T> {
         pub input: &'a [T],
@@ -22,6 +22,11 @@ pub mod moved {
         around(kernel, args)?;
         kernel.sync();
         around(kernel, args)
+    }
+
+    /// By the first blocks.
+    pub fn first<O: Ops, T: Element>(kernel: &Kernel<O>, args: &Args<T>) -> Flow {
+        if kernel.block() < Kernel::channels(kernel) { around(kernel, args) } else { Ok(()) }
     }
 
     fn around<O: Ops, T: Element>(kernel: &Kernel<O>, args: &Args<T>) -> Flow {
@@ -61,6 +66,11 @@ fn main() -> fusewire::Result<()> {
         let (round, twice) = (moved::round::on::<u8, _>(&shm)?, moved::twice::on::<u8, _>(&shm)?);
         round.launch(&stream, 2, moved::Launch { input: input.view(), output: output.view_mut() })?;
         assert_eq!(output.read(&stream)?, [(world.rank() as u8 + 2) % 3; 101]);
+        // One block too many for a schedule that does not say who has which channel.
+        let (channels, all) = (Options::per_peer(1 << 16).channels, LaunchOptions::default());
+        let said = round.explain(channels + 1, &all).unwrap_err().to_string();
+        assert!(said.contains("each of which has its tiles on the channel of its index"), "{said}");
+        moved::first::on::<u8, _>(&shm)?.explain(channels + 1, &all)?;
         twice.launch(&stream, 1, moved::Launch { input: input.view(), output: output.view_mut() })?;
         stream.synchronize()?;
         numbers::ring::on(&shm)?.launch(&stream, 1, numbers::Launch { number: 7 })?;

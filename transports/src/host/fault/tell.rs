@@ -196,6 +196,11 @@ impl Operation {
                         "was given a tile that begins at element {given} and has {} elements: its end is no index",
                         u64::MAX - limit
                     ),
+                    Bound::Channel if *given != *block as u64 => write!(
+                        f,
+                        "took channel {given}, but there are {limit} channels: let `Kernel::take_channel` have a number below that, or make the transport with more \
+                         `Options::channels`"
+                    ),
                     Bound::Channel => write!(
                         f,
                         "tiles of a block travel on the channel of its number, and there are {limit} channels. Launch {limit} blocks at most, or \
@@ -253,6 +258,11 @@ mod tests {
         let told = text(kind::NO_CHANNEL, operation::RECEIVE, 4, 4);
         assert!(
             told.starts_with("`recv_tile` on rank 3 in block 4: tiles") && told.contains("4 blocks at most"),
+            "{told}"
+        );
+        let told = text(kind::NO_CHANNEL, operation::SEND, 3, 7);
+        assert!(
+            told.starts_with("`send_tile` on rank 3 in block 4: took channel 7, but there are 3 channels:"),
             "{told}"
         );
         // `rank - 1` of rank 0; whatever the operation.
