@@ -133,20 +133,6 @@ pub trait Packs<T: Element> {
     fn transposed(&self, ctx: &Ctx) -> T;
 }
 
-/// Loads 16 bytes of an input.
-///
-/// # Safety
-/// As for [`arch::load_16`].
-#[inline(always)]
-pub(crate) unsafe fn load(cache_policy: Option<u64>, at: *const u8) -> [u32; 4] {
-    match cache_policy {
-        // SAFETY: the caller's contract.
-        None => unsafe { arch::load_16_once(at) },
-        // SAFETY: the same.
-        Some(policy) => unsafe { arch::load_16_by(at, policy) },
-    }
-}
-
 impl<T: Element> Packs<T> for [T] {
     #[inline(always)]
     #[track_caller]
@@ -163,7 +149,7 @@ impl<T: Element> Packs<T> for [T] {
                 "this part of a slice is not aligned: use `pack_at`"
             );
             // SAFETY: in bounds by the slicing above, aligned by the assertion.
-            Pack::from_words(unsafe { load(ctx.cache_policy, own.as_ptr().cast()) })
+            Pack::from_words(unsafe { arch::load_input(ctx.cache_policy, own.as_ptr().cast()) })
         } else {
             fits::<T>(ctx, 1);
             gather(own)
@@ -186,8 +172,9 @@ impl<T: Element> Packs<T> for [T] {
             );
             unroll!(N, |K| {
                 // SAFETY: inside `own`, aligned by the assertion.
-                packs[K] =
-                    Pack::from_words(unsafe { load(ctx.cache_policy, own.as_ptr().add(K * lanes).cast()) });
+                packs[K] = Pack::from_words(unsafe {
+                    arch::load_input(ctx.cache_policy, own.as_ptr().add(K * lanes).cast())
+                });
             });
         } else {
             fits::<T>(ctx, N);

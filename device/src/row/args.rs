@@ -2,7 +2,7 @@
 
 use super::{AtRow, ConsumeRow, Groups, OCTET, ProduceRow, Row, each_slot, groups, octet, octet_in, team};
 use crate::arch;
-use crate::args::{self, Lent, Out, RawSlice};
+use crate::args::{Lent, Out, RawSlice};
 use crate::element::Element;
 use crate::pack::{Pack, unroll};
 use core::marker::PhantomData;
@@ -58,7 +58,7 @@ impl<T: Element> Rows<T> for [T] {
         let start = starts::<T, N>(self.as_ptr(), index);
         // SAFETY: in bounds by the assertion, and aligned; nobody writes a slice.
         Row::of_slots(|_, octet| unsafe {
-            load::<T>(start.add(octet * OCTET), |at| args::load(ctx.cache_policy, at))
+            load::<T>(start.add(octet * OCTET), |at| arch::load_input(ctx.cache_policy, at))
         })
     }
 
@@ -170,7 +170,7 @@ impl<T: Element> Out<'_, T> {
         let start = self.pointer(ctx.index * N).cast_const();
         // SAFETY: in bounds by the assertion, aligned as for `RowPlace::get`, and stored to by the row's `consume` alone, which comes later.
         Row::of_slots(|_, octet| unsafe {
-            load::<T>(start.add(octet * OCTET), |at| args::load(ctx.cache_policy, at))
+            load::<T>(start.add(octet * OCTET), |at| arch::load_input(ctx.cache_policy, at))
         })
     }
 }

@@ -83,7 +83,7 @@ pub mod spread {
         // A neighbour may have stored it.
         args.seen.at(ctx).set_packs(place.get_packs::<2>());
         // Not with all neighbours.
-        if ctx.pos / 16 % 3 > 0 {
+        if !(ctx.pos / 16).is_multiple_of(3) {
             args.wide.at(ctx).set_packs([0, 4, 8, 12].map(|first| Pack::from_f32s(|k| values[first + k])));
         }
     }

@@ -71,7 +71,9 @@ pub fn glue(
                     let d = spanned(result.span(), d);
                     let settle =
                         quote_spanned!(result.span()=> <#result as #d::fold::Settle<#accumulator>>::settle);
-                    let passed = quote_spanned!(result.span()=> |folded| #settle(folded));
+                    // The user's lints are not of this closure.
+                    let call = quote_spanned!(result.span()=> (folded));
+                    let passed = quote!(|folded| #settle #call);
                     (quote_spanned!(result.span()=> #settle(value)), quote!(#result), passed)
                 }
             };
