@@ -442,18 +442,17 @@ impl<T: Element> Place<'_, T> {
         if !(self.ctx.whole && self.ctx.valid == N * lanes) {
             fits::<T>(self.ctx, N);
         }
+        // Of a rank alone, which has no other work for the L2 cache.
+        let in_pairs = self.ctx.cache_policy.is_some() && N.is_multiple_of(2);
         unroll!(N, |K| {
             if self.ctx.whole && self.ctx.valid == N * lanes {
                 let at = self.at.wrapping_add(K * lanes).cast();
-                // A rank alone has no other work for the L2 cache.
-                match self.ctx.cache_policy.filter(|_| N.is_multiple_of(2)) {
+                if !in_pairs {
                     // SAFETY: in bounds and exclusive as for `get`; aligned since `whole`, and by whole packs from there.
-                    None => unsafe { arch::store_16(at, values[K].words()) },
+                    unsafe { arch::store_16(at, values[K].words()) };
+                } else if K.is_multiple_of(2) {
                     // SAFETY: the same; lanes access what is their own.
-                    Some(_) if K.is_multiple_of(2) => unsafe {
-                        arch::store_32::<N>(at, [values[K].words(), values[K + 1].words()]);
-                    },
-                    Some(_) => {}
+                    unsafe { arch::store_32::<N>(at, [values[K].words(), values[K + 1].words()]) };
                 }
             } else if K * lanes < self.ctx.valid {
                 // SAFETY: `ctx.valid` elements are in bounds, and only this call reaches them.

@@ -20,7 +20,7 @@ impl<O: Ops> Kernel<O> {
     #[track_caller]
     pub unsafe fn local_tile(&self, tile: Tile, hook: impl Fn(&Consume)) {
         self.whole();
-        assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
+        ends(tile);
         let before = self.state.get();
         self.state.set(State::Local(before == State::Stopped));
         let place = self.tile_place(self.rank(), tile);
@@ -70,9 +70,7 @@ impl<O: Ops> Kernel<O> {
     ) {
         self.whole();
         let tiles = [from, Tile { start: to, len: from.len }];
-        for tile in tiles {
-            assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
-        }
+        tiles.into_iter().for_each(ends);
         assert!(packs_in::<W>(from) < super::MOST_PACKS, "a tile of 2^32 packs or more");
         // After a stop as well: nothing is sent, so it is done all the same.
         let before = self.state.replace(State::Busy);
@@ -85,4 +83,12 @@ impl<O: Ops> Kernel<O> {
         });
         self.state.set(before);
     }
+}
+
+/// # Panics
+/// If the tile's end is no index.
+#[inline(always)]
+#[track_caller]
+fn ends(tile: Tile) {
+    assert!((tile.start as u64) < last_start(tile), "a tile whose end is no index");
 }

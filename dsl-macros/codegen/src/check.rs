@@ -370,14 +370,12 @@ fn within(model: &Model, module: &HookModule, errors: &mut Errors) {
         let name = &sig.ident;
         let form = format!("pub fn {name}<O: Ops>(kernel: &Kernel<O>, args: &Args) -> Flow");
         running(sig, &form, &module.params(), errors);
+        let text = format!("a schedule in a hook module takes the module's arguments: `{form}`");
         match sig.inputs.iter().nth(1) {
             Some(FnArg::Typed(p))
                 if sig.inputs.len() == 2 && behind_ref(&p.ty).as_deref() == Some("Args") => {}
-            Some(other) => errors
-                .at(other, format!("a schedule in a hook module takes the module's arguments: `{form}`")),
-            None => {
-                errors.at(name, format!("a schedule in a hook module takes the module's arguments: `{form}`"))
-            }
+            Some(other) => errors.at(other, text),
+            None => errors.at(name, text),
         }
     }
     if let Some(schedule) = model.within().next() {
@@ -405,10 +403,13 @@ fn tiles(model: &Model, module: &HookModule, name: &str, errors: &mut Errors) {
             ),
         );
     }
-    let spans = [model.options.row.map(|(_, span)| span), model.options.transposed];
-    for (span, option) in spans.iter().zip(["grain = row(..)", "layout(transposed)"]) {
+    let options = [
+        (model.options.row.map(|(_, span)| span), "grain = row(..)"),
+        (model.options.transposed, "layout(transposed)"),
+    ];
+    for (span, option) in options {
         if let Some(span) = span {
-            errors.span(*span, format!("tiles of a schedule of one's own, `{name}`, are of elements and packs: `{option}` is for shipped schedules"));
+            errors.span(span, format!("tiles of a schedule of one's own, `{name}`, are of elements and packs: `{option}` is for shipped schedules"));
         }
     }
 }

@@ -97,7 +97,7 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
             Blocks::Planned => {
                 let plan = self.prepared.plan(self.planned_for(options), options, Pattern::tiles(), false)?;
                 // What is told is of the caller's elements, also where the blocks are as for large messages.
-                Ok(Plan { elements, wire_bytes: 16 * self.prepared.facts.packs_of(elements), ..plan })
+                Ok(Plan { elements, wire_bytes: self.prepared.facts.wire_bytes_of(elements), ..plan })
             }
         }
     }
@@ -112,7 +112,7 @@ impl<X: Transport, H: HookSet, S: 'static> CustomLauncher<X, H, S> {
 
     /// The key of a launch with [`Blocks::Planned`] in a tuning table.
     pub fn key(&self, options: &LaunchOptions) -> Key {
-        let wire_bytes = 16 * self.prepared.facts.packs_of(self.planned_for(options));
+        let wire_bytes = self.prepared.facts.wire_bytes_of(self.planned_for(options));
         self.prepared.key(wire_bytes, Layout::of(options, false))
     }
 

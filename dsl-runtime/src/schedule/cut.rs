@@ -25,7 +25,7 @@ impl Agreed {
         pattern: Pattern,
         symmetric: bool,
     ) -> Result<Plan> {
-        let wire_bytes = self.facts.packs_of(elements).saturating_mul(16);
+        let wire_bytes = self.facts.wire_bytes_of(elements);
         if let Some(filled) = self.tuned.fill(wire_bytes, Layout::of(options, symmetric), options)
             && let Ok(plan) = self.cut(elements, &filled, pattern, symmetric)
         {

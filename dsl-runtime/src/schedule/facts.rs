@@ -108,6 +108,11 @@ impl Facts {
         times.max(1) as u64
     }
 
+    /// Bytes of a chunk on the wire.
+    pub(super) fn wire_bytes_of(&self, elements: usize) -> usize {
+        self.packs_of(elements).saturating_mul(16)
+    }
+
     /// Packs of a chunk on the wire.
     pub(super) fn packs_of(&self, elements: usize) -> usize {
         match self.cols {

@@ -4,7 +4,7 @@ use super::{compiled_for, glue, path, within};
 use crate::model::{Entry, Item, Model, Params};
 use crate::source::{Parts, Text, bare};
 use crate::tables::Schedule;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
 /// The symbol of the table of codes.
@@ -103,19 +103,7 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
                 entry.schedule.filter(Schedule::is_within).map(|s| format_ident!("{}", s.name))
             {
                 let run = within(&name, &ops, &quote!(__Hooks<#given #unroll>), &d);
-                return quote! {
-                    #[unsafe(no_mangle)]
-                    pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::launch::Params<#ops, #d::kernel::Custom, #raw>) {
-                        let __grid = #d::launch::Grid::here();
-                        let __begun = unsafe {
-                            #d::kernel::Kernel::begin(__grid, __params.ops, __params.control, __params.shape)
-                        };
-                        if let ::core::result::Result::Ok(__kernel) = __begun {
-                            let __kernel = &__kernel;
-                            let _ = __kernel.end(unsafe { #run });
-                        }
-                    }
-                };
+                return own_entry(&d, &symbol, &ops, &raw, &run);
             }
             let schedule = entry.schedule.map(|s| compiled_for(&s, model, &d));
             let protocol = format_ident!("{}", entry.protocol.device());
@@ -133,20 +121,35 @@ fn entry(model: &Model, entry: &Entry) -> TokenStream {
             let name = &function.sig.ident;
             let values = function.args.fields.iter().map(|f| glue::unpack_field(f, &d));
             let values = values.map(|v| quote!(#v)).collect::<Vec<_>>();
-            quote! {
-                #[unsafe(no_mangle)]
-                pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::launch::Params<#ops, #d::kernel::Custom, __Raw>) {
-                    let __grid = #d::launch::Grid::here();
-                    let __raw = &__params.raw;
-                    let __lent = #d::args::Lent::while_borrowed(__raw);
-                    let _ = __lent;
-                    let __begun = unsafe {
-                        #d::kernel::Kernel::begin(__grid, __params.ops, __params.control, __params.shape)
-                    };
-                    if let ::core::result::Result::Ok(__kernel) = __begun {
-                        let _ = __kernel.end(unsafe { #name::<#ops>(&__kernel, #(#values,)*) });
-                    }
-                }
+            let run = quote!({
+                let __raw = &__params.raw;
+                let __lent = #d::args::Lent::while_borrowed(__raw);
+                let _ = __lent;
+                #name::<#ops>(__kernel, #(#values,)*)
+            });
+            own_entry(&d, &symbol, &ops, &quote!(__Raw), &run)
+        }
+    }
+}
+
+/// The kernel of a schedule function, which `run` calls with `__kernel` and what it finds in `__params`.
+fn own_entry(
+    d: &TokenStream,
+    symbol: &Ident,
+    ops: &TokenStream,
+    raw: &TokenStream,
+    run: &TokenStream,
+) -> TokenStream {
+    quote! {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn #symbol(__params: #d::launch::Params<#ops, #d::kernel::Custom, #raw>) {
+            let __grid = #d::launch::Grid::here();
+            let __begun = unsafe {
+                #d::kernel::Kernel::begin(__grid, __params.ops, __params.control, __params.shape)
+            };
+            if let ::core::result::Result::Ok(__kernel) = __begun {
+                let __kernel = &__kernel;
+                let _ = __kernel.end(unsafe { #run });
             }
         }
     }

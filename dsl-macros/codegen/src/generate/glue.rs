@@ -3,6 +3,7 @@
 use super::wired::Wired;
 use super::{folds, rows};
 use crate::model::{Args, Field, Hook, HookModule, Kind, Model, Params};
+use crate::syntax::calls::says;
 use crate::tables::ELEMENTS;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -102,14 +103,7 @@ pub fn angled(params: TokenStream) -> Option<TokenStream> {
 
 /// Whether `ident` stands in a type.
 pub fn names(ty: &syn::Type, ident: &Ident) -> bool {
-    fn within(tokens: TokenStream, ident: &Ident) -> bool {
-        tokens.into_iter().any(|t| match t {
-            TokenTree::Ident(i) => i == *ident,
-            TokenTree::Group(g) => within(g.stream(), ident),
-            _ => false,
-        })
-    }
-    within(quote!(#ty), ident)
+    says(quote!(#ty), ident)
 }
 
 /// The expression that turns `__raw.field` into what a hook sees, for as long as `__lent` says.

@@ -27,7 +27,7 @@ pub fn by_index(body: &TokenStream, functions: &[(Ident, TokenStream)]) -> bool 
     while let Some(body) = reached.get(at).copied() {
         let new = |body: &&TokenStream| !reached.iter().any(|known| std::ptr::eq(*known, *body));
         let called: Vec<_> =
-            functions.iter().filter(|(name, _)| says(body, name)).map(|f| &f.1).filter(new).collect();
+            functions.iter().filter(|(name, _)| says(body.clone(), name)).map(|f| &f.1).filter(new).collect();
         reached.extend(called);
         at += 1;
     }
@@ -36,10 +36,10 @@ pub fn by_index(body: &TokenStream, functions: &[(Ident, TokenStream)]) -> bool 
 }
 
 /// Whether a word stands in a text.
-fn says(tokens: &TokenStream, word: &Ident) -> bool {
-    tokens.clone().into_iter().any(|tree| match tree {
+pub fn says(tokens: TokenStream, word: &Ident) -> bool {
+    tokens.into_iter().any(|tree| match tree {
         TokenTree::Ident(ident) => ident == *word,
-        TokenTree::Group(group) => says(&group.stream(), word),
+        TokenTree::Group(group) => says(group.stream(), word),
         _ => false,
     })
 }

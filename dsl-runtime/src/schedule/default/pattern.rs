@@ -94,8 +94,7 @@ impl Pattern {
             mutual: false,
             once: false,
             folds: false,
-            // What is sent before it is overwritten, the schedule knows.
-            apart: true,
+            apart: false,
             rooted: false,
             pairs: false,
             root: None,
