@@ -96,7 +96,20 @@ pub mod gathered_in_place {
     reduce(Linked)
 )]
 pub mod linked_rows {
-    use super::linked_in_place::Linked;
+    use fusewire::device::fold::Fold;
+
+    /// As `linked_in_place` has it: device code sees its own module alone.
+    pub struct Linked;
+
+    impl Fold<u32> for Linked {
+        type Acc = u32;
+        fn lift(value: u32) -> u32 {
+            value
+        }
+        fn fold(left: u32, right: u32) -> u32 {
+            left.rotate_left(9) ^ right.wrapping_mul(0x9e37_79b1)
+        }
+    }
 
     /// As `linked_in_place` has them, by rows.
     pub struct Args<'a> {
