@@ -3,9 +3,9 @@
 use crate::error::{checked, misuse, waiting};
 use crate::handle::{Handle, Passed};
 use crate::kernel::{Field, Kernel};
+use crate::open::Open;
 use crate::stream;
 use crate::tensor::Tensor;
-use crate::transport::Open;
 use crate::world::milliseconds;
 use fusewire_capi::{
     FUSEWIRE_NOBODY, fusewire_call, fusewire_field, fusewire_launcher, fusewire_protocol,

@@ -9,6 +9,7 @@ mod error;
 mod handle;
 mod kernel;
 mod launch;
+mod open;
 mod pool;
 mod stream;
 mod symmetric;

@@ -5,7 +5,7 @@
 
 use crate::error::{Said, misuse};
 use crate::handle::Handle;
-use crate::transport::Open;
+use crate::open::Open;
 use fusewire_capi::{fusewire_status, fusewire_symmetric};
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};

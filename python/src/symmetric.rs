@@ -2,7 +2,7 @@
 
 use crate::error::{misuse, waiting};
 use crate::handle::{Handle, Passed};
-use crate::transport::Open;
+use crate::open::Open;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned};
 use dlpark::python::{DlpackExporter, ExportRequest, export_dlpack};
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};

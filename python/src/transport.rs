@@ -4,14 +4,14 @@ use crate::error::{checked, misuse, waiting};
 use crate::handle::{Handle, Passed};
 use crate::kernel::Kernel;
 use crate::launch::Launcher;
+use crate::open::Open;
 use crate::pool;
 use crate::stream::Stream;
 use crate::symmetric::Symmetric;
 use crate::world::{World, milliseconds};
-use fusewire_capi::{FUSEWIRE_NO_LL128, fusewire_stream, fusewire_transport, fusewire_transport_options};
+use fusewire_capi::{FUSEWIRE_NO_LL128, fusewire_transport_options};
 use pyo3::prelude::*;
-use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -19,66 +19,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 #[pyclass(frozen, subclass, module = "fusewire._fusewire")]
 pub struct Transport {
     pub open: Arc<Open>,
-}
-
-pub struct Open {
-    pub handle: Handle<fusewire_transport>,
-    /// Number of the GPU; -1 for CPU threads.
-    pub device: i32,
-    name: String,
-    rank: usize,
-    size: usize,
-    own: OnceLock<Arc<Handle<fusewire_stream>>>,
-    wrapped: Mutex<HashMap<usize, Arc<Handle<fusewire_stream>>>>,
-    _world: Arc<Handle<fusewire_capi::fusewire_world>>,
-}
-
-impl Open {
-    /// The transport's own stream.
-    pub fn own(&self, py: Python<'_>) -> PyResult<Arc<Handle<fusewire_stream>>> {
-        if let Some(stream) = self.own.get() {
-            return Ok(Arc::clone(stream));
-        }
-        let (api, mut at) = (self.handle.api, ptr::null_mut());
-        // SAFETY: the transport is there, and `at` takes the stream.
-        checked(py, api, unsafe { (api.fusewire_stream_new)(self.handle.get().0, &mut at) })?;
-        // SAFETY: made just now. Another thread may have made one meanwhile: then this is dropped.
-        let made = Arc::new(unsafe { Handle::new(api, at, api.fusewire_stream_free) });
-        Ok(Arc::clone(self.own.get_or_init(|| made)))
-    }
-
-    /// A stream of somebody else's, by its handle of CUDA.
-    pub fn wrapped(&self, py: Python<'_>, raw: usize) -> PyResult<Arc<Handle<fusewire_stream>>> {
-        let mut wrapped = self.wrapped.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stream) = wrapped.get(&raw) {
-            return Ok(Arc::clone(stream));
-        }
-        let (api, mut at) = (self.handle.api, ptr::null_mut());
-        // SAFETY: the transport is there; the caller names a stream that lives as long as work is queued on it.
-        let status = unsafe { (api.fusewire_stream_wrap)(self.handle.get().0, raw as *mut c_void, &mut at) };
-        checked(py, api, status)?;
-        // SAFETY: made just now.
-        let stream = Arc::new(unsafe { Handle::new(api, at, api.fusewire_stream_free) });
-        wrapped.insert(raw, Arc::clone(&stream));
-        Ok(stream)
-    }
-
-    /// What a launch runs on: what was given; the producer's current stream; on CPU threads the transport's own.
-    pub fn stream(
-        &self,
-        py: Python<'_>,
-        given: Option<usize>,
-        current: Option<usize>,
-    ) -> PyResult<Arc<Handle<fusewire_stream>>> {
-        match (self.device, given.or(current)) {
-            (-1, _) => self.own(py),
-            (_, Some(raw)) => self.wrapped(py, raw),
-            (_, None) => Err(misuse(
-                py,
-                "these tensors do not say what stream they are used on: name one, as in `stream=cupy.cuda.get_current_stream()`",
-            )),
-        }
-    }
 }
 
 #[pymethods]

@@ -6,7 +6,6 @@ mod ways;
 pub use instance::{Given, Instance, Params};
 
 use crate::crates::DeviceCrate;
-use crate::plain::PlainType;
 use crate::syntax::calls::by_index;
 use crate::tables::{Protocol, SCHEDULES, Schedule, Transport};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -168,6 +167,19 @@ pub struct HookModule {
     pub bodies: Vec<(Ident, TokenStream)>,
     /// Names of all items but the hooks and `Args`.
     pub names: Vec<Ident>,
+}
+
+/// A type of a hook module that derives `Plain` or `Element`.
+#[derive(Debug)]
+pub struct PlainType {
+    /// Its name.
+    pub ident: Ident,
+    /// What `__plain!` or `__element!` gets.
+    pub parts: TokenStream,
+    /// Whether it is an element.
+    pub element: bool,
+    /// The tokens that the device's text is to be without.
+    pub word: Vec<Span>,
 }
 
 impl HookModule {

@@ -5,22 +5,23 @@
 
 use crate::configured::always;
 use crate::errors::Errors;
+use crate::model::PlainType;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{Attribute, Fields, Generics, Item, Meta};
 
-/// A type with the derive.
-#[derive(Debug)]
-pub struct PlainType {
-    /// Its name.
-    pub ident: Ident,
-    /// What `__plain!` or `__element!` gets.
-    pub parts: TokenStream,
-    /// Whether it is an element.
-    pub element: bool,
-    /// The tokens that the device's text is to be without.
-    pub word: Vec<Span>,
+/// The traits that are derived.
+pub fn derived(attrs: &[Attribute]) -> Vec<String> {
+    let mut found = Vec::new();
+    for a in attrs.iter().filter(|a| a.path().is_ident("derive")) {
+        // What is no list of paths is rustc's to refuse.
+        let _ = a.parse_nested_meta(|meta| {
+            found.extend(meta.path.segments.last().map(|s| s.ident.to_string()));
+            Ok(())
+        });
+    }
+    found
 }
 
 /// Takes `Plain` and `Element` out of what a type derives, if one is there, and checks the rest of it.
@@ -132,7 +133,7 @@ fn common(attrs: &[Attribute], ident: &Ident, generics: &Generics, element: bool
             ),
         );
     }
-    let derived = crate::syntax::derived(attrs);
+    let derived = derived(attrs);
     let missing = |names: &[&str]| !names.iter().all(|name| derived.iter().any(|d| d == name));
     if element && missing(&["Clone", "Copy", "Debug", "Default", "PartialEq"]) {
         errors.at(

@@ -3,7 +3,12 @@
 use sha2::{Digest, Sha256};
 
 use crate::Rank;
-use crate::world::{APART, ONCE};
+
+/// Marks contexts in which there is one end and nothing else. Contexts of groups do not have it.
+pub(crate) const ONCE: u64 = 1 << 63;
+
+/// Marks such contexts whose end is waited for beside everything else.
+pub(crate) const APART: u64 = 1 << 62;
 
 /// Which ranks of the world a [`World`](crate::World) handle speaks of, and which of them this rank is.
 #[derive(Debug)]

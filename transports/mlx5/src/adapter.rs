@@ -4,10 +4,10 @@ use crate::choose;
 use crate::driver::{Bytes, Driver, Handle, Libraries};
 use crate::error::{from_cuda, from_verbs, misuse, no_adapter};
 use crate::parts::{Doorbell, Made, Parts};
-use crate::path::{Port, mtu_code};
+use crate::path::Port;
 use crate::place::{Arena, Offsets, PAGE, Place};
 use crate::prm::{self, Capabilities, Command, Path, Ring, State, layout::answer};
-use crate::settings::{Queues, Settings};
+use crate::settings::{Queues, Settings, mtu_code};
 use fusewire_driver::memory::DmaBuf;
 use fusewire_driver::{Context, DevicePtr};
 use fusewire_nic::{

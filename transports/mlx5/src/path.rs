@@ -2,6 +2,7 @@
 
 use crate::error::misuse;
 use crate::prm::{Link, Path};
+use crate::settings::{mtu_bytes, mtu_code};
 use fusewire_nic::{Address, Result};
 
 /// The own port, as peers must know it and as commands name it.
@@ -23,20 +24,6 @@ pub struct Port {
     pub mtu: u8,
     /// Logarithms of the reads and atomics under way on one queue pair, as requester and as responder.
     pub log_reads: (u32, u32),
-}
-
-/// Bytes of an `ibv_mtu`.
-pub const fn mtu_bytes(code: u8) -> u32 {
-    128 << code
-}
-
-/// The greatest `ibv_mtu` of at most `bytes`.
-pub const fn mtu_code(bytes: u32) -> Option<u8> {
-    match bytes {
-        0..256 => None,
-        256..4096 => Some((bytes.ilog2() - 7) as u8),
-        _ => Some(5),
-    }
 }
 
 /// UDP source port of a connection, for switches that spread flows by it: from 0xc000 on (InfiniBand specification, annex 17), and
@@ -110,14 +97,6 @@ mod tests {
 
     fn none(_: [u8; 16]) -> Result<[u8; 6]> {
         panic!("no MAC address is needed on InfiniBand")
-    }
-
-    #[test]
-    fn mtus_are_codes_and_bytes() {
-        for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
-            assert_eq!((mtu_bytes(code), mtu_code(bytes)), (bytes, Some(code)));
-        }
-        assert_eq!((mtu_code(255), mtu_code(1500), mtu_code(9000)), (None, Some(3), Some(5)));
     }
 
     #[test]

@@ -1,9 +1,22 @@
 //! What an adapter is opened with.
 
 use crate::error::{from_verbs, misuse};
-use crate::path::{mtu_bytes, mtu_code};
 use fusewire_nic::Result;
 use fusewire_verbs::Filter;
+
+/// Bytes of an `ibv_mtu`.
+pub const fn mtu_bytes(code: u8) -> u32 {
+    128 << code
+}
+
+/// The greatest `ibv_mtu` of at most `bytes`.
+pub const fn mtu_code(bytes: u32) -> Option<u8> {
+    match bytes {
+        0..256 => None,
+        256..4096 => Some((bytes.ilog2() - 7) as u8),
+        _ => Some(5),
+    }
+}
 
 /// Where queues are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +106,15 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::Settings;
+    use super::{Settings, mtu_bytes, mtu_code};
+
+    #[test]
+    fn mtus_are_codes_and_bytes() {
+        for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
+            assert_eq!((mtu_bytes(code), mtu_code(bytes)), (bytes, Some(code)));
+        }
+        assert_eq!((mtu_code(255), mtu_code(1500), mtu_code(9000)), (None, Some(3), Some(5)));
+    }
 
     #[test]
     fn what_a_field_cannot_hold_is_refused() {

@@ -1,6 +1,6 @@
 //! What a fold adds to a module's hooks.
 
-use super::glue::{is_param, spanned, whole_output};
+use super::tokens::{is_param, spanned, whole_output};
 use crate::model::{Fold, HookModule, Model, Reduce};
 use crate::syntax::item::generic;
 use proc_macro2::TokenStream;

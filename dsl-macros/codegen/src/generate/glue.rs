@@ -1,18 +1,14 @@
 //! What host twin and device crate share: the raw arguments and the hooks' trait implementations.
 
+use super::tokens::{is_param, spanned, whole_output};
 use super::wired::Wired;
 use super::{folds, rows};
 use crate::model::{Args, Field, Hook, HookModule, Kind, Model, Params};
 use crate::syntax::calls::says;
 use crate::tables::ELEMENTS;
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-
-/// Whether a type is that parameter.
-pub fn is_param(ty: &syn::Type, param: &Ident) -> bool {
-    matches!(ty, syn::Type::Path(p) if p.path.is_ident(param))
-}
 
 /// `where` predicates of the module's type parameter, from all its users.
 pub fn bounds(model: &Model, module: &HookModule, d: &TokenStream) -> TokenStream {
@@ -311,16 +307,6 @@ pub fn module_glue(model: &Model, module: &HookModule, d: &TokenStream) -> Token
     }
 }
 
-/// The output, as an `Out`.
-pub fn whole_output(module: &HookModule) -> TokenStream {
-    let output = module.output();
-    let name = output.map_or_else(|| format_ident!("output"), |f| f.ident.clone());
-    match output.map(|f| &f.kind) {
-        Some(Kind::InOut(_)) => quote!(args.#name.out()),
-        _ => quote!(args.#name),
-    }
-}
-
 /// Arguments are copied into each thread's registers.
 fn copy(args: &Args, params: &Params, bounds: &TokenStream, d: &TokenStream) -> TokenStream {
     let life = args.generics.lifetimes().next().map(|l| quote!(#l,));
@@ -398,15 +384,6 @@ pub fn assertions(model: &Model, d: &TokenStream) -> TokenStream {
         out.extend(quote_spanned!(wire.span()=> const _: () = #d::element::#refused;));
     }
     out
-}
-
-/// The same tokens at a place of the user's, where errors of what they name then stand.
-pub(super) fn spanned(span: Span, tokens: &TokenStream) -> TokenStream {
-    let at = |mut tree: TokenTree| {
-        tree.set_span(span);
-        tree
-    };
-    tokens.clone().into_iter().map(at).collect()
 }
 
 /// Types that need no proof. (`usize` and `bool` as elements were refused before.)

@@ -5,6 +5,7 @@ mod functions;
 use super::fingerprint::fingerprint;
 use super::glue::angled;
 use super::launch::{from_values, has_buffers, launch};
+use super::tokens::{is_param, spanned};
 use super::{compiled_for, glue, path, schedule_type, within};
 use crate::device::Image;
 use crate::model::{Entry, Given, Instance, Item, Kind, Model, Params};
@@ -293,7 +294,7 @@ fn all_supports(model: &Model, images: &[Image]) -> TokenStream {
 fn wire(model: &Model, of: &Concrete, param: Option<&Ident>) -> TokenStream {
     let Some((wire, _)) = model.wire() else { return quote!(u8) };
     match (param, &of.given.element) {
-        (Some(param), Some(element)) if glue::is_param(&wire, param) => element.clone(),
+        (Some(param), Some(element)) if is_param(&wire, param) => element.clone(),
         _ => quote!(#wire),
     }
 }
@@ -366,7 +367,7 @@ fn agreed(model: &Model, of: &Concrete, images: &[&Image]) -> TokenStream {
                 for schedule in model.options.schedules.iter().filter(|s| !s.is_within()) {
                     let (shipped, schedule) = (schedule.krate.is_none(), schedule_type(schedule, model, &d));
                     let check = quote!(#d::protocol::in_place::<#schedule, __Hooks<#args 1>>(#shipped));
-                    let check = glue::spanned(span, &check);
+                    let check = spanned(span, &check);
                     out.extend(quote_spanned!(span=> const _: () = #check;));
                 }
             }

@@ -7,6 +7,7 @@ mod glue;
 mod host;
 mod launch;
 mod rows;
+mod tokens;
 mod wired;
 
 pub use device::{CODES, device_source};

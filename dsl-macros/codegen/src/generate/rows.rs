@@ -1,7 +1,7 @@
 //! `grain = row(N)`: the names that a module has for its rows, and its hooks by them.
 
 use super::folds::fold_type;
-use super::glue::spanned;
+use super::tokens::spanned;
 use crate::model::{Field, HookModule, Kind, Reduce};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};

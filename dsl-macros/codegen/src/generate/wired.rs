@@ -1,6 +1,6 @@
 //! A tuple or an array on the wire.
 
-use super::glue::spanned;
+use super::tokens::spanned;
 use crate::model::values;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};

@@ -4,7 +4,7 @@ use super::calls;
 use crate::configured::always;
 use crate::errors::Errors;
 use crate::model::{Args, Field, Hook, HookModule, Item, Kind, ScheduleFn};
-use crate::plain;
+use crate::plain::{self, derived};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
@@ -249,19 +249,6 @@ fn field(tokens: TokenStream, name: &str) -> Option<Span> {
 }
 
 const COPYING: [&str; 2] = ["Clone", "Copy"];
-
-/// The traits that are derived.
-pub fn derived(attrs: &[Attribute]) -> Vec<String> {
-    let mut found = Vec::new();
-    for a in attrs.iter().filter(|a| a.path().is_ident("derive")) {
-        // What is no list of paths is rustc's to refuse.
-        let _ = a.parse_nested_meta(|meta| {
-            found.extend(meta.path.segments.last().map(|s| s.ident.to_string()));
-            Ok(())
-        });
-    }
-    found
-}
 
 /// `Clone` or `Copy` where it is implemented for `Args` by hand.
 fn copying(i: &syn::ItemImpl) -> Option<&'static str> {

@@ -4,8 +4,9 @@ pub mod calls;
 pub mod item;
 mod options;
 mod reduce;
+mod words;
 
-pub use item::{derived, kind};
+pub use item::kind;
 
 use crate::crates::{self, DeviceCrate};
 use crate::errors::Errors;

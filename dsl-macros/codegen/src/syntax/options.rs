@@ -1,6 +1,7 @@
 //! `transports(..)`, `schedules(..)`, `uses(..)`, `elements(..)`, `values(..)`, `archs(..)`, `unroll(..)`, `layout(..)`, `grain = row(..)`, `reduce(..)`, `line_info`, `crate = path`.
 
 use super::reduce::reduce;
+use super::words::{known, skip_value};
 use crate::crates::{DeviceCrate, interned};
 use crate::errors::Errors;
 use crate::model::Options;
@@ -297,19 +298,6 @@ fn grain(input: ParseStream<'_>, key: &Ident, errors: &mut Errors) -> syn::Resul
 /// Elements of the longest row: `fusewire_device::row::MOST_COLS`.
 const MOST_COLS: usize = 16384;
 
-/// Whatever follows an option's name belongs to it.
-pub(super) fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
-    if input.peek(syn::token::Paren) {
-        let content;
-        syn::parenthesized!(content in input);
-        content.parse::<TokenStream>()?;
-    } else if input.peek(Token![=]) {
-        input.parse::<Token![=]>()?;
-        input.parse::<syn::Expr>()?;
-    }
-    Ok(())
-}
-
 /// What stands in the parentheses behind an option's name.
 fn listed<T>(
     input: ParseStream<'_>,
@@ -447,25 +435,6 @@ fn snake(path: &str) -> String {
 
 fn twice(word: &impl quote::ToTokens, errors: &mut Errors) {
     errors.at(word, format!("`{}` is named twice; name each once", word.to_token_stream()));
-}
-
-/// The entry of a table by its name, or an error that names the nearest.
-pub(super) fn known<T: Copy>(
-    word: &Ident,
-    what: &str,
-    all: &[T],
-    name: fn(&T) -> &'static str,
-    errors: &mut Errors,
-) -> Option<T> {
-    let found = all.iter().copied().find(|entry| word == name(entry));
-    if found.is_none() {
-        let names = all.iter().map(name);
-        let hint = nearest(&word.to_string(), names.clone())
-            .map(|k| format!(": did you mean `{k}`?"))
-            .unwrap_or_else(|| ".".into());
-        errors.at(word, format!("there is no {what} `{word}`{hint} There are {}", list(names)));
-    }
-    found
 }
 
 #[cfg(test)]

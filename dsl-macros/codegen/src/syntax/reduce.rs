@@ -1,6 +1,6 @@
 //! `reduce(..)`.
 
-use super::options::{known, skip_value};
+use super::words::{known, skip_value};
 use crate::errors::Errors;
 use crate::model::{Fold, Reduce};
 use crate::tables::{FOLDS, list};

@@ -96,6 +96,26 @@ impl Launch {
     }
 }
 
+impl World {
+    /// Meets the ranks that the same launcher started: `FUSEWIRE_RANK` and so on, torchrun, Open MPI or Slurm,
+    /// in this order. Collective.
+    ///
+    /// # Errors
+    /// No launcher (the error lists what was looked for; [`World::single`] is for one process), an incomplete
+    /// environment, ranks that do not arrive, or a store that refuses this rank.
+    pub fn from_env() -> Result<Self> {
+        Self::from_env_with(&Options::default())
+    }
+
+    /// As [`from_env`](Self::from_env), with options.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub fn from_env_with(options: &Options) -> Result<Self> {
+        Launch::from_env()?.join(options)
+    }
+}
+
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {} of {} under {}, meeting at {}", self.rank, self.size, self.launcher, self.meet)

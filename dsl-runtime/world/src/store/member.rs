@@ -9,12 +9,11 @@ use super::inbox::{Inbox, NOTICE, Outcome};
 use super::proto::{Few, OpKey, Request};
 use crate::bootstrap::{Bootstrap, LostCallback, NoticeCallback};
 use crate::error::Timeout;
-use crate::group::group_id;
+use crate::group::{APART, ONCE, group_id};
 use crate::list::Ranks;
 use crate::sync::{after, lock};
 use crate::tcp::client::Connection;
 use crate::wire::{self, Bytes};
-use crate::world::{APART, ONCE};
 use crate::{Error, Rank, Result};
 
 /// How long to wait, after a deadline has passed, for the store to say who was missing.

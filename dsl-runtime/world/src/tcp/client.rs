@@ -4,8 +4,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::ends::{FRAME_SLACK, spawn, why_lost};
 use super::handshake::{Failure, HELLO_LIMIT, present};
-use super::server::{FRAME_SLACK, spawn, why_lost};
 use super::session::{Receiver, Sender};
 use super::token::Token;
 use crate::error::PeerError;

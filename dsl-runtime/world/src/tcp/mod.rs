@@ -4,6 +4,7 @@
 //! acted on. [`handshake`] is what the two say first in a session; [`strangers`] are the connections that have none.
 
 pub(crate) mod client;
+mod ends;
 pub(crate) mod handshake;
 pub(crate) mod server;
 pub(crate) mod session;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::ends::{FRAME_SLACK, spawn, why_lost};
 use super::handshake::{Admission, Answer, HELLO_LIMIT, Refusal, receive, reply};
 use super::session::{Receiver, Timed};
 use super::strangers::{Place, Strangers};
@@ -17,9 +18,6 @@ use crate::store::member::Member;
 use crate::store::proto::{Request, decode};
 use crate::sync::after;
 use crate::{Error, Options, Rank, Result};
-
-/// Room for a request's fields beside its payload: the longest list of members.
-pub(crate) const FRAME_SLACK: usize = 256 << 10;
 
 /// Connections that have not shown yet which rank they are, beyond two for each rank.
 const STRANGERS: usize = 128;
@@ -68,10 +66,6 @@ pub(crate) fn host(
 
 fn threads(error: io::Error, what: &str) -> Error {
     Error::fabric(format!("the store could not get {what}"), error, "raise the process's limits")
-}
-
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).stack_size(256 << 10).spawn(body).map(drop)
 }
 
 impl Server {
@@ -161,16 +155,4 @@ fn part(stream: &TcpStream) {
     let mut timed = Timed { stream, deadline: Some(after(PARTING_LIMIT)) };
     let _ = io::copy(&mut (&mut timed).take(4096), &mut io::sink());
     let _ = stream.shutdown(Shutdown::Both);
-}
-
-/// What the end of a connection says about the rank at its other end.
-pub(crate) fn why_lost(error: &io::Error, silence: Option<Duration>) -> String {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => "its connection closed without a goodbye".to_owned(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("nothing whole was heard of it for {:.1} s", silence.unwrap_or_default().as_secs_f64())
-        }
-        io::ErrorKind::InvalidData => format!("it sent {error}"),
-        _ => format!("its connection broke ({error})"),
-    }
 }

@@ -6,7 +6,6 @@ mod teardown;
 mod threads;
 
 pub use teardown::Teardown;
-pub(crate) use teardown::{APART, ONCE};
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::Bootstrap;
-use crate::env::Launch;
 use crate::fds::Carrier;
 use crate::fds::sockets::{Address, Mailbox};
 use crate::fds::threads::Table;
@@ -98,24 +96,6 @@ impl World {
     fn alone(options: &Options) -> Result<Self> {
         let member = Member::local(&Arc::new(Hub::new(1, options.max_message)), 0)?;
         Self::new(Arc::new(member), Kind::Single, Some(Arc::new(Table::default())), options)
-    }
-
-    /// Meets the ranks that the same launcher started: `FUSEWIRE_RANK` and so on, torchrun, Open MPI or Slurm,
-    /// in this order. Collective.
-    ///
-    /// # Errors
-    /// No launcher (the error lists what was looked for; [`World::single`] is for one process), an incomplete
-    /// environment, ranks that do not arrive, or a store that refuses this rank.
-    pub fn from_env() -> Result<Self> {
-        Self::from_env_with(&Options::default())
-    }
-
-    /// As [`from_env`](Self::from_env), with options.
-    ///
-    /// # Errors
-    /// As [`from_env`](Self::from_env).
-    pub fn from_env_with(options: &Options) -> Result<Self> {
-        Launch::from_env()?.join(options)
     }
 
     /// Meets `size` ranks that all have the same `id`. Collective. The first call in the process that made the id holds

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::World;
 use crate::Result;
-use crate::group::first_8;
+use crate::group::{APART, ONCE, first_8};
 use crate::tcp::token::random;
 
 /// Names the end of one thing that all ranks made together: a transport, a window. See [`World::name_teardown`].
@@ -29,12 +29,6 @@ impl Teardown {
         Teardown { context: self.context | APART }
     }
 }
-
-/// Marks contexts in which there is one end and nothing else. Contexts of groups do not have it.
-pub(crate) const ONCE: u64 = 1 << 63;
-
-/// Marks such contexts whose end is waited for beside everything else.
-pub(crate) const APART: u64 = 1 << 62;
 
 /// Longer than any job runs.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
