@@ -2,7 +2,7 @@
 
 use crate::error::{checked, misuse};
 use crate::handle::Handle;
-use fusewire_capi::{fusewire_stream, fusewire_transport};
+use fusewire_capi::{fusewire_stream, fusewire_transport, fusewire_world};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -16,12 +16,31 @@ pub struct Open {
     pub name: String,
     pub rank: usize,
     pub size: usize,
-    pub own: OnceLock<Arc<Handle<fusewire_stream>>>,
-    pub wrapped: Mutex<HashMap<usize, Arc<Handle<fusewire_stream>>>>,
-    pub _world: Arc<Handle<fusewire_capi::fusewire_world>>,
+    own: OnceLock<Arc<Handle<fusewire_stream>>>,
+    wrapped: Mutex<HashMap<usize, Arc<Handle<fusewire_stream>>>>,
+    _world: Arc<Handle<fusewire_world>>,
 }
 
 impl Open {
+    /// A transport of `world`, with no stream yet; `device` and `rank_of_size` as it has them.
+    pub fn new(
+        handle: Handle<fusewire_transport>,
+        name: &str,
+        device: i32,
+        rank_of_size: (usize, usize),
+        world: &Arc<Handle<fusewire_world>>,
+    ) -> Self {
+        let (rank, size) = rank_of_size;
+        let (own, wrapped) = (OnceLock::new(), Mutex::default());
+        Open { handle, device, name: name.into(), rank, size, own, wrapped, _world: Arc::clone(world) }
+    }
+
+    /// All streams that its kernels have run on.
+    pub fn streams(&self) -> Vec<Arc<Handle<fusewire_stream>>> {
+        let wrapped = self.wrapped.lock().unwrap_or_else(PoisonError::into_inner);
+        wrapped.values().chain(self.own.get()).map(Arc::clone).collect()
+    }
+
     /// The transport's own stream.
     pub fn own(&self, py: Python<'_>) -> PyResult<Arc<Handle<fusewire_stream>>> {
         if let Some(stream) = self.own.get() {

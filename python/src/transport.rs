@@ -13,7 +13,7 @@ use fusewire_capi::{FUSEWIRE_NO_LL128, fusewire_transport_options};
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::ptr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 /// A transport, with the streams that its kernels have run on.
 #[pyclass(frozen, subclass, module = "fusewire._fusewire")]
@@ -60,16 +60,7 @@ impl Transport {
             let device = (api.fusewire_transport_device)(handle.get().0);
             (device, (api.fusewire_world_rank)(world), (api.fusewire_world_size)(world))
         };
-        let open = Open {
-            handle,
-            device,
-            name: name.into(),
-            rank,
-            size,
-            own: OnceLock::new(),
-            wrapped: Mutex::default(),
-            _world: Arc::clone(&world.handle),
-        };
+        let open = Open::new(handle, name, device, (rank, size), &world.handle);
         Ok(Transport { open: Arc::new(open) })
     }
 
@@ -143,10 +134,7 @@ impl Transport {
     fn synchronize(&self, py: Python<'_>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let streams: Vec<_> = match stream {
             Some(stream) => vec![self.open.wrapped(py, crate::stream::raw(stream)?)?],
-            None => {
-                let wrapped = self.open.wrapped.lock().unwrap_or_else(PoisonError::into_inner);
-                wrapped.values().chain(self.open.own.get()).map(Arc::clone).collect()
-            }
+            None => self.open.streams(),
         };
         streams.into_iter().try_for_each(|handle| Stream { handle }.synchronized(py, 0))
     }
