@@ -136,7 +136,7 @@ impl Watch {
     /// # Safety
     /// As for [`Watch::looked`].
     #[inline(always)]
-    pub(crate) unsafe fn unlooked(self) {
+    pub(crate) unsafe fn unlooked(&self) {
         arch::follow_in::<0>();
     }
 

@@ -21,9 +21,11 @@ mod gelu {
         pub output: Out<'a, Bf16>,
     }
     pub fn produce(ctx: &Produce, args: &Args) -> Pack<Bf16> {
-        args.input
-            .pack(ctx)
-            .map_f32(|x| 0.5 * x * (1.0 + math::fast::tanh(0.797_884_6 * (x + 0.044_715 * x * x * x))))
+        args.input.pack(ctx).map_f32(|x| {
+            // As `nvcc` makes it of the same formula: it contracts products and sums unless told otherwise.
+            let (half, cubed) = (0.5 * x, math::fma(0.044_715 * x * x, x, x));
+            math::fma(half, math::fast::tanh(0.797_884_6 * cubed), half)
+        })
     }
 }
 

@@ -30,12 +30,26 @@ unsafe impl<O: Ops> Protocol<O> for Local {
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
-        // SAFETY: the caller's contract.
-        unsafe { watch.unlooked() };
+        // By packs it follows where the first is loaded: with one pack for each thread, places take as long to work out as all else.
+        let late = const { by_packs::<S, H>() };
+        if !late {
+            // SAFETY: the caller's contract.
+            unsafe { watch.unlooked() };
+        }
         own::<O, S, H>(&site, &params.schedule, &args);
+        if late {
+            // Who had no pack: else this kernel could end before the one in front.
+            // SAFETY: the caller's contract.
+            unsafe { watch.unlooked() };
+        }
         // A panic has its record, and there is nobody to be told.
         Ok(())
     }
+}
+
+/// Whether each thread takes packs by itself, from `produce` to `consume`.
+const fn by_packs<S: Schedule, H: Hooks>() -> bool {
+    !S::FOLDS && !H::TRANSPOSED && H::COLS == 0
 }
 
 /// This block's part of the rank's own chunk.
@@ -50,7 +64,9 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
     let place = Ctx { prefetches: shape.flags & PREFETCH != 0, cache_policy, ..site.own(schedule, 0) };
     let kept = site.kept(schedule);
     let (first, count) = (share.first, share.packs);
-    if const { !S::FOLDS } {
+    if const { by_packs::<S, H>() } {
+        tile::self_copy_following::<H>(team, (&place, kept), first, count, args);
+    } else if const { !S::FOLDS } {
         tile::self_copy::<H>(team, (&place, kept), first, count, args);
     } else if const { H::COLS > 0 } {
         let alone = (Some(0), 1);

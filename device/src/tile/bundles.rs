@@ -1,6 +1,7 @@
 //! The loops over packs on GPUs: of bundles, which are in flight together, and of what is left.
 
 use super::{Sink, Source, Team, Unroll, WARP, any, bundled, nth, whole, whole_until};
+use crate::arch;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::hooks::Hooks;
@@ -163,9 +164,17 @@ fn consume_unrolled<const U: usize, W: Element>(
     end
 }
 
+/// In a kernel that still has to [follow](arch::follow) where it is here: in each branch that loads, so that its places are worked out before.
+#[inline(always)]
+fn followed<const FOLLOWS: bool, const BRANCH: u32>() {
+    if const { FOLLOWS } {
+        arch::follow_in::<BRANCH>();
+    }
+}
+
 /// [`super::self_copy`].
 #[inline(always)]
-pub(super) fn self_copy<H: Hooks>(
+pub(super) fn self_copy<H: Hooks, const FOLLOWS: bool>(
     team: Team,
     (place, kept): (&Ctx, Kept),
     first: usize,
@@ -175,8 +184,9 @@ pub(super) fn self_copy<H: Hooks>(
     let run =
         Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
     let mut s = team.lane;
-    in_flight!(H::UNROLL, |N| s += self_copy_unrolled::<N, H>(run, kept, args));
+    in_flight!(H::UNROLL, |N| s += self_copy_unrolled::<N, H, FOLLOWS>(run, kept, args));
     while s < count {
+        followed::<FOLLOWS, 1>();
         let pack = H::produce(&Produce(run.any::<H::Wire>(s)), args);
         H::consume(&kept.at::<H>(run.any::<H::Wire>(s)), args, pack);
         s += team.lanes;
@@ -184,13 +194,18 @@ pub(super) fn self_copy<H: Hooks>(
 }
 
 #[inline(always)]
-fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, kept: Kept, args: &H::Args<'_>) -> u32 {
+fn self_copy_unrolled<const U: usize, H: Hooks, const FOLLOWS: bool>(
+    run: Run<'_>,
+    kept: Kept,
+    args: &H::Args<'_>,
+) -> u32 {
     let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
     while s < end {
         let mut packs = [Pack::<H::Wire>::ZERO; U];
         if const { U > 8 } || Run::full::<U>(s, end) {
             let last = run.whole::<H::Wire>(s, U - 1).index();
+            followed::<FOLLOWS, 2>();
             unroll!(U <= 8, |K| {
                 packs[U - 1 - K] =
                     H::produce(&Produce(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args);
@@ -202,6 +217,7 @@ fn self_copy_unrolled<const U: usize, H: Hooks>(run: Run<'_>, kept: Kept, args: 
             s += run.team.stride::<U>();
             continue;
         }
+        followed::<FOLLOWS, 3>();
         unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             packs[K] = H::produce(&Produce(run.whole::<H::Wire>(s, K)), args);
         });

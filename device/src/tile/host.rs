@@ -66,7 +66,7 @@ pub(super) fn consume<U: Unroll, W: Element, S: Sink<W>>(
 
 /// [`super::self_copy`].
 #[inline(always)]
-pub(super) fn self_copy<H: Hooks>(
+pub(super) fn self_copy<H: Hooks, const FOLLOWS: bool>(
     team: Team,
     kept: (&Ctx, Kept),
     first: usize,

@@ -364,5 +364,17 @@ pub(crate) fn self_copy<H: Hooks>(
     if const { H::COLS > 0 } {
         return walk::keep::<H>(team, (place, kept), first, count, args, None::<&fn(u32, Pack<H::Wire>)>);
     }
-    loops::self_copy::<H>(team, (place, kept), first, count, args);
+    loops::self_copy::<H, false>(team, (place, kept), first, count, args);
+}
+
+/// The same of hooks by pack or element, in a kernel that has not [followed](crate::arch::follow) yet. A thread that has no pack does not here either.
+#[inline(always)]
+pub(crate) fn self_copy_following<H: Hooks>(
+    team: Team,
+    (place, kept): (&Ctx, Kept),
+    first: usize,
+    count: u32,
+    args: &H::Args<'_>,
+) {
+    loops::self_copy::<H, true>(team, (place, kept), first, count, args);
 }

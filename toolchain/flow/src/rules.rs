@@ -136,6 +136,7 @@ pub fn wrong(ptx: &str, entry: &str, protocol: Protocol, roots: &Roots, headers:
         if !flow.code.iter().all(|i| gives_nothing(&seen(&flow, i))) {
             all.push("stores at a peer".into());
         }
+        all.extend(flow.check(0, |state, i| ends_behind(state, &seen(&flow, i))));
         return all;
     }
     all.extend(flow.check(0, |state, i| barriers_of_copies(state, &seen(&flow, i))));
@@ -191,6 +192,15 @@ fn follows(state: u8, s: &Seen<'_>) -> Step {
             Err("dependents are launched before griddepcontrol.wait")
         }
         0 if s.global() => Err("global memory is accessed before griddepcontrol.wait"),
+        _ => Ok(state),
+    }
+}
+
+/// No end either: who waits for this one takes both to be over then. Of a rank alone, whose threads wait where each has work.
+fn ends_behind(state: u8, s: &Seen<'_>) -> Step {
+    match state {
+        0 if s.i.is("griddepcontrol.wait") => Ok(1),
+        0 if s.i.is("ret") => Err("a thread ends without griddepcontrol.wait"),
         _ => Ok(state),
     }
 }
