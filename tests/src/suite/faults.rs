@@ -283,7 +283,7 @@ pub fn sizes_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     mended(rank, &ground)
 }
 
-/// Rank 0 launches another kernel of the two that all have prepared.
+/// Rank 0 launches another kernel of the two that all have prepared. Headers in staging name it; lines have a digest of kernel and size.
 pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     // As ranks of several hosts, whose kernels find out.
@@ -292,12 +292,20 @@ pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
         (ground.transport.all_to_all()?, ground.transport.all_to_all()?);
     let (input, mut output) = buffers(rank, &ground, 100)?;
     let launcher = if rank.me() == 0 { &one } else { &other };
-    launcher.launch(&ground.stream, copy::Launch { input: input.view(), output: output.view_mut() })?;
-    let fault = told(rank, &ground)?;
-    assert!(matches!(operation(&fault), Operation::Mismatch { field: CallField::Kernel, .. }), "{fault}");
-    says(&fault, &["another kernel", "same order"]);
-    assert!(!fault.to_string().contains("launched last"), "both are called the same: {fault}");
-    mended(rank, &ground)
+    let by_lines = X::MAPS.then_some((Protocol::Ll128, CallField::Digest));
+    for (protocol, expected) in [(Protocol::Simple, CallField::Kernel)].into_iter().chain(by_lines) {
+        let args = copy::Launch { input: input.view(), output: output.view_mut() };
+        launcher.launch_with(&ground.stream, args, &LaunchOptions::default().protocol(protocol))?;
+        let fault = told(rank, &ground)?;
+        assert!(
+            matches!(operation(&fault), Operation::Mismatch { field, .. } if *field == expected),
+            "{fault}"
+        );
+        says(&fault, &["another kernel", "same order"]);
+        assert!(!fault.to_string().contains("launched last"), "both are called the same: {fault}");
+        mended(rank, &ground)?;
+    }
+    Ok(())
 }
 
 pub fn poisoned_until_renewed<X: Subject>(rank: &Rank<X>) -> Outcome {

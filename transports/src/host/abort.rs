@@ -4,7 +4,7 @@
 //! on a thread that waits for nothing else. A notice says how often the transport had been renewed, so that one that comes late stops nothing
 //! that was launched behind a `renew`.
 //!
-//! A rank whose launch is not that of its neighbours ends the kernels of all ranks in the same way.
+//! A rank whose launch is not that of its peers ends the kernels of all ranks in the same way.
 
 use super::{Error, Fault, Link, Operation, Result};
 use fusewire_device::wait::{abort_code, kind};
@@ -63,7 +63,7 @@ struct State {
 enum Reason {
     /// Its program says.
     Program(String),
-    /// It launches something else than its neighbours.
+    /// It launches something else than its peers.
     Disagrees(String),
 }
 
@@ -148,7 +148,7 @@ impl Link {
         self.stop_all(Reason::Program(cut(reason, LONGEST).to_owned()))
     }
 
-    /// Ends the waits of all ranks since this one's launch is not a neighbour's; the fault of that. Peers that cannot be told end at their deadline.
+    /// Ends the waits of all ranks since this one's launch is not a peer's; the fault of that. Peers that cannot be told end at their deadline.
     pub(super) fn disagree(&self, reason: &str) -> Fault {
         let (me, reason) = (self.world().rank(), cut(reason, LONGEST).to_owned());
         let _ = self.stop_all(Reason::Disagrees(reason.clone()));

@@ -1,5 +1,5 @@
-//! Whether the ranks of a host launch the same collectives: each notes what its launches must have in common with its peers', and looks at its
-//! neighbours' before a kernel is queued. Kernels cannot tell, where they wait on other channels than those that the peer writes.
+//! Whether the ranks of a host launch the same collectives: each notes what its launches must have in common with its peers', and looks at
+//! theirs before a kernel is queued. Kernels cannot tell, where they wait on other channels than those that the peer writes.
 //!
 //! What counts is a launch that every rank of the transport makes, in the same order: launches are numbered, and those of a number are
 //! compared. A rank whose launches the host does not see any more, since others replay them, stops to note and to look.
@@ -67,7 +67,7 @@ impl Collective {
     }
 }
 
-/// Launches that a rank's ring has. A neighbour that is as many behind finds none to compare with.
+/// Launches that a rank's ring has. Another rank that is as many behind finds none to compare with.
 const RING: u64 = 256;
 /// Words of one: a cache line. The number comes first, or 0 while the others are written.
 const WORDS: usize = 8;
@@ -75,7 +75,7 @@ const WORDS: usize = 8;
 pub(super) const BYTES: usize = 8 * WORDS * RING as usize;
 pub(super) const AT: usize = 4096;
 
-/// A rank's collective launches. Its host writes them, under its board's lock; the neighbours' hosts read.
+/// A rank's collective launches. Its host writes them, under its board's lock; the other ranks' hosts read.
 #[derive(Clone, Copy)]
 pub(super) struct Ring<'a>(pub(super) &'a [AtomicU64]);
 
@@ -85,8 +85,8 @@ impl Ring<'_> {
         &self.0[at..at + WORDS]
     }
 
-    /// Notes launch `number`. What is read from other rings behind it is no older than what a neighbour wrote that does not see this: of two
-    /// neighbours that launch at once, one finds the other's.
+    /// Notes launch `number`. What is read from other rings behind it is no older than what a rank wrote that does not see this: of two
+    /// ranks that launch at once, one finds the other's.
     fn write(&self, number: u64, launch: &Collective) {
         let entry = self.entry(number);
         entry[0].store(0, Ordering::Relaxed);
@@ -138,12 +138,12 @@ pub(super) struct Differs {
 }
 
 impl Count {
-    /// Counts a launch, notes it, and compares it with those of the same number of the neighbours.
+    /// Counts a launch, notes it, and compares it with those of the same number of the other ranks.
     pub(super) fn launch<'r>(
         &mut self,
         launch: &Collective,
         own: Ring<'_>,
-        neighbours: impl Iterator<Item = (usize, Ring<'r>)>,
+        others: impl Iterator<Item = (usize, Ring<'r>)>,
     ) -> Option<Differs> {
         if self.unseen || launch.launches == 0 {
             return None;
@@ -151,7 +151,7 @@ impl Count {
         let number = self.launches + 1;
         self.launches += u64::from(launch.launches);
         own.write(number, launch);
-        let mut differing = neighbours.filter_map(|(peer, ring)| Some((peer, ring.other(number, launch)?)));
+        let mut differing = others.filter_map(|(peer, ring)| Some((peer, ring.other(number, launch)?)));
         differing.next().map(|(peer, theirs)| Differs { number, peer, theirs })
     }
 
@@ -254,8 +254,8 @@ impl Link {
     }
 
     /// Notes a launch, for the ranks of this host whose waits expire: the path of the kernel's module, schedule and protocol, the elements
-    /// of one peer's chunk, and how chunks are cut. If every rank makes it, as the same `collective`, it is compared with what the ranks
-    /// beside this one have launched.
+    /// of one peer's chunk, and how chunks are cut. If every rank makes it, as the same `collective`, it is compared with what the
+    /// other ranks of this host have launched.
     ///
     /// # Errors
     /// [`Error::Fault`] if theirs is another: the kernels of all ranks are stopped then, and this one's must not be queued.
@@ -285,7 +285,7 @@ impl Link {
         self.board.has_unseen();
     }
 
-    /// Refuses a launch that is not the neighbours', and stops what waits for it.
+    /// Refuses a launch that is not that of another rank, and stops what waits for it.
     #[cold]
     fn differs(&self, own: &Collective, differs: &Differs, how: Protocols) -> Result<()> {
         // The first fault counts: this rank may not know of it yet, and who does goes on to something else.

@@ -18,8 +18,6 @@ const _: () = assert!(ledger::AT + ledger::BYTES <= alike::AT && alike::AT.is_mu
 pub struct Board {
     pages: Vec<Option<Mapping>>,
     rank: usize,
-    /// The ranks of this host that come before and behind this one, around the end.
-    neighbours: [Option<usize>; 2],
     /// Held by whoever writes this rank's notes.
     count: Mutex<Count>,
 }
@@ -51,13 +49,7 @@ impl Board {
                 None => None,
             });
         }
-        let here = |rank: &usize| pages[*rank].is_some();
-        let [before, behind] = [
-            (0..rank).rev().chain((rank + 1..pages.len()).rev()).find(here),
-            (rank + 1..pages.len()).chain(0..rank).find(here),
-        ];
-        let neighbours = [before, behind.filter(|behind| before != Some(*behind))];
-        Ok(Board { pages, rank, neighbours, count: Mutex::default() })
+        Ok(Board { pages, rank, count: Mutex::default() })
     }
 
     /// Address of this rank's record.
@@ -135,7 +127,7 @@ impl Board {
         }
     }
 
-    /// The same for a launch, which is counted and compared with the neighbours' if it is `collective`.
+    /// The same for a launch, which is counted and compared with those of the host's other ranks if it is `collective`.
     pub(super) fn launch(
         &self,
         change: impl FnOnce(Notes<'_>),
@@ -146,8 +138,8 @@ impl Board {
             change(notes);
         }
         let (launch, own) = (collective?, self.ring(self.rank)?);
-        let neighbours = self.neighbours.into_iter().flatten();
-        count.launch(launch, own, neighbours.filter_map(|rank| Some((rank, self.ring(rank)?))))
+        let others = (0..self.pages.len()).filter(|rank| *rank != self.rank);
+        count.launch(launch, own, others.filter_map(|rank| Some((rank, self.ring(rank)?))))
     }
 
     /// The last launch was not queued.
@@ -180,6 +172,30 @@ impl Board {
         if !at.is_null() {
             // SAFETY: this rank's own live page; all ranks are between two barriers of `renew`.
             unsafe { at.write_volatile(AbortRecord::EMPTY) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_is_compared_with_those_of_all_ranks_of_the_host() {
+        // Rank 2 is on another one.
+        let here = [0, 1, 3, 4];
+        for (first, second) in here.into_iter().flat_map(|first| here.map(|second| (first, second))) {
+            let pages: Vec<Mapping> = (0..5).map(|_| Board::page().unwrap()).collect();
+            let fd = |rank: usize| pages[rank].fd().try_clone_to_owned().unwrap();
+            let launch = |rank: usize, digest| {
+                let own = Mapping::map(fd(rank), BYTES).unwrap();
+                let board = Board::new(rank, own, (0..5).map(|rank| (rank != 2).then(|| fd(rank))).collect())
+                    .unwrap();
+                board.launch(|_| (), Some(&Collective { digest, launches: 1, ..Collective::default() }))
+            };
+            assert!(launch(first, 1).is_none());
+            let found = launch(second, 2).map(|differs| (differs.number, differs.peer));
+            assert_eq!(found, (first != second).then_some((1, first)), "ranks {first} and {second}");
         }
     }
 }

@@ -11,7 +11,7 @@ fn launch(digest: u64) -> Collective {
     Collective { digest, launches: 1, ..Collective::default() }
 }
 
-/// A rank with the rings of its neighbours.
+/// A rank with its own ring and a peer's.
 struct Side {
     count: Count,
     own: Arc<Vec<AtomicU64>>,
