@@ -82,8 +82,8 @@ pub(super) fn agree_residency(
     Ok(all.iter().filter_map(|(part, _)| *part).min())
 }
 
-/// Modules by GPU, image and the first of the entries that were loaded from it.
-type Modules = HashMap<(usize, *const u8, &'static str), cuda::Module>;
+/// Modules by GPU, image and the entries that were loaded from it: a transport with more room can have more of them.
+type Modules = HashMap<(usize, *const u8, Vec<&'static str>), cuda::Module>;
 
 /// The newest image of an entry that the GPU runs.
 fn image(context: &cuda::Context, entry: &Entry) -> Result<&'static Image> {
@@ -122,11 +122,11 @@ pub(super) fn load(context: &cuda::Context, entries: &[&'static Entry]) -> Resul
     let function = |(entry, own): (&&'static Entry, &&'static Image)| {
         let of_image = entries.iter().zip(&images).filter(|(_, i)| i.text.as_ptr() == own.text.as_ptr());
         let symbols: Vec<&'static str> = of_image.map(|(e, _)| e.symbol).collect();
-        let key = (context.device().ordinal(), own.text.as_ptr(), symbols[0]);
+        let key = (context.device().ordinal(), own.text.as_ptr(), symbols);
         let module = match cache.get(&key) {
             Some(module) => module.clone(),
             None => {
-                let part = cuda::ptx::part(own.text, &symbols);
+                let part = cuda::ptx::part(own.text, &key.2);
                 let text = cuda::ptx::raised(&part, context.device().compute_capability().0);
                 // Kept for ever, which a part that it is loaded by must not be.
                 let module = cuda::Module::load_ptx(&context.whole(), &text, &cuda::JitOptions::default())?;
