@@ -101,7 +101,9 @@ impl Graph {
             self.is_unseen();
         }
         // Behind what can refuse it on this rank alone.
-        self.note()?;
+        if !self.note()? {
+            return Ok(());
+        }
         match (&stream.0.kind, &self.exec) {
             (Kind::Cuda(s), Some(exec)) => {
                 stream.queue().keep(exec);
@@ -121,15 +123,18 @@ impl Graph {
         self.collectives.iter().for_each(|(link, _)| link.has_unseen());
     }
 
-    /// Notes a replay on each transport that its launches are of.
-    fn note(&self) -> Result<()> {
+    /// Notes a replay on each transport that its launches are of; `false` if it is not to be queued.
+    fn note(&self) -> Result<bool> {
         for (noted, used) in self.links.iter().filter(|used| used.told).enumerate() {
             let all = self.collectives.iter().find(|(link, _)| Arc::ptr_eq(link, &used.link));
             let (all, how) = (all.map(|(_, all)| all), ["a replay of a graph", ""]);
             let told = used.link.note("", how, None, Cut::default(), all, told_protocol);
-            told.inspect_err(|_| self.take_back(noted))?;
+            if !told.inspect_err(|_| self.take_back(noted))? {
+                self.take_back(noted);
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The replay that was noted last, on so many transports, was not queued.

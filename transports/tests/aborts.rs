@@ -3,7 +3,7 @@
 use fusewire_device::group::Thread;
 use fusewire_device::ops::Line;
 use fusewire_device::wait::{Flow, Stopped, Watch, operation};
-use fusewire_transports::host::{AbortHandle, Error, Fault, Operation, Options, Result};
+use fusewire_transports::host::{AbortHandle, Collective, Cut, Error, Fault, Operation, Options, Result};
 use fusewire_transports::ibgda::IbgdaOptions;
 use fusewire_transports::rdma::Fabric;
 use fusewire_transports::{HostIb, HostIbOptions, Ibgda, Shm, ShmMesh, Transport};
@@ -91,6 +91,42 @@ fn a_third_thread_ends_all_waits<T: Transport>(meet: impl Fn(&World) -> Result<T
 #[test]
 fn shm() {
     a_third_thread_ends_all_waits(|world| Shm::rendezvous(world, options()));
+}
+
+/// Who finds out behind an abort that launches differ says nothing of its own, and queues nothing.
+#[test]
+fn what_differs_behind_an_abort_does_not_go() {
+    let ranks = World::threads(2, |world| {
+        let transport = Shm::rendezvous(&world, options()).unwrap();
+        let (link, first) = (transport.link(), world.rank() == 0);
+        let note = |digest| {
+            let launch = Collective { digest, launches: 1, ..Collective::default() };
+            link.note("kernel", ["", ""], Some(1), Cut::default(), Some(&launch), |_| "")
+        };
+        assert!(note(1).unwrap());
+        if first {
+            assert!(note(2).unwrap());
+            transport.abort_handle().abort("enough").unwrap();
+        }
+        world.barrier().unwrap();
+        told(&transport);
+        if !first {
+            assert!(!note(3).unwrap());
+            assert!(note(4).unwrap(), "there is none to compare it with");
+        }
+        aborted(&transport, 0, "enough");
+        transport.renew().unwrap();
+        if first {
+            assert!(note(5).unwrap());
+        }
+        world.barrier().unwrap();
+        if !first {
+            let fault = fault(note(6).map(drop));
+            assert!(matches!(fault.operation, Some(Operation::Disagreed { .. })), "{fault}");
+        }
+        world.barrier().unwrap();
+    });
+    ranks.unwrap();
 }
 
 fn ibgda_options() -> IbgdaOptions {

@@ -46,7 +46,7 @@ impl Agreed {
         places: Places<'_>,
         call: &Call<'_>,
         chunks: &[Chunk],
-        queue: &mut dyn FnMut(&Call<'_>) -> Result<()>,
+        queue: &mut dyn FnMut(&Call<'_>) -> Result<bool>,
     ) -> Result<()> {
         let Call { plan, shape, .. } = *call;
         let (Kind::Cuda(main), Some(output)) = (&stream.0.kind, places.output) else {
@@ -58,7 +58,9 @@ impl Agreed {
         let (rank, bytes) = (self.rank(), plan.elements * self.facts.wire_bytes);
         let input = places.source()?;
         let aside = stream.aside(&self.aside, main.context())?;
-        queue(call)?;
+        if !queue(call)? {
+            return Ok(());
+        }
         let own = chunks.iter().any(|c| c.peer == rank);
         if own {
             aside.fork.record(main)?;
@@ -77,6 +79,6 @@ impl Agreed {
             aside.join.record(&aside.stream)?;
             main.wait_event(&aside.join)?;
         }
-        queue(&Call { shape: Shape { flags: shape.flags | BEHIND, ..shape }, ..*call })
+        queue(&Call { shape: Shape { flags: shape.flags | BEHIND, ..shape }, ..*call }).map(drop)
     }
 }

@@ -304,6 +304,8 @@ pub fn kernels_differ<X: Subject>(rank: &Rank<X>) -> Outcome {
         says(&fault, &["another kernel", "same order"]);
         assert!(!fault.to_string().contains("launched last"), "both are called the same: {fault}");
         mended(rank, &ground)?;
+        // The next is not to stop who still reads.
+        rank.world.barrier()?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::abort::cut;
 use super::{Cut, Error, Fault, Link, Operation, Result};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A collective launch, or the replay of several, as the ranks of a host compare it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,6 +174,9 @@ impl Count {
     }
 }
 
+/// How long an abort word may take behind a record.
+const RAISED: Duration = Duration::from_secs(1);
+
 /// Bytes of what differs that a message has at most.
 const MOST_TOLD: usize = 800;
 
@@ -257,6 +261,9 @@ impl Link {
     /// of one peer's chunk, and how chunks are cut. If every rank makes it, as the same `collective`, it is compared with what the
     /// other ranks of this host have launched.
     ///
+    /// Gives whether it is to be queued: not where the transport has been stopped and theirs is another. Its kernel would do nothing, but it
+    /// could send before it looks.
+    ///
     /// # Errors
     /// [`Error::Fault`] if theirs is another: the kernels of all ranks are stopped then, and this one's must not be queued.
     pub fn note(
@@ -267,11 +274,11 @@ impl Link {
         cut: Cut,
         collective: Option<&Collective>,
         protocols: Protocols,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let differs = self.board.launch(|notes| notes.launched(kernel, how, elements, cut), collective);
         match (differs, collective) {
             (Some(differs), Some(own)) => self.differs(own, &differs, protocols),
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 
@@ -285,12 +292,17 @@ impl Link {
         self.board.has_unseen();
     }
 
-    /// Refuses a launch that is not that of another rank, and stops what waits for it.
+    /// Refuses a launch that is not that of another rank, and stops what waits for it. `Ok(false)` if all has been stopped.
     #[cold]
-    fn differs(&self, own: &Collective, differs: &Differs, how: Protocols) -> Result<()> {
-        // The first fault counts: this rank may not know of it yet, and who does goes on to something else.
-        if self.is_aborted() || self.board.has_record() {
-            return Ok(());
+    fn differs(&self, own: &Collective, differs: &Differs, how: Protocols) -> Result<bool> {
+        // The first fault counts: this rank may not know of it yet, and who does goes on to something else. Who leaves a record raises the
+        // abort words behind it.
+        let start = Instant::now();
+        while !self.is_aborted() && self.board.has_record() && start.elapsed() < RAISED {
+            std::thread::yield_now();
+        }
+        if self.is_aborted() {
+            return Ok(false);
         }
         let me = self.world().rank();
         let fault = self.disagree(&self.kernels.differences(me, own, differs, how));

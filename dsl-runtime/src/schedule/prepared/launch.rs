@@ -31,6 +31,14 @@ pub(crate) struct Call<'c> {
     pub(crate) collective: bool,
 }
 
+/// A launch that was noted.
+pub(crate) struct Noted {
+    /// What was compared with other ranks' launches.
+    compared: Option<Collective>,
+    /// Whether it is to be queued: [`note`](fusewire_transports::host::Link::note).
+    goes: bool,
+}
+
 /// Input and output of a launch, as far as it has them.
 #[derive(Clone, Copy)]
 pub(crate) struct Places<'a> {
@@ -143,11 +151,11 @@ impl Agreed {
 
     /// Notes a launch, or one that sends nothing since there are no elements, for peers that wait for it. Graphs note their replays: a capture keeps
     /// what those are to be compared by. Gives what was compared.
-    pub(crate) fn note(&self, stream: &Stream, call: &Call<'_>) -> Result<Option<Collective>> {
+    pub(crate) fn note(&self, stream: &Stream, call: &Call<'_>) -> Result<Noted> {
         let Call { plan, shape, name, root, .. } = call;
         // Of two kernels around the copy engine's work the first.
         if shape.flags & BEHIND != 0 {
-            return Ok(None);
+            return Ok(Noted { compared: None, goes: true });
         }
         let custom = *name == "custom";
         let by = if custom || plan.elements == 0 { "" } else { plan.protocol.how() };
@@ -167,14 +175,14 @@ impl Agreed {
             if let Some(launch) = &collective {
                 stream.records(&self.link, launch);
             }
-            return Ok(None);
+            return Ok(Noted { compared: None, goes: true });
         }
         if collective.is_some() && stream.is_recorded_unseen()? {
             self.link.has_unseen();
         }
         let elements = (!custom).then_some(plan.elements as u64);
-        self.link.note(self.facts.name, how, elements, cut, collective.as_ref(), told_protocol)?;
-        Ok(collective)
+        let goes = self.link.note(self.facts.name, how, elements, cut, collective.as_ref(), told_protocol)?;
+        Ok(Noted { compared: collective, goes })
     }
 
     /// A launch as ranks of one host compare it: by what its headers name as well. Hence threads and blocks count by what they make of the cut alone, and a deadline
@@ -230,7 +238,7 @@ impl Agreed {
         let mut queue = |call: &Call<'_>| self.queue(stream, binder, call, &mut params);
         match call.plan.protocol {
             Protocol::Copy => self.copied(stream, places, call, &copies(), &mut queue),
-            _ => queue(call),
+            _ => queue(call).map(drop),
         }
     }
 
@@ -259,14 +267,14 @@ impl Agreed {
         Ok(Call { shape: Shape { flags, ..call.shape }, ..*call })
     }
 
-    /// Queues a kernel whose buffers are claimed.
+    /// Queues a kernel whose buffers are claimed; `false` if it was not to be queued.
     fn queue(
         &self,
         stream: &Stream,
         binder: &Arc<Binder>,
         call: &Call<'_>,
         params: &mut Parameters<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         params.reshape(call.shape);
         let plan = call.plan;
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
@@ -303,22 +311,27 @@ impl Agreed {
                     }
                     false => {
                         // Behind what can refuse it on this rank alone.
-                        let noted = self.note(stream, call)?;
+                        let Noted { compared, goes: true } = self.note(stream, call)? else {
+                            return Ok(false);
+                        };
                         let queued = stream.queue().pending.launch(s, 1, launch);
-                        queued
-                            .inspect_err(|_| noted.iter().for_each(|launch| self.link.take_back(launch)))?;
+                        queued.inspect_err(|_| {
+                            compared.iter().for_each(|launch| self.link.take_back(launch))
+                        })?;
                     }
                 }
             }
             (Kind::Host(_), _, Some(entry)) => {
-                self.note(stream, call)?;
+                if !self.note(stream, call)?.goes {
+                    return Ok(false);
+                }
                 stream.push(self.on_threads(entry, Arc::clone(binder), plan.blocks, params.kept()))
             }
             _ => {
                 return Err(Error::misuse(format!("`{}` was not compiled for this device", self.facts.name)));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A kernel of so many blocks as what a CPU thread does.
