@@ -1,5 +1,6 @@
 //! Every rule, all errors at once. Each message gives the rule and the accepted form, at the token that breaks it.
 
+mod alone;
 mod fields;
 mod folds;
 mod generics;
@@ -10,6 +11,7 @@ use crate::errors::Errors;
 use crate::generate::names;
 use crate::model::{Args, Hook, HookModule, Instance, Item, Kind, Model, Params, ScheduleFn, values};
 use crate::tables::nearest;
+pub use alone::stands_alone;
 use fields::{element, fields};
 use generics::generics;
 use quote::ToTokens;

@@ -23,12 +23,12 @@ const MISSING: &[(&str, &str)] = &[
     ("x86_64", HOSTS),
     ("aarch64", HOSTS),
     ("HashMap", "there is no heap on the device: use fixed arrays, or pass a slice in `Args`"),
-    (
-        "super",
-        "on the device a hook module stands alone: move what it needs into the module, or into a device crate (`fusewire::device_crate!`) that the \
-         attribute names: `uses(that_crate)`",
-    ),
+    ("super", STANDS_ALONE),
 ];
+
+/// Of what stands beside a hook module.
+pub const STANDS_ALONE: &str = "on the device a hook module stands alone: move what it needs into the module, or into a device crate \
+    (`fusewire::device_crate!`) that the attribute names: `uses(that_crate)`";
 
 const HOSTS: &str = "instructions of the host are none of the device's: write it with functions of `core` and of fusewire's device prelude";
 

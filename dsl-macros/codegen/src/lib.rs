@@ -111,7 +111,10 @@ fn expand_asked(asked: Asked, mode: Mode) -> TokenStream {
         model => return generate::fallback(model.as_ref(), item, &errors, mode == Mode::Editor),
     };
     let images = match mode {
-        Mode::CheckOnly => Ok(Vec::new()),
+        Mode::CheckOnly => match check::stands_alone(&model) {
+            errors if errors.is_empty() => Ok(Vec::new()),
+            errors => Err(errors),
+        },
         Mode::Editor => Ok(device::cached(&model)),
         Mode::Compile => device::images(&model),
     };
