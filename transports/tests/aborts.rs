@@ -112,7 +112,10 @@ fn what_differs_behind_an_abort_does_not_go() {
         told(&transport);
         if !first {
             assert!(!note(3).unwrap());
-            assert!(note(4).unwrap(), "there is none to compare it with");
+            assert!(
+                !note(4).unwrap(),
+                "there is none to compare it with, but it comes behind one that differed"
+            );
         }
         aborted(&transport, 0, "enough");
         transport.renew().unwrap();
@@ -123,6 +126,7 @@ fn what_differs_behind_an_abort_does_not_go() {
         if !first {
             let fault = fault(note(6).map(drop));
             assert!(matches!(fault.operation, Some(Operation::Disagreed { .. })), "{fault}");
+            assert!(!note(7).unwrap(), "it comes behind one that was refused");
         }
         world.barrier().unwrap();
     });

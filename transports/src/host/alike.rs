@@ -128,6 +128,19 @@ pub(super) struct Count {
     launches: u64,
     /// Others replay some: for as long as the transport lives, since their graphs outlast a `renew`.
     unseen: bool,
+    /// One was not that of another rank. None goes before a `renew`.
+    stopped: bool,
+}
+
+/// What a look at the other ranks' launches found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// None that differs.
+    Alike,
+    /// One that does.
+    Differs(Differs),
+    /// An earlier launch differed.
+    Stopped,
 }
 
 /// Launch `number` of `peer` is not this rank's.
@@ -156,6 +169,18 @@ impl Count {
         differing.next().map(|(peer, theirs)| Differs { number, peer, theirs })
     }
 
+    /// What becomes of a launch that was looked at. Behind one that differs there is none that goes, whatever it is.
+    pub(super) fn looked(&mut self, differs: Option<Differs>) -> Looked {
+        match differs {
+            _ if self.stopped => Looked::Stopped,
+            None => Looked::Alike,
+            Some(differs) => {
+                self.stopped = true;
+                Looked::Differs(differs)
+            }
+        }
+    }
+
     /// The launch that was counted last was not queued.
     pub(super) fn take_back(&mut self, launch: &Collective, own: Ring<'_>) {
         if self.unseen || launch.launches == 0 {
@@ -171,6 +196,7 @@ impl Count {
 
     pub(super) fn clear(&mut self) {
         self.launches = 0;
+        self.stopped = false;
     }
 }
 
@@ -261,8 +287,8 @@ impl Link {
     /// of one peer's chunk, and how chunks are cut. If every rank makes it, as the same `collective`, it is compared with what the
     /// other ranks of this host have launched.
     ///
-    /// Gives whether it is to be queued: not where the transport has been stopped and theirs is another. Its kernel would do nothing, but it
-    /// could send before it looks.
+    /// Gives whether it is to be queued: not where the transport has been stopped and theirs is another, nor behind such a launch. Its kernel would do
+    /// nothing, but it could send before it looks.
     ///
     /// # Errors
     /// [`Error::Fault`] if theirs is another: the kernels of all ranks are stopped then, and this one's must not be queued.
@@ -275,9 +301,10 @@ impl Link {
         collective: Option<&Collective>,
         protocols: Protocols,
     ) -> Result<bool> {
-        let differs = self.board.launch(|notes| notes.launched(kernel, how, elements, cut), collective);
-        match (differs, collective) {
-            (Some(differs), Some(own)) => self.differs(own, &differs, protocols),
+        let looked = self.board.launch(|notes| notes.launched(kernel, how, elements, cut), collective);
+        match (looked, collective) {
+            (Looked::Differs(differs), Some(own)) => self.differs(own, &differs, protocols),
+            (Looked::Stopped, _) => Ok(false),
             _ => Ok(true),
         }
     }

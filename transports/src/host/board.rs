@@ -1,6 +1,6 @@
 //! The notice board: every rank's abort record, last launch and collective launches, readable by all ranks of the host.
 
-use super::alike::{self, Collective, Count, Differs, Ring};
+use super::alike::{self, Collective, Count, Looked, Ring};
 use super::ledger::{self, Notes};
 use super::{Launched, Mapping, Result};
 use fusewire_device::wait::{AbortRecord, FILLED};
@@ -128,18 +128,18 @@ impl Board {
     }
 
     /// The same for a launch, which is counted and compared with those of the host's other ranks if it is `collective`.
-    pub(super) fn launch(
-        &self,
-        change: impl FnOnce(Notes<'_>),
-        collective: Option<&Collective>,
-    ) -> Option<Differs> {
+    pub(super) fn launch(&self, change: impl FnOnce(Notes<'_>), collective: Option<&Collective>) -> Looked {
         let mut count = self.count();
         if let Some(notes) = self.notes(self.rank) {
             change(notes);
         }
-        let (launch, own) = (collective?, self.ring(self.rank)?);
         let others = (0..self.pages.len()).filter(|rank| *rank != self.rank);
-        count.launch(launch, own, others.filter_map(|rank| Some((rank, self.ring(rank)?))))
+        let others = others.filter_map(|rank| Some((rank, self.ring(rank)?)));
+        let differs = match (collective, self.ring(self.rank)) {
+            (Some(launch), Some(own)) => count.launch(launch, own, others),
+            _ => None,
+        };
+        count.looked(differs)
     }
 
     /// The last launch was not queued.
@@ -193,8 +193,11 @@ mod tests {
                     .unwrap();
                 board.launch(|_| (), Some(&Collective { digest, launches: 1, ..Collective::default() }))
             };
-            assert!(launch(first, 1).is_none());
-            let found = launch(second, 2).map(|differs| (differs.number, differs.peer));
+            assert_eq!(launch(first, 1), Looked::Alike);
+            let found = match launch(second, 2) {
+                Looked::Differs(differs) => Some((differs.number, differs.peer)),
+                _ => None,
+            };
             assert_eq!(found, (first != second).then_some((1, first)), "ranks {first} and {second}");
         }
     }
