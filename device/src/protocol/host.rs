@@ -6,9 +6,10 @@ mod chunks;
 mod domains;
 mod relay;
 mod runs;
+mod turn;
 
-use relay::Passed;
 use runs::Sent;
+use turn::Passed;
 
 pub use relay::{HostHierarchical, HostTwoShot};
 

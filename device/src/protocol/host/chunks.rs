@@ -3,17 +3,16 @@
 //! All ranks take their turns in one order, in which what is passed on of one domain is taken before that of the next: who waits for room waits for what comes earlier.
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use super::super::simple::{Joined, Others, Taken};
+use super::super::simple::{Joined, Taken};
 use super::super::{Kept, Share, Site};
-use super::domains::Partial;
+use super::turn::{Arrived, Partial};
 use super::{Part, has_own};
-use crate::arch;
 use crate::ctx::Ctx;
 use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
-use crate::schedule::{Both, Leg, Legs, Member, Pairs, Schedule};
+use crate::schedule::{Both, Leg, Legs, Pairs, Schedule};
 use crate::wait::{Flow, Stopped, Watch};
 use core::slice;
 use std::vec::Vec;
@@ -225,24 +224,5 @@ impl<O: Ops, S: Schedule> Chunks<'_, O, S> {
         part.fold::<O, H>((&place, kept), member, args, (&mine, &inputs), &joined);
         others.iter().try_for_each(|input| self.give_back(input, crossing))?;
         inputs.iter().try_for_each(|input| self.give_back(input, own))
-    }
-}
-
-/// What other domains have of a turn's packs.
-pub(super) struct Arrived<'k, O> {
-    /// This rank's.
-    pub domain: Member,
-    /// From the domain `k` down at `k - 1`.
-    pub others: &'k [Receiving<'k, O>],
-    /// Where the turn's packs begin in each stream.
-    pub payload: u64,
-}
-
-impl<O: Ops> Others for Arrived<'_, O> {
-    #[inline(always)]
-    fn of(&self, domain: u32, at: u32) -> [u32; 4] {
-        let from = &self.others[self.domain.down(domain) as usize - 1];
-        // SAFETY: the pack has arrived, and is not overwritten before it is freed.
-        unsafe { arch::load_16(from.at(self.payload + 16 * u64::from(at))) }
     }
 }

@@ -1,14 +1,12 @@
 //! The step across domains of [`HostHierarchical`](super::HostHierarchical).
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use super::super::simple::{Joined, Others, Then};
+use super::super::simple::{Joined, Others};
 use super::super::{Kept, Site};
-use super::chunks::Arrived;
-use super::relay::{Passed, same_turn};
-use super::{Part, store_for_each};
+use super::Part;
+use super::turn::{Arrived, Partial, Passed, same_turn};
 use crate::arch;
-use crate::ctx::{Consume, Ctx};
-use crate::fold::Contributions;
+use crate::ctx::Ctx;
 use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::ops::Ops;
@@ -147,30 +145,5 @@ impl<'k, O: Ops> Far<'k, O> {
         let joined = Joined { domain, ranks, others: Arrived { domain, others: &inputs, payload }, then };
         part.fold::<O, H>((place, Kept::HERE), member, args, (own, arrived), &joined);
         self.give_back(&inputs, to, turn[1] == stream_bytes(near.payload))
-    }
-}
-
-/// What was folded in a turn is stored for the ranks of the same place in other domains.
-pub(super) struct Partial<'k, O> {
-    pub outs: &'k [Sending<'k, O>],
-    /// Where the turn's packs begin in each stream.
-    pub payload: u64,
-}
-
-impl<O: Ops, H: Hooks> Then<H> for Partial<'_, O> {
-    #[inline(always)]
-    fn fold(
-        &self,
-        s: u32,
-        _ctx: &Consume,
-        _args: &H::Args<'_>,
-        ranks: u32,
-        of: &impl Contributions<H::Wire>,
-    ) {
-        H::partial(ranks, of, &|number: usize, words: [u32; 4]| {
-            let at = self.payload + 16 * (u64::from(s) * H::PARTIALS as u64 + number as u64);
-            // SAFETY: the pack's place, which is reserved.
-            unsafe { store_for_each(self.outs, at, words) };
-        });
     }
 }

@@ -2,20 +2,18 @@
 //! turn.
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
-use super::super::simple::{Folded, Onward, Then, folded_for, take, within};
+use super::super::simple::{Folded, folded_for, within};
 use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times, unit};
-use super::domains::{Far, Partial};
-use super::{Part, chunks, runs, store_for_each};
+use super::domains::Far;
+use super::turn::{Partial, Passed, same_turn};
+use super::{Part, chunks, runs};
 use crate::arch;
-use crate::ctx::{Consume, Ctx};
-use crate::element::Element;
-use crate::fold::Contributions;
+use crate::ctx::Ctx;
 use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::row::RowAt;
 use crate::schedule::{Among, Domain, Everyone, Homes, Leg, Legs, Schedule, is_home};
 use crate::tile::{self, Team};
 use crate::wait::{Flow, Watch};
@@ -211,11 +209,6 @@ impl<A: Among> Steps<A> {
     }
 }
 
-/// Where the turn that is at byte `at` of a stream is in one with `times` as much behind the header.
-pub(super) fn same_turn(at: u64, times: usize) -> u64 {
-    if at == 0 { 0 } else { HEADER + (at - HEADER) * times as u64 }
-}
-
 impl Part {
     /// Takes what arrives, and stores it for each peer, as those packs of the streams to them.
     #[inline(always)]
@@ -243,80 +236,6 @@ impl Part {
         let (team, sink) = (Team::all(&Block), Folded::<H>(args));
         tile::consume::<tile::By<H>, H::Folded, _>(team, place, first, count, &sink, |s| {
             from.at(payload + 16 * u64::from(s))
-        });
-    }
-}
-
-/// What was folded in a turn is stored for every peer that takes it. Where all ranks do, so does this one.
-pub(super) struct Passed<'k, O> {
-    outs: &'k [Sending<'k, O>],
-    /// Where the turn's packs begin in each stream.
-    payload: u64,
-    pub takes: bool,
-}
-
-impl<O: Ops> Passed<'_, O> {
-    /// This rank alone takes it.
-    pub const NOWHERE: Self = Passed { outs: &[], payload: 0, takes: true };
-
-    /// Stores a run of what was folded, which begins at byte `at` of the turn's.
-    pub fn store<L: Element>(&self, at: u64, run: &[L]) {
-        let from = run.as_ptr().cast::<u8>();
-        for (done, to, bytes) in
-            self.outs.iter().flat_map(|out| out.ring(self.payload + at).pieces(size_of_val(run)))
-        {
-            // SAFETY: within the run; its places in the ring are reserved, and lie in one piece.
-            unsafe { to.copy_from_nonoverlapping(from.add(done), bytes) };
-        }
-    }
-
-    /// Stores pack `number` of what was folded for pack `s` of the turn, which is the one at `ctx`.
-    #[inline(always)]
-    pub fn put<H: Hooks>(
-        &self,
-        s: u32,
-        number: usize,
-        pack: Pack<H::Folded>,
-        (ctx, args): (&Consume, &H::Args<'_>),
-    ) {
-        let at = self.payload + 16 * (u64::from(s) * H::RELAYS as u64 + number as u64);
-        // SAFETY: the pack's place, which is reserved.
-        unsafe { store_for_each(self.outs, at, pack.words()) };
-        if self.takes {
-            take::<H>(ctx, args, number, pack);
-        }
-    }
-}
-
-impl<O: Ops, H: Hooks> Onward<H> for &Passed<'_, O> {
-    #[inline(always)]
-    fn put(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, number: usize, pack: Pack<H::Folded>) {
-        Passed::put::<H>(self, s, number, pack, (ctx, args));
-    }
-}
-
-impl<O: Ops, H: Hooks> Then<H> for Passed<'_, O> {
-    #[inline(always)]
-    fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>) {
-        H::relay(ranks, of, &|number: usize, pack: Pack<H::Folded>| {
-            self.put::<H>(s, number, pack, (ctx, args));
-        });
-    }
-
-    #[inline(always)]
-    fn fold_row<const RANKS: usize>(
-        &self,
-        s: u32,
-        at: RowAt,
-        args: &H::Args<'_>,
-        ranks: u32,
-        own: Option<(u32, RowAt)>,
-        of: &impl Fn(u32, u32) -> Pack<H::Wire>,
-    ) {
-        H::relay_row::<RANKS>(at, args, (ranks, self.takes), own, of, &|number, pack: Pack<H::Folded>| {
-            let at = self.payload + 16 * (u64::from(s) * H::RELAYS as u64 + u64::from(number));
-            // SAFETY: the pack's place, which is reserved.
-            unsafe { store_for_each(self.outs, at, pack.words()) };
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Folds whose hooks leave what they have as it is: run by run, from where it lies to where it goes, and pack by pack nowhere.
 
 use super::Part;
-use super::relay::Passed;
+use super::turn::Passed;
 use crate::args::Out;
 use crate::ctx::Ctx;
 use crate::element::Element;
