@@ -1,6 +1,7 @@
 //! Chunks of `layout(transposed)`, tile by tile.
 
 use super::line::{Line, Outlet, PACKS};
+use super::load::TILE_ROWS;
 use super::row;
 use crate::arch;
 use crate::ctx::Consume;
@@ -11,8 +12,6 @@ use crate::pack::{Pack, unroll};
 use crate::tile::transpose::{self, Tiling};
 use crate::tile::{Sink, Source, WARP};
 
-/// Rows that a tile takes.
-pub const TILE_ROWS: u32 = (transpose::ROWS * transpose::ACROSS).div_ceil(row::PACKS);
 /// Most tiles of one channel in one call.
 pub const TILES: u32 = PACKS as u32 / row::PACKS / TILE_ROWS;
 

@@ -1,7 +1,10 @@
 //! What an LL128 channel carries.
 
-use super::by_tiles::TILE_ROWS;
 use super::row;
+use crate::tile::transpose;
+
+/// Rows that a tile takes.
+pub const TILE_ROWS: u32 = (transpose::ROWS * transpose::ACROSS).div_ceil(row::PACKS);
 
 /// Rows of so many packs.
 #[inline(always)]

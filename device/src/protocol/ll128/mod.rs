@@ -12,8 +12,9 @@ mod relay;
 pub(crate) mod row;
 mod teams;
 
-pub use by_tiles::{TILE_ROWS, TILES};
+pub use by_tiles::TILES;
 pub use line::{BUFFER, BUFFERS, PACKS, ROW_PACKS};
+pub use load::TILE_ROWS;
 pub use relay::{Ll128TwoShot, most_packs};
 
 use super::{Protocol, Share, Site, whole_call};

@@ -1,8 +1,7 @@
 //! How the threads of a block share its peers.
 
-use super::by_tiles::TILE_ROWS;
 use super::line;
-use super::load::Load;
+use super::load::{Load, TILE_ROWS};
 use crate::arch;
 use crate::group::Block;
 use crate::hooks::Hooks;
