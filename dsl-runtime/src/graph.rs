@@ -129,9 +129,9 @@ impl Graph {
             let all = self.collectives.iter().find(|(link, _)| Arc::ptr_eq(link, &used.link));
             let (all, how) = (all.map(|(_, all)| all), ["a replay of a graph", ""]);
             let told = used.link.note("", how, None, Cut::default(), all, told_protocol);
-            if !told.inspect_err(|_| self.take_back(noted))? {
+            if !matches!(told, Ok(true)) {
                 self.take_back(noted);
-                return Ok(false);
+                return Ok(told?);
             }
         }
         Ok(true)

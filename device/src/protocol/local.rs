@@ -32,15 +32,15 @@ unsafe impl<O: Ops> Protocol<O> for Local {
         let site = Site::of(grid, params);
         // By packs it follows where the first is loaded: with one pack for each thread, places take as long to work out as all else.
         let late = const { by_packs::<S, H>() };
+        // SAFETY: the caller's contract.
+        let follow = || unsafe { watch.unlooked() };
         if !late {
-            // SAFETY: the caller's contract.
-            unsafe { watch.unlooked() };
+            follow();
         }
         own::<O, S, H>(&site, &params.schedule, &args);
         if late {
             // Who had no pack: else this kernel could end before the one in front.
-            // SAFETY: the caller's contract.
-            unsafe { watch.unlooked() };
+            follow();
         }
         // A panic has its record, and there is nobody to be told.
         Ok(())

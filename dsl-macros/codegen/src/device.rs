@@ -305,11 +305,6 @@ fn parts(model: &Model) -> Vec<Part> {
     parts
 }
 
-/// Whether there is PTX to be made.
-pub fn needs_images(model: &Model) -> bool {
-    model.entries().iter().any(|entry| entry.transport.cuda)
-}
-
 /// PTX for everything the attribute asks for.
 pub fn images(model: &Model) -> Result<Vec<Image>, Errors> {
     let parts = parts(model);

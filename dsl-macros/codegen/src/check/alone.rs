@@ -1,6 +1,5 @@
 //! What the device compiler would not find, told where it is not asked: kernels that are only checked must not break where they are compiled.
 
-use crate::device::needs_images;
 use crate::diagnose::STANDS_ALONE;
 use crate::errors::Errors;
 use crate::model::Model;
@@ -9,7 +8,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// Paths of a kernel for GPUs that lead out of its module by `super`. An import of everything may be of names that only the host uses.
 pub fn stands_alone(model: &Model) -> Errors {
     let mut errors = Errors::default();
-    if needs_images(model) {
+    if model.entries().iter().any(|entry| entry.transport.cuda) {
         outward(model.tokens.clone(), true, &mut errors);
     }
     errors
