@@ -1,7 +1,7 @@
 //! A function's control flow, where its addresses come from, and what a rule finds on its paths.
 
 use crate::parse::{Body, Instruction, body, noreturn, parse, registers};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Where in an entry's first parameter things are, in bytes.
 #[derive(Clone, Debug, Default)]
@@ -32,19 +32,52 @@ pub struct Flow {
     next: Vec<Vec<usize>>,
     from: HashMap<String, From>,
     numbers: HashMap<String, u32>,
-    /// Where labels are.
-    starts: HashSet<usize>,
+    /// Whether a label is there.
+    starts: Vec<bool>,
     /// Registers that are read before they are written again, before each instruction.
     live: Vec<HashSet<u32>>,
+    /// Registers that each instruction writes.
+    writes: Vec<Vec<u32>>,
     /// Predicates that say the same as others, or the opposite (`true`).
     alike: HashMap<u32, Vec<(u32, bool)>>,
 }
 
-/// Registers whose values are known on a path.
-type Known = BTreeMap<u32, i64>;
+/// Registers whose values are known on a path: few, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Known(Vec<(u32, i64)>);
+
+impl Known {
+    fn place(&self, register: u32) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&register, |(known, _)| *known)
+    }
+
+    fn get(&self, register: u32) -> Option<i64> {
+        self.place(register).ok().map(|at| self.0[at].1)
+    }
+
+    fn insert(&mut self, register: u32, value: i64) {
+        match self.place(register) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (register, value)),
+        }
+    }
+
+    fn remove(&mut self, register: u32) {
+        if let Ok(at) = self.place(register) {
+            self.0.remove(at);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        self.0.retain(|(register, _)| keep(*register));
+    }
+}
 
 /// So many ways to come to an instruction are told apart.
 const WAYS: usize = 200;
+
+/// States that a rule has at most.
+const STATES: usize = 8;
 
 /// What a rule makes of an instruction: the state behind it, or what is wrong.
 pub type Step = Result<u8, &'static str>;
@@ -63,8 +96,10 @@ impl Flow {
             numbers.entry(register).or_insert(number);
         }
         let live = live(&code, &next, &numbers);
-        let starts = labels.into_values().collect();
-        let mut flow = Flow { code, next, from, numbers, starts, live, alike: HashMap::new() };
+        let mut starts = vec![false; code.len() + 1];
+        labels.into_values().for_each(|at| starts[at] = true);
+        let writes = code.iter().map(|i| i.writes.iter().map(|name| numbers[name]).collect()).collect();
+        let mut flow = Flow { code, next, from, numbers, starts, live, writes, alike: HashMap::new() };
         flow.alike = flow.find_alike();
         Some(flow)
     }
@@ -113,58 +148,70 @@ impl Flow {
     }
 
     /// Follows every path from the beginning, and says what `rule` finds wrong. A rule is an automaton: it is given the state before an
-    /// instruction. Paths remember constants, and which way they went at a predicate; beyond `WAYS` of them to one place they forget.
+    /// instruction, and what it makes of both is always the same. Paths remember constants, and which way they went at a predicate;
+    /// beyond `WAYS` of them to one place they forget.
     pub fn check(&self, start: u8, rule: impl Fn(u8, &Instruction) -> Step) -> Vec<String> {
         let (mut wrong, mut told) = (BTreeSet::new(), HashSet::new());
         if self.code.is_empty() {
             return Vec::new();
         }
+        let mut steps: Vec<[Option<Step>; STATES]> = vec![[None; STATES]; self.code.len()];
+        // Of places where ways meet or part; what stands between two goes one way.
         let mut seen: Vec<HashSet<(u8, Known)>> = vec![HashSet::new(); self.code.len()];
         // Where each way came from.
         let mut ways: Vec<(usize, usize)> = vec![(0, 0)];
-        let mut open = vec![(0usize, start, Known::new(), 0usize)];
-        while let Some((at, state, mut known, way)) = open.pop() {
-            known.retain(|register, _| self.live[at].contains(register));
+        let mut open = vec![(0usize, start, Known::default(), 0usize)];
+        while let Some((mut at, mut state, mut known, way)) = open.pop() {
+            known.retain(|register| self.live[at].contains(&register));
             if seen[at].len() > WAYS {
-                known.clear();
+                known = Known::default();
             }
             if !seen[at].insert((state, known.clone())) {
                 continue;
             }
-            let i = &self.code[at];
-            let guard = i.guard.as_ref().map(|(name, wanted)| (self.numbers[name], i64::from(*wanted)));
-            let value = guard.and_then(|(register, _)| known.get(&register).copied());
-            let runs = guard.is_none_or(|(_, wanted)| value.is_none_or(|value| value == wanted));
-            let after = match if runs { rule(state, i) } else { Ok(state) } {
-                Ok(after) => after,
-                Err(why) => {
-                    if told.insert((at, why)) {
-                        wrong.insert(format!("{why}: `{}`, by way of {}", i.text, self.way(&ways, way)));
+            loop {
+                let i = &self.code[at];
+                let guard = i.guard.as_ref().map(|(name, wanted)| (self.numbers[name], i64::from(*wanted)));
+                let value = guard.and_then(|(register, _)| known.get(register));
+                let runs = guard.is_none_or(|(_, wanted)| value.is_none_or(|value| value == wanted));
+                if runs {
+                    let step = &mut steps[at][usize::from(state)];
+                    match *step.get_or_insert_with(|| rule(state, i)) {
+                        Ok(after) => state = after,
+                        Err(why) => {
+                            if told.insert((at, why)) {
+                                let way = self.way(&ways, way);
+                                wrong.insert(format!("{why}: `{}`, by way of {way}", i.text));
+                            }
+                            break;
+                        }
                     }
+                    self.learn(at, &mut known);
+                }
+                if i.targets.is_empty() && self.next[at] == [at + 1] && !self.starts[at + 1] {
+                    at += 1;
                     continue;
                 }
-            };
-            if runs {
-                self.learn(i, &mut known);
-            }
-            for &to in &self.next[at] {
-                let mut known = known.clone();
-                if let (Some((register, wanted)), false) = (guard, i.targets.is_empty()) {
-                    // The way on, or the way that the branch takes.
-                    let way = if to == at + 1 { 1 - wanted } else { wanted };
-                    if value.is_some_and(|value| value != way) {
-                        continue;
+                for &to in &self.next[at] {
+                    let mut known = known.clone();
+                    if let (Some((register, wanted)), false) = (guard, i.targets.is_empty()) {
+                        // The way on, or the way that the branch takes.
+                        let way = if to == at + 1 { 1 - wanted } else { wanted };
+                        if value.is_some_and(|value| value != way) {
+                            continue;
+                        }
+                        self.went(at, register, way, &mut known);
                     }
-                    self.went(at, register, way, &mut known);
+                    let way = match to == at + 1 && i.targets.is_empty() {
+                        true => way,
+                        false => {
+                            ways.push((at, way));
+                            ways.len() - 1
+                        }
+                    };
+                    open.push((to, state, known, way));
                 }
-                let way = match to == at + 1 && i.targets.is_empty() {
-                    true => way,
-                    false => {
-                        ways.push((at, way));
-                        ways.len() - 1
-                    }
-                };
-                open.push((to, after, known, way));
+                break;
             }
         }
         wrong.into_iter().collect()
@@ -177,10 +224,10 @@ impl Flow {
             known.insert(*other, if *opposite { 1 - way } else { way });
         }
         let mut before = at;
-        while before > 0 && !self.starts.contains(&before) && self.code[before - 1].targets.is_empty() {
+        while before > 0 && !self.starts[before] && self.code[before - 1].targets.is_empty() {
             before -= 1;
             let i = &self.code[before];
-            if i.writes.iter().all(|name| self.numbers[name] != register) {
+            if !self.writes[before].contains(&register) {
                 continue;
             }
             let tells = i.is("not.pred") || i.is("or.pred") && way == 0 || i.is("and.pred") && way == 1;
@@ -207,9 +254,10 @@ impl Flow {
     }
 
     /// What is known behind an instruction that runs, perhaps.
-    fn learn(&self, i: &Instruction, known: &mut Known) {
+    fn learn(&self, at: usize, known: &mut Known) {
+        let i = &self.code[at];
         let value = |operand: &String| match self.numbers.get(operand) {
-            Some(register) => known.get(register).copied(),
+            Some(register) => known.get(*register),
             None => operand.parse().ok(),
         };
         let of = |k: usize| i.reads.get(k).and_then(value);
@@ -234,10 +282,10 @@ impl Flow {
             Some("setp") => of(0).zip(of(1)).and_then(|(a, b)| compare(&i.op, a, b)),
             _ => None,
         };
-        for register in i.writes.iter().map(|name| self.numbers[name]) {
-            known.remove(&register);
-            if let Some(value) = result {
-                known.insert(register, value);
+        for register in &self.writes[at] {
+            match result {
+                Some(value) => known.insert(*register, value),
+                None => known.remove(*register),
             }
         }
     }
