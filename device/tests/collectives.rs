@@ -17,7 +17,7 @@ use fusewire_device::{
     element::{Bf16, Element},
     hooks::Hooks,
     launch::{Grid, Params, Shape, Unpack, share_packs},
-    ops::Ops,
+    ops::{Direct, Ops},
     pack::Pack,
     protocol::{
         Bulk, Host, HostTwoShot, Ll, Ll128, Ll128TwoShot, Local, Protocol, Simple, Store, TwoShot, exchange,
@@ -82,8 +82,11 @@ fn blocks<S: Schedule>(way: Way, schedule: &S, me: Member, launch: Launch) -> u3
     }
 }
 
+/// The schedule as a rank knows it. Not a type of its own for each call: every protocol would be compiled for each.
+type Of<'a, S> = &'a (dyn Fn(u32) -> S + Sync);
+
 /// One launch on every rank.
-fn launch<H, S>(world: &World, way: Way, launch: Launch, n: usize, of: impl Fn(u32) -> S + Sync, raws: &[Raw])
+fn launch<H, S>(world: &World, way: Way, launch: Launch, n: usize, of: Of<S>, raws: &[Raw])
 where
     H: Unpack<Raw = Raw>,
     S: Schedule,
@@ -128,21 +131,7 @@ where
         let params = Params { ops, control, shape: shape.name_cut(0, 0, None), raw, schedule };
         let grid = Grid { blocks: grids[own], ..grid };
         // SAFETY: every block of the grid runs it, with slices of as many chunks as the schedule says.
-        unsafe {
-            match way {
-                Way::Simple => exchange::<_, Simple, _, H>(grid, &params),
-                Way::Ll => exchange::<_, Ll, _, H>(grid, &params),
-                Way::Local => exchange::<_, Local, _, H>(grid, &params),
-                Way::Ll128 => exchange::<_, Ll128, _, H>(grid, &params),
-                Way::Store => exchange::<_, Store, _, H>(grid, &params),
-                Way::Bulk { .. } => exchange::<_, Bulk, _, H>(grid, &params),
-                Way::Host => exchange::<_, Host, _, H>(grid, &params),
-                Way::TwoShot => in_two_steps::<TwoShot, _, _, H>(grid, &params),
-                Way::HostTwoShot => in_two_steps::<HostTwoShot, _, _, H>(grid, &params),
-                // For no other schedule.
-                Way::Ll128TwoShot => Ll128TwoShot::exchange::<AllReduce, H>(grid, &with(&params, AllReduce)),
-            }
-        }
+        unsafe { exchanged::<_, S, H>(way, grid, &params) }
     });
     for rank in 0..ranks {
         assert!(
@@ -154,20 +143,60 @@ where
     }
 }
 
-/// A launch of a schedule of two steps, as which it is known here.
-unsafe fn in_two_steps<P: Protocol<O>, O: Ops, S: Schedule, H: Unpack<Raw = Raw>>(
+/// A block of a launch. What a schedule is never asked to do here is not compiled for it.
+unsafe fn exchanged<O: Direct, S: Schedule, H: Unpack<Raw = Raw>>(
+    way: Way,
     grid: Grid,
     params: &Params<O, S, Raw>,
 ) -> Flow {
     // SAFETY: the caller's contract.
     unsafe {
-        match (S::FOLDS, params.schedule.root()) {
-            (true, None) => P::exchange::<_, H>(grid, &with(params, AllReduce)),
-            (true, Some(root)) => P::exchange::<_, H>(grid, &with(params, Reduce { root })),
-            (false, Some(root)) => P::exchange::<_, H>(grid, &with(params, Broadcast { root })),
-            (false, None) => unreachable!("{} has one step", S::NAME),
+        match way {
+            Way::Simple => exchange::<_, Simple, _, H>(grid, params),
+            Way::Ll => exchange::<_, Ll, _, H>(grid, params),
+            Way::Local => exchange::<_, Local, _, H>(grid, params),
+            Way::Ll128 => exchange::<_, Ll128, _, H>(grid, params),
+            Way::Host => exchange::<_, Host, _, H>(grid, params),
+            _ => {
+                if const { !S::FOLDS } {
+                    match way {
+                        Way::Store => return exchange::<_, Store, _, H>(grid, params),
+                        Way::Bulk { .. } => return exchange::<_, Bulk, _, H>(grid, params),
+                        _ => {}
+                    }
+                }
+                // For no other schedule.
+                if const { S::FOLDS && S::MUTUAL } && way == Way::Ll128TwoShot {
+                    return Ll128TwoShot::exchange::<AllReduce, H>(grid, &with(params, AllReduce));
+                }
+                match way {
+                    Way::HostTwoShot => in_two_steps::<HostTwoShot, _, _, H>(grid, params),
+                    _ => in_two_steps::<TwoShot, _, _, H>(grid, params),
+                }
+            }
         }
     }
+}
+
+/// A launch of a schedule of two steps, as which it is known here.
+unsafe fn in_two_steps<P: Protocol<O>, O: Ops, S: Schedule, H: Unpack<Raw = Raw>>(
+    grid: Grid,
+    params: &Params<O, S, Raw>,
+) -> Flow {
+    let root = params.schedule.root();
+    // SAFETY: the caller's contract.
+    unsafe {
+        if const { S::FOLDS && S::MUTUAL } {
+            return P::exchange::<_, H>(grid, &with(params, AllReduce));
+        }
+        if const { S::FOLDS && !S::MUTUAL } {
+            return P::exchange::<_, H>(grid, &with(params, Reduce { root: root.unwrap() }));
+        }
+        if const { S::ONCE && !S::MUTUAL } {
+            return P::exchange::<_, H>(grid, &with(params, Broadcast { root: root.unwrap() }));
+        }
+    }
+    unreachable!("{} has one step", S::NAME)
 }
 
 /// The same launch of a schedule by another name.
@@ -182,7 +211,7 @@ fn runs<H: Unpack<Raw = Raw>, T: Element, S: Schedule>(
     way: Way,
     geometry: Launch,
     n: usize,
-    of: impl Fn(u32) -> S + Sync,
+    of: Of<S>,
     from: impl Fn(u32, u32) -> (u32, u32),
 ) {
     let ranks = world.layout.world;
@@ -193,7 +222,7 @@ fn runs<H: Unpack<Raw = Raw>, T: Element, S: Schedule>(
     let mut outputs: Vec<Aligned<T>> = (0..ranks).map(|rank| make(chunks(rank)[1])).collect();
     let raws: Vec<Raw> =
         inputs.iter_mut().zip(&mut outputs).map(|(i, o)| Raw { input: i.raw(), output: o.raw() }).collect();
-    launch::<H, S>(world, way, geometry, n, &of, &raws);
+    launch::<H, S>(world, way, geometry, n, of, &raws);
     for to in 0..ranks {
         for chunk in 0..chunks(to)[1] {
             let (rank, sent) = from(to, chunk);
@@ -222,18 +251,18 @@ fn everything<H: Unpack<Raw = Raw>, T: Element>(ranks: u32, geometry: Launch) {
     let world = World::new(ranks, geometry.channels.max(geometry.own), 2048);
     for n in SIZES.into_iter().filter(|n| n.is_multiple_of(geometry.rows)) {
         for way in [Way::Simple, Way::Ll, Way::Ll128, Way::Store, Way::Host] {
-            runs::<H, T, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
+            runs::<H, T, _>(&world, way, geometry, n, &|_| AllGather, |_, chunk| (chunk, 0));
         }
         for (way, root) in
             [Way::Simple, Way::Ll128, Way::Host, Way::Ll, Way::Ll].into_iter().zip((0..ranks).cycle())
         {
-            runs::<H, T, _>(&world, way, geometry, n, |_| Broadcast { root }, |_, _| (root, 0));
-            runs::<H, T, _>(&world, way, geometry, n, |_| Scatter { root }, |to, _| (root, to));
-            runs::<H, T, _>(&world, way, geometry, n, |_| Gather { root }, |_, chunk| (chunk, 0));
+            runs::<H, T, _>(&world, way, geometry, n, &|_| Broadcast { root }, |_, _| (root, 0));
+            runs::<H, T, _>(&world, way, geometry, n, &|_| Scatter { root }, |to, _| (root, to));
+            runs::<H, T, _>(&world, way, geometry, n, &|_| Gather { root }, |_, chunk| (chunk, 0));
         }
         for root in (0..ranks).filter(|_| ranks > 2) {
             for way in [Way::TwoShot, Way::HostTwoShot] {
-                runs::<H, T, _>(&world, way, geometry, n, |_| Broadcast { root }, |_, _| (root, 0));
+                runs::<H, T, _>(&world, way, geometry, n, &|_| Broadcast { root }, |_, _| (root, 0));
             }
         }
     }
@@ -271,7 +300,7 @@ fn bulk_copies_reach_every_rank() {
         for packs in [0usize, 1, 25, 241] {
             for first in [0, packs as u64 / 3] {
                 let (way, geometry) = (Way::Bulk { first }, Launch { channels, own, rows: 1 });
-                runs::<ByPack<f32>, f32, _>(&world, way, geometry, 4 * packs, |_| AllGather, |_, c| (c, 0));
+                runs::<ByPack<f32>, f32, _>(&world, way, geometry, 4 * packs, &|_| AllGather, |_, c| (c, 0));
             }
         }
     }
@@ -283,7 +312,7 @@ fn folds<H: Becomes, S: Schedule>(
     way: Way,
     geometry: Launch,
     n: usize,
-    of: impl Fn(u32) -> S + Sync,
+    of: Of<S>,
     part: impl Fn(u32) -> usize,
 ) {
     let ranks = world.layout.world;
@@ -300,7 +329,7 @@ fn folds<H: Becomes, S: Schedule>(
             .zip(&mut outputs)
             .map(|(i, o)| Raw { input: i.raw(), output: o.raw() })
             .collect();
-        launch::<H, S>(world, way, geometry, n, &of, &raws);
+        launch::<H, S>(world, way, geometry, n, of, &raws);
         for (rank, wanted) in wanted.iter_mut().enumerate() {
             let at = part(rank as u32) * n;
             for (k, old) in wanted.iter_mut().enumerate() {
@@ -319,35 +348,35 @@ fn a_rank_alone_does_it_all() {
     for own in [1, 3] {
         let (world, geometry) = (World::new(1, own, 2048), Launch { channels: 1, own, rows: 1 });
         for n in SIZES {
-            runs::<ByPack<u32>, u32, _>(&world, Way::Local, geometry, n, |_| AllGather, |_, _| (0, 0));
+            runs::<ByPack<u32>, u32, _>(&world, Way::Local, geometry, n, &|_| AllGather, |_, _| (0, 0));
             runs::<ByElement<u64>, u64, _>(
                 &world,
                 Way::Local,
                 geometry,
                 n,
-                |_| Scatter { root: 0 },
+                &|_| Scatter { root: 0 },
                 |_, _| (0, 0),
             );
-            folds::<Folding, _>(&world, Way::Local, geometry, n, |_| ReduceScatter, |_| 0);
-            folds::<Folding, _>(&world, Way::Local, geometry, n, |_| AllReduce, |_| 0);
+            folds::<Folding, _>(&world, Way::Local, geometry, n, &|_| ReduceScatter, |_| 0);
+            folds::<Folding, _>(&world, Way::Local, geometry, n, &|_| AllReduce, |_| 0);
         }
         let tiles = Launch { rows: 10, ..geometry };
-        runs::<Tiled<f32>, f32, _>(&world, Way::Local, tiles, 700, |_| AllGather, |_, _| (0, 0));
+        runs::<Tiled<f32>, f32, _>(&world, Way::Local, tiles, 700, &|_| AllGather, |_, _| (0, 0));
     }
 }
 
 /// Everything that folds, one way; and by two steps, if `twice` is theirs.
 fn all_folds<H: Becomes>(world: &World, way: Way, twice: Option<Way>, geometry: Launch, n: usize) {
     let ranks = world.layout.world;
-    folds::<H, _>(world, way, geometry, n, |_| ReduceScatter, |rank| rank as usize);
-    folds::<H, _>(world, way, geometry, n, |_| AllReduce, |_| 0);
+    folds::<H, _>(world, way, geometry, n, &|_| ReduceScatter, |rank| rank as usize);
+    folds::<H, _>(world, way, geometry, n, &|_| AllReduce, |_| 0);
     if let Some(twice) = twice.filter(|_| ranks > 1) {
-        folds::<H, _>(world, twice, geometry, n, |_| AllReduce, |_| 0);
+        folds::<H, _>(world, twice, geometry, n, &|_| AllReduce, |_| 0);
     }
     for root in [0, ranks - 1] {
-        folds::<H, _>(world, way, geometry, n, |_| Reduce { root }, |_| 0);
+        folds::<H, _>(world, way, geometry, n, &|_| Reduce { root }, |_| 0);
         if let Some(twice) = twice.filter(|_| ranks > 2) {
-            folds::<H, _>(world, twice, geometry, n, |_| Reduce { root }, |_| 0);
+            folds::<H, _>(world, twice, geometry, n, &|_| Reduce { root }, |_| 0);
         }
     }
 }
@@ -358,10 +387,10 @@ fn every_contribution_is_folded_in_its_place() {
         let geometry = Launch { channels, own, rows: 1 };
         let world = World::new(ranks, (2 * channels).max(own), 2048);
         for n in SIZES {
-            folds::<Folding, _>(&world, Way::Ll128, geometry, n, |_| ReduceScatter, |rank| rank as usize);
-            folds::<Folding, _>(&world, Way::Ll128, geometry, n, |_| AllReduce, |_| 0);
+            folds::<Folding, _>(&world, Way::Ll128, geometry, n, &|_| ReduceScatter, |rank| rank as usize);
+            folds::<Folding, _>(&world, Way::Ll128, geometry, n, &|_| AllReduce, |_| 0);
             if ranks > 1 {
-                folds::<Folding, _>(&world, Way::Ll128TwoShot, geometry, n, |_| AllReduce, |_| 0);
+                folds::<Folding, _>(&world, Way::Ll128TwoShot, geometry, n, &|_| AllReduce, |_| 0);
             }
             all_folds::<Folding>(&world, Way::Simple, Some(Way::TwoShot), geometry, n);
             all_folds::<Folding>(&world, Way::Ll, None, geometry, n);
@@ -405,11 +434,11 @@ fn each_element_is_produced_once() {
                 assert_eq!(found, by * n as u64, "{about}, {n} elements, {ranks} ranks");
             };
             for way in [Way::Simple, Way::Ll, Way::Ll128, Way::Store, Way::Host] {
-                runs::<Counted, u32, _>(&world, way, geometry, n, |_| AllGather, |_, chunk| (chunk, 0));
+                runs::<Counted, u32, _>(&world, way, geometry, n, &|_| AllGather, |_, chunk| (chunk, 0));
                 produced(u64::from(ranks), "all_gather");
             }
             for way in [Way::Simple, Way::Ll, Way::Ll128, Way::Host] {
-                runs::<Counted, u32, _>(&world, way, geometry, n, |_| Broadcast { root: 0 }, |_, _| (0, 0));
+                runs::<Counted, u32, _>(&world, way, geometry, n, &|_| Broadcast { root: 0 }, |_, _| (0, 0));
                 produced(1, "broadcast");
             }
         }
