@@ -6,6 +6,8 @@
 //! once, until the transport is agreed anew.
 
 // By path, since the model checker's test compiles this file from elsewhere.
+#[path = "wait/prologue.rs"]
+mod prologue;
 #[path = "wait/record.rs"]
 mod record;
 #[path = "wait/report.rs"]
@@ -15,6 +17,8 @@ use crate::arch;
 use crate::atomic::{self, Acquire, Relaxed, System};
 use crate::group::Group;
 use crate::ops::{Line, Ops};
+
+pub(crate) use prologue::{Ahead, Armed, Arrive, Behind, FirstTurn, LateWatch};
 pub use record::{AbortRecord, Control, FILLED, abort_code, kind, operation, read_abort_code};
 pub use report::{expire, give_up_here, record_panic};
 use report::{give_up, give_up_at, pass_on_panic};
@@ -74,6 +78,7 @@ pub struct Watch {
     /// The abort word's lower half (never 0 in a raised word) at the start; the leader's alone unless begun by [`Watch::begin_all`].
     /// It lives as long as the block: half a word is one register less.
     poison: u32,
+    behind: Behind,
 }
 
 impl Watch {
@@ -85,7 +90,7 @@ impl Watch {
     #[inline(always)]
     pub unsafe fn begin<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
         // SAFETY: the caller's contract.
-        unsafe { Self::armed(group, control, rank, block).led(group) }
+        unsafe { Armed::new(group, control, rank, block) }.led(group)
     }
 
     /// As [`Watch::begin`]; every thread looks at the abort word for itself.
@@ -95,72 +100,13 @@ impl Watch {
     #[inline(always)]
     pub unsafe fn begin_all<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
         // SAFETY: the caller's contract.
-        unsafe { Self::armed(group, control, rank, block).looked() }
+        unsafe { Armed::new(group, control, rank, block) }.looked()
     }
 
-    /// The part of [`Watch::begin`] and [`Watch::begin_all`] that needs no memory: what does not either may be worked out before the other
-    /// part, while the kernel before this one on the stream still runs.
-    ///
-    /// # Safety
-    /// As for [`Watch::begin`], whose other part follows.
+    /// The kernel in front is done: see [`Armed`].
     #[inline(always)]
-    pub unsafe fn armed<G: Group>(group: &G, control: Control, rank: u32, block: u32) -> Self {
-        let watch = Watch { control, rank, block, poison: 0 };
-        arch::arm_panic(group, &watch.control, rank, block);
-        watch
-    }
-
-    /// The other part of [`Watch::begin_all`].
-    ///
-    /// # Safety
-    /// As for [`Watch::begin`]; all that was accessed before stood behind [`arch::follow`].
-    #[inline(always)]
-    pub unsafe fn looked(self) -> Self {
-        // SAFETY: the caller's contract.
-        unsafe { self.looked_in::<0>() }
-    }
-
-    /// As [`Watch::looked`], in a branch that has this number: see [`arch::follow_in`].
-    ///
-    /// # Safety
-    /// As for [`Watch::looked`].
-    #[inline(always)]
-    pub(crate) unsafe fn looked_in<const BRANCH: u32>(self) -> Self {
-        arch::follow_in::<BRANCH>();
-        Watch { poison: self.abort_word() as u32, ..self }
-    }
-
-    /// The other part where a block waits for nobody, and so need not know whether the kernel has been aborted. A look is a load of one word by every warp of
-    /// the GPU: those of 8000 warps took two microseconds.
-    ///
-    /// # Safety
-    /// As for [`Watch::looked`].
-    #[inline(always)]
-    pub(crate) unsafe fn unlooked(&self) {
-        arch::follow_in::<0>();
-    }
-
-    /// The other part of [`Watch::begin`].
-    ///
-    /// # Safety
-    /// As for [`Watch::looked`].
-    #[inline(always)]
-    pub unsafe fn led<G: Group>(self, group: &G) -> Self {
-        // SAFETY: the caller's contract.
-        unsafe { self.led_in::<0, G>(group) }
-    }
-
-    /// As [`Watch::led`], in a branch that has this number: see [`arch::follow_in`].
-    ///
-    /// # Safety
-    /// As for [`Watch::looked`].
-    #[inline(always)]
-    pub(crate) unsafe fn led_in<const BRANCH: u32, G: Group>(mut self, group: &G) -> Self {
-        arch::follow_in::<BRANCH>();
-        if group.leads() {
-            self.poison = self.abort_word() as u32;
-        }
-        self
+    pub(crate) fn behind(&self) -> Behind {
+        self.behind
     }
 
     /// `Err` if the transport was poisoned when the block began.

@@ -2,7 +2,7 @@
 //! themselves need few, so more of their elements are in flight on a multiprocessor.
 
 use super::simple::{Packs, Take, fold_packs};
-use super::{Protocol, Site, armed, work};
+use super::{Protocol, Site, arguments, armed, work};
 use crate::arch;
 use crate::ctx::Ctx;
 use crate::group::{Block, Group};
@@ -13,7 +13,7 @@ use crate::pack::Pack;
 use crate::row::walk;
 use crate::schedule::{Schedule, has_own};
 use crate::tile;
-use crate::wait::Flow;
+use crate::wait::{Arrive, Behind, Flow};
 
 /// The protocol, as a type. Grid: `self_copy` blocks, which take tiles or rows in turn, or a share each.
 #[derive(Debug)]
@@ -24,23 +24,21 @@ unsafe impl<O: Ops> Protocol<O> for Local {
     #[inline(always)]
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         // SAFETY: the caller's contract.
-        let watch = unsafe { armed::<O, S, H>(grid, params) };
+        unsafe { armed::<O, S, H>(grid, params) };
         // Hooks may panic from here on, and warps meet.
         Block.sync();
         // SAFETY: the caller's contract.
-        let args = unsafe { H::unpack(&params.raw) };
+        let args = unsafe { arguments::<H>(&params.raw) };
         let site = Site::of(grid, params);
-        // By packs it follows where the first is loaded: with one pack for each thread, places take as long to work out as all else.
-        let late = const { by_packs::<S, H>() };
-        // SAFETY: the caller's contract.
-        let follow = || unsafe { watch.unlooked() };
-        if !late {
-            follow();
-        }
-        own::<O, S, H>(&site, &params.schedule, &args);
-        if late {
+        // Nobody looks at the abort word: a block that waits for no peer need not know whether the kernel has been aborted, and the loads of 8000 warps
+        // took two microseconds.
+        if const { by_packs::<S, H>() } {
+            // Where the first is loaded it waits: with one pack for each thread, places take as long to work out as all else.
+            own::<O, S, H>(&site, &params.schedule, &args);
             // Who had no pack: else this kernel could end before the one in front.
-            follow();
+            Behind::here();
+        } else {
+            own::<O, S, H>(&site, &params.schedule, args.now(Behind::here()));
         }
         // A panic has its record, and there is nobody to be told.
         Ok(())
@@ -54,7 +52,7 @@ const fn by_packs<S: Schedule, H: Hooks>() -> bool {
 
 /// This block's part of the rank's own chunk.
 #[inline(always)]
-fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H::Args<'_>) {
+fn own<'a, O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: impl Arrive<H::Args<'a>>) {
     if !has_own(schedule, site.me) {
         return;
     }
@@ -65,8 +63,10 @@ fn own<O: Ops, S: Schedule, H: Hooks>(site: &Site<'_, O>, schedule: &S, args: &H
     let kept = site.kept(schedule);
     let (first, count) = (share.first, share.packs);
     if const { by_packs::<S, H>() } {
-        tile::self_copy_following::<H>(team, (&place, kept), first, count, args);
-    } else if const { !S::FOLDS } {
+        return tile::self_copy_arriving::<H>(team, (&place, kept), first, count, args);
+    }
+    let args = args.arrive::<0>();
+    if const { !S::FOLDS } {
         tile::self_copy::<H>(team, (&place, kept), first, count, args);
     } else if const { H::COLS > 0 } {
         let alone = (Some(0), 1);

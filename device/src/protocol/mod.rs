@@ -55,7 +55,7 @@ use crate::pack::Pack;
 use crate::row;
 use crate::schedule::{Leg, Legs, Member, Schedule, has_own};
 use crate::tile::{self, Team};
-use crate::wait::{Flow, Watch};
+use crate::wait::{Ahead, Armed, Flow, Watch};
 use simple::channel::Call;
 
 /// How bytes travel, over the operations `O`.
@@ -103,18 +103,28 @@ pub const fn in_place<S: Schedule, H: Hooks>(shipped: bool) {
     }
 }
 
-/// Begins a block, before it may look at memory; see [`Watch::armed`]. Where warps share rows, they meet behind the block's next sync.
+/// Begins a block, before it may look at memory. Where warps share rows, they meet behind the block's next sync.
 ///
 /// # Safety
-/// As for [`Watch::armed`].
+/// As for [`Armed::new`].
 #[inline(always)]
-unsafe fn armed<O: Ops, S, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Watch {
+unsafe fn armed<O: Ops, S, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Armed {
     // SAFETY: the caller's contract.
-    let watch = unsafe { Watch::armed(&Block, params.control, params.ops.rank(), grid.block) };
+    let armed = unsafe { Armed::new(&Block, params.control, params.ops.rank(), grid.block) };
     if row::shares_warps(H::COLS) {
         arch::arm_rows();
     }
-    watch
+    armed
+}
+
+/// What hooks have, for when the kernel in front is done.
+///
+/// # Safety
+/// As for [`Unpack::unpack`].
+#[inline(always)]
+unsafe fn arguments<'a, H: Unpack>(raw: &H::Raw) -> Ahead<H::Args<'a>> {
+    // SAFETY: the caller's contract.
+    Ahead::new(unsafe { H::unpack(raw) })
 }
 
 /// What each protocol of two steps asks of a schedule and hooks.

@@ -1,12 +1,12 @@
 //! The loops over packs on GPUs: of bundles, which are in flight together, and of what is left.
 
 use super::{Sink, Source, Team, Unroll, WARP, any, bundled, nth, whole, whole_until};
-use crate::arch;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::hooks::Hooks;
 use crate::pack::{Pack, unroll};
 use crate::protocol::Kept;
+use crate::wait::Arrive;
 
 /// Runs a loop with so many packs in flight.
 macro_rules! in_flight {
@@ -164,29 +164,21 @@ fn consume_unrolled<const U: usize, W: Element>(
     end
 }
 
-/// In a kernel that still has to [follow](arch::follow) where it is here: in each branch that loads, so that its places are worked out before.
-#[inline(always)]
-fn followed<const FOLLOWS: bool, const BRANCH: u32>() {
-    if const { FOLLOWS } {
-        arch::follow_in::<BRANCH>();
-    }
-}
-
 /// [`super::self_copy`].
 #[inline(always)]
-pub(super) fn self_copy<H: Hooks, const FOLLOWS: bool>(
+pub(super) fn self_copy<'a, H: Hooks>(
     team: Team,
     (place, kept): (&Ctx, Kept),
     first: usize,
     count: u32,
-    args: &H::Args<'_>,
+    args: impl Arrive<H::Args<'a>>,
 ) {
     let run =
         Run { place, first, team, count, whole: whole_until(place, Pack::<H::Wire>::LANES, first, count) };
     let mut s = team.lane;
-    in_flight!(H::UNROLL, |N| s += self_copy_unrolled::<N, H, FOLLOWS>(run, kept, args));
+    in_flight!(H::UNROLL, |N| s += self_copy_unrolled::<N, H>(run, kept, args));
     while s < count {
-        followed::<FOLLOWS, 1>();
+        let args = args.arrive::<1>();
         let pack = H::produce(&Produce(run.any::<H::Wire>(s)), args);
         H::consume(&kept.at::<H>(run.any::<H::Wire>(s)), args, pack);
         s += team.lanes;
@@ -194,10 +186,10 @@ pub(super) fn self_copy<H: Hooks, const FOLLOWS: bool>(
 }
 
 #[inline(always)]
-fn self_copy_unrolled<const U: usize, H: Hooks, const FOLLOWS: bool>(
+fn self_copy_unrolled<'a, const U: usize, H: Hooks>(
     run: Run<'_>,
     kept: Kept,
-    args: &H::Args<'_>,
+    args: impl Arrive<H::Args<'a>>,
 ) -> u32 {
     let end = bundled::<U>(run.team, run.count, run.whole);
     let mut s = run.team.bundle::<U>();
@@ -205,7 +197,7 @@ fn self_copy_unrolled<const U: usize, H: Hooks, const FOLLOWS: bool>(
         let mut packs = [Pack::<H::Wire>::ZERO; U];
         if const { U > 8 } || Run::full::<U>(s, end) {
             let last = run.whole::<H::Wire>(s, U - 1).index();
-            followed::<FOLLOWS, 2>();
+            let args = args.arrive::<2>();
             unroll!(U <= 8, |K| {
                 packs[U - 1 - K] =
                     H::produce(&Produce(run.whole::<H::Wire>(s, U - 1 - K).before(last)), args);
@@ -217,7 +209,7 @@ fn self_copy_unrolled<const U: usize, H: Hooks, const FOLLOWS: bool>(
             s += run.team.stride::<U>();
             continue;
         }
-        followed::<FOLLOWS, 3>();
+        let args = args.arrive::<3>();
         unroll!(U <= 8, |K| if inside::<U>(nth(s, K), end) {
             packs[K] = H::produce(&Produce(run.whole::<H::Wire>(s, K)), args);
         });

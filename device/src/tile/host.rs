@@ -10,6 +10,7 @@ use crate::element::Element;
 use crate::hooks::Hooks;
 use crate::pack::Pack;
 use crate::protocol::Kept;
+use crate::wait::Arrive;
 
 /// `$body` for the number and the context of packs `$first .. $first + $count` of the chunk at `$place`, of which some are whole if it is `$aligned`.
 /// A macro, since a closure that is called in two loops is not inlined.
@@ -66,14 +67,14 @@ pub(super) fn consume<U: Unroll, W: Element, S: Sink<W>>(
 
 /// [`super::self_copy`].
 #[inline(always)]
-pub(super) fn self_copy<H: Hooks, const FOLLOWS: bool>(
+pub(super) fn self_copy<'a, H: Hooks>(
     team: Team,
     kept: (&Ctx, Kept),
     first: usize,
     count: u32,
-    args: &H::Args<'_>,
+    args: impl Arrive<H::Args<'a>>,
 ) {
-    keep::<H, false>(team, kept, first, count, args, &|_, _| {});
+    keep::<H, false>(team, kept, first, count, args.arrive::<0>(), &|_, _| {});
 }
 
 /// The same of hooks that are called by packs in order, each of which goes to `put` with its number, if it `SENDS`.

@@ -21,6 +21,7 @@ use crate::pack::Pack;
 use crate::protocol::Kept;
 use crate::protocol::simple::channel::HEADER;
 use crate::row::{self, RowAt, walk};
+use crate::wait::Arrive;
 #[cfg(target_arch = "nvptx64")]
 use bundles as loops;
 use core::marker::PhantomData;
@@ -364,17 +365,18 @@ pub(crate) fn self_copy<H: Hooks>(
     if const { H::COLS > 0 } {
         return walk::keep::<H>(team, (place, kept), first, count, args, None::<&fn(u32, Pack<H::Wire>)>);
     }
-    loops::self_copy::<H, false>(team, (place, kept), first, count, args);
+    loops::self_copy::<H>(team, (place, kept), first, count, args);
 }
 
-/// The same of hooks by pack or element, in a kernel that has not [followed](crate::arch::follow) yet. A thread that has no pack does not here either.
+/// The same of hooks by pack or element, in a kernel that may not have waited for the one in front yet. A thread that has no pack does not
+/// here either.
 #[inline(always)]
-pub(crate) fn self_copy_following<H: Hooks>(
+pub(crate) fn self_copy_arriving<'a, H: Hooks>(
     team: Team,
     (place, kept): (&Ctx, Kept),
     first: usize,
     count: u32,
-    args: &H::Args<'_>,
+    args: impl Arrive<H::Args<'a>>,
 ) {
-    loops::self_copy::<H, true>(team, (place, kept), first, count, args);
+    loops::self_copy::<H>(team, (place, kept), first, count, args);
 }

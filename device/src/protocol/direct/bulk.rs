@@ -18,9 +18,9 @@ use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack};
 use crate::ops::Direct;
-use crate::protocol::{Protocol, Site, ll128, packs_of};
+use crate::protocol::{Protocol, Site, arguments, ll128, packs_of};
 use crate::schedule::{Leg, Schedule, has_own, legs};
-use crate::wait::{Flow, Watch};
+use crate::wait::{Armed, Flow};
 use core::ops::Range;
 
 /// Pieces that a block has under way.
@@ -259,7 +259,7 @@ unsafe impl<O: Direct> Protocol<O> for Bulk {
         let most = legs(schedule, me);
         let blocks = if most == 0 { 0 } else { shape.channels };
         // SAFETY: the caller's contract.
-        let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        let armed = unsafe { Armed::new(&Block, params.control, ops.rank(), grid.block) };
         let (bytes, input, outputs) =
             (shape.elements * H::Wire::SIZE as u64, shape.input, shape.output_offset);
         let chunk = move |number: u32| u64::from(number) * bytes;
@@ -277,12 +277,11 @@ unsafe impl<O: Direct> Protocol<O> for Bulk {
             };
             if S::MUTUAL {
                 // SAFETY: the caller's contract.
-                let args = unsafe { H::unpack(&params.raw) };
+                let args = unsafe { arguments::<H>(&params.raw) };
                 // SAFETY: the caller's contract.
-                return unsafe { ll128::prefix::<O, S, H>((&site, schedule, watch), part, &args, own) };
+                return unsafe { ll128::prefix::<O, S, H>((&site, schedule, armed), part, &args, own) };
             }
-            // SAFETY: the caller's contract.
-            let watch = unsafe { watch.looked() };
+            let watch = armed.looked();
             watch.enter(&Block)?;
             own();
             return Ok(());
@@ -290,8 +289,7 @@ unsafe impl<O: Direct> Protocol<O> for Bulk {
         let channel = Channel::of::<H>(ops, shape, grid.block);
         let mut lanes = Lanes::of(schedule, me);
         lanes.begin(&channel);
-        // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
-        let watch = unsafe { watch.looked() };
+        let watch = armed.looked();
         let pieces = Pieces::of::<H>(shape, shape.first, grid.block, shape.channels);
         let from = move |leg| input + chunk(schedule.to(me, leg).chunk) + pieces.begin();
         let to = move |leg| {

@@ -6,7 +6,7 @@ use crate::launch::{BEHIND, Grid, Params, Unpack};
 use crate::ops::Direct;
 use crate::protocol::Protocol;
 use crate::schedule::{Member, Schedule};
-use crate::wait::{Flow, Watch};
+use crate::wait::{Armed, Flow};
 
 /// The protocol, as a type: what stands before and behind ([`BEHIND`]) the copy engine's part, *ready* and *complete* with every peer.
 /// Grid: one block.
@@ -23,16 +23,14 @@ unsafe impl<O: Direct> Protocol<O> for CopyEngine {
         let channel = Channel::of::<H>(ops, shape, 0);
         let mut lanes = Lanes::of(&params.schedule, Member::of(ops));
         // SAFETY: the caller's contract.
-        let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        let armed = unsafe { Armed::new(&Block, params.control, ops.rank(), grid.block) };
         if shape.flags & BEHIND == 0 {
             lanes.begin(&channel);
-            // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
-            let watch = unsafe { watch.looked() };
+            let watch = armed.looked();
             return lanes.await_ready(&channel, &watch);
         }
         lanes.ask(&channel);
-        // SAFETY: as above.
-        let watch = unsafe { watch.looked() };
+        let watch = armed.looked();
         watch.enter(&Block)?;
         lanes.name(&channel);
         lanes.close(&channel, &watch, None)

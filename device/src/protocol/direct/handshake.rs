@@ -9,7 +9,7 @@ use crate::ops::{ChannelState, Direct, Line};
 use crate::protocol::simple::channel::Call;
 use crate::protocol::whole_call;
 use crate::schedule::{Member, NOBODY, Schedule, legs};
-use crate::wait::{About, Fault, Flow, Watch, kind, operation};
+use crate::wait::{About, Behind, Fault, Flow, Watch, kind, operation};
 use core::ptr;
 
 /// Stream position of *ready*, from the call's start.
@@ -349,7 +349,7 @@ impl<S: Schedule> Lanes<S> {
         let mut ends = Ends { to, from, ..Ends::NONE };
         let state = |peer| if exists::<S>(peer) { channel.state(peer) } else { ptr::null_mut() };
         let [state_to, state_from] = [to, from].map(|peer| now(state(peer)));
-        arch::follow();
+        let _ = Behind::here();
         if exists::<S>(to) {
             channel.ask_to(&mut ends, state_to);
         }

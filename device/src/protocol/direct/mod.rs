@@ -13,7 +13,7 @@ pub mod bulk;
 pub mod copy_engine;
 mod handshake;
 
-use super::{Protocol, Share, Site, work};
+use super::{Protocol, Share, Site, arguments, work};
 use crate::arch;
 use crate::args::store_pack;
 use crate::ctx::Ctx;
@@ -26,7 +26,7 @@ use crate::pack::Pack;
 use crate::schedule::{Schedule, has_own, legs};
 use crate::tile::transpose::{self, Walk};
 use crate::tile::{self, Team, WARP};
-use crate::wait::{Flow, Watch};
+use crate::wait::{Armed, Flow};
 use handshake::{Channel, Lanes};
 
 /// Where the symmetric allocation of `peer`'s output is mapped: a load, to be made before it is needed.
@@ -154,21 +154,20 @@ unsafe impl<O: Direct> Protocol<O> for Store {
         let site = Site::of(grid, params);
         let me = site.me;
         // SAFETY: the caller's contract.
-        let watch = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        let armed = unsafe { Armed::new(&Block, params.control, ops.rank(), grid.block) };
         // SAFETY: the caller's contract.
-        let args = unsafe { H::unpack(&params.raw) };
+        let args = unsafe { arguments::<H>(&params.raw) };
         let blocks = if !S::ONCE && legs(schedule, me) == 0 { 0 } else { shape.channels };
         if S::OWN && !S::ONCE && grid.block >= blocks {
-            // SAFETY: the caller's contract.
-            let watch = unsafe { watch.looked() };
-            return site.self_copy::<S, H>(schedule, &watch, grid.block - blocks, &args);
+            let watch = armed.looked();
+            return site.self_copy::<S, H>(schedule, &watch, grid.block - blocks, args.now(watch.behind()));
         }
         let channel = Channel::of::<H>(ops, shape, grid.block);
         let mut part = Part::of::<H>(shape, grid.block);
         let mut lanes = Lanes::of(schedule, me);
         lanes.begin(&channel);
-        // SAFETY: the caller's contract; positions were asked for behind what precedes the kernel.
-        let watch = unsafe { watch.looked() };
+        let watch = armed.looked();
+        let args = args.now(watch.behind());
         let sends = schedule.sends(me);
         // SAFETY: the launch's table.
         let base = |leg| unsafe { base(shape, schedule.to(me, leg).peer) };
@@ -187,10 +186,10 @@ unsafe impl<O: Direct> Protocol<O> for Store {
                         unsafe { store_at(base(number) + to, ctx, pack, aligned) };
                         number += 1;
                     }
-                    H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), &args, pack);
+                    H::consume(&kept.at::<H>(ctx.at(ctx.pos, ctx.valid, ctx.whole)), args, pack);
                 };
                 // Allocations are.
-                produce::<H>(team, share, walk, &place, to.is_multiple_of(16), &args, put);
+                produce::<H>(team, share, walk, &place, to.is_multiple_of(16), args, put);
             }
             Block.sync();
             watch.check_panic(ops)?;
@@ -202,7 +201,7 @@ unsafe impl<O: Direct> Protocol<O> for Store {
             let base = if number == 1 { first } else { base(number) };
             let to = u64::from(leg.theirs) * shape.elements;
             // SAFETY: the peer is ready, with this call's size and place.
-            unsafe { store::<H>(part, shape, &site.at(leg, grid.block), base, to, &args) };
+            unsafe { store::<H>(part, shape, &site.at(leg, grid.block), base, to, args) };
             if const { S::MOST_LEGS == 1 } {
                 break;
             }

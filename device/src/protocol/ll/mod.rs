@@ -14,7 +14,7 @@ mod end;
 
 pub use buffer::{BUFFERS, PACKS, REFRESH};
 
-use super::{Protocol, Share, Site, armed, whole_call};
+use super::{Protocol, Share, Site, arguments, armed, whole_call};
 use crate::group::{Block, Group};
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::{ChannelState, Direct};
@@ -69,18 +69,18 @@ unsafe impl<O: Direct> Protocol<O> for Ll {
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
-        let watch = unsafe { armed::<O, S, H>(grid, params) };
+        let armed = unsafe { armed::<O, S, H>(grid, params) };
         // Hooks may panic from here on, and warps meet.
         Block.sync();
         // SAFETY: the caller's contract.
-        let args = unsafe { H::unpack(&params.raw) };
+        let args = unsafe { arguments::<H>(&params.raw) };
         let site = Site::of(grid, params);
         let me = site.me;
-        // SAFETY: the caller's contract.
-        let watch = unsafe { watch.looked() };
+        let watch = armed.looked();
+        let args = args.now(watch.behind());
         let Role { part, sends, takes } = match Role::of(schedule, me, shape.channels, grid.block) {
             Ok(role) => role,
-            Err(part) if S::OWN => return site.self_copy::<S, H>(schedule, &watch, part, &args),
+            Err(part) if S::OWN => return site.self_copy::<S, H>(schedule, &watch, part, args),
             Err(_) => return Ok(()),
         };
         let channel = if S::MUTUAL { part } else { ops.ll_channels() + part };
@@ -106,7 +106,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll {
                 if const { !S::MUTUAL } {
                     end.credit()?;
                 }
-                end.send::<H>(&args);
+                end.send::<H>(args);
             }
         }
         // In place, what is taken is stored where others of the block may still read what they send.
@@ -115,7 +115,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll {
             // SAFETY: as above.
             unsafe {
                 end.arrived()?;
-                if S::FOLDS { end.fold::<H>(&args) } else { end.take::<H>(&args) }
+                if S::FOLDS { end.fold::<H>(args) } else { end.take::<H>(args) }
             }
         }
         leave(ops, &watch, true)?;

@@ -17,16 +17,16 @@ pub use line::{BUFFER, BUFFERS, PACKS, ROW_PACKS};
 pub use load::TILE_ROWS;
 pub use relay::{Ll128TwoShot, most_packs};
 
-use super::{Protocol, Share, Site, whole_call};
+use super::{Protocol, Share, Site, arguments, whole_call};
 use crate::arch;
 use crate::element::Element;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack, cut};
-use crate::ops::Direct;
+use crate::ops::{ChannelState, Direct};
 use crate::schedule::{Schedule, has_own};
 use crate::tile::{Team, WARP};
-use crate::wait::{Flow, Stopped, Watch};
+use crate::wait::{Ahead, Armed, FirstTurn, Flow, LateWatch, Stopped, Watch};
 pub(crate) use line::{Line, Single, bundles};
 pub(crate) use load::Load;
 use once::{Fan, Peers};
@@ -69,53 +69,51 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let (me, legs) = (site.me, schedule.sends(site.me));
     let channel = grid.block;
     // SAFETY: the caller's contract.
-    let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+    let armed = unsafe { Armed::new(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
-    let args = unsafe { H::unpack(&params.raw) };
+    let args = unsafe { arguments::<H>(&params.raw) };
     let blocks = if legs == 0 && !S::ONCE { 0 } else { shape.channels };
     if !S::ONCE && !S::FOLDS && channel >= blocks {
-        // SAFETY: the caller's contract.
-        let watch = unsafe { armed.looked() };
-        return site.self_copy::<S, H>(schedule, &watch, channel - blocks, &args);
+        let watch = armed.looked();
+        return site.self_copy::<S, H>(schedule, &watch, channel - blocks, args.now(watch.behind()));
     }
     let state = ops.line_state(me.rank, channel);
-    // SAFETY: the caller's contract; live state, written last by the previous kernel on this channel.
-    let begin = || unsafe { (armed.looked(), (&raw const (*state).sent).read_volatile()) };
-    let (mut watch, mut calls, mut begun) = (armed, 0, false);
+    let ((mut watch, mut first), mut calls) = (armed.first_of(state), 0);
     // These have no registers for what is worked out early.
     let late = H::TRANSPOSED && H::Wire::SIZE == 1;
     if late {
-        ((watch, calls), begun) = (begin(), true);
+        // SAFETY: see there.
+        unsafe { begin((&mut watch, &mut first), &mut calls) };
     }
     let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
     let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
     let teams = if late { teams } else { teams.now() };
     let [sends, receives] = teams.roles(&load, H::IN_PLACE && !S::APART);
     if S::ONCE {
-        (watch, calls) = begin();
-        begun = true;
+        // SAFETY: see there.
+        let (watch, calls) = unsafe { begin((&mut watch, &mut first), &mut calls) };
+        let args = args.now(watch.behind());
         if let Some(team) = teams.once(sends) {
             let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
-            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
-            let to = Fan::<O, S, H> { peers: Peers { ops, schedule, me, channel, calls }, kept, args: &args };
+            let line = Line { ops, watch, team, place, load, channel, calls, call };
+            let to = Fan::<O, S, H> { peers: Peers { ops, schedule, me, channel, calls }, kept, args };
             // SAFETY: free, as `line`'s module says; each block works its own LL128 channel.
-            unsafe { line.send_to::<H, _>(&args, &to) };
+            unsafe { line.send_to::<H, _>(args, &to) };
         }
     } else if let Some(team) = sends {
         teams.each_leg(legs, |leg| {
             // Not before this loop: what it works out once it works out while the kernel before this one on the stream still runs.
-            if !begun {
-                ((watch, calls), begun) = (begin(), true);
-            }
+            // SAFETY: see there.
+            let (watch, calls) = unsafe { begin((&mut watch, &mut first), &mut calls) };
             let place = site.at(schedule.to(me, leg), channel);
-            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
+            let line = Line { ops, watch, team, place, load, channel, calls, call };
             // SAFETY: free, as `line`'s module says; each block works its own LL128 channel.
-            unsafe { line.send::<H>(&args) };
+            unsafe { line.send::<H>(args.now(watch.behind())) };
         });
     }
-    if !begun {
-        (watch, calls) = begin();
-    }
+    // SAFETY: see there.
+    let (watch, calls) = unsafe { begin((&mut watch, &mut first), &mut calls) };
+    let args = args.now(watch.behind());
     if const { H::IN_PLACE && !S::APART } {
         // What is taken is stored where others of the block may still read what they send. Nobody waits for a peer before this.
         Block.sync();
@@ -129,19 +127,19 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     if S::FOLDS {
         if let Some(team) = teams.once(receives) {
             let place = site.own(schedule, channel);
-            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
+            let line = Line { ops, watch, team, place, load, channel, calls, call };
             // SAFETY: each block works its own LL128 channel.
-            whole = unsafe { line.fold::<H>(site.kept(schedule), me, &args) };
+            whole = unsafe { line.fold::<H>(site.kept(schedule), me, args) };
         }
     } else if let Some(team) = receives {
         teams.each_leg(legs, |leg| {
             let place = site.at(schedule.from(me, leg), channel);
-            let line = Line { ops, watch: &watch, team, place, load, channel, calls, call };
+            let line = Line { ops, watch, team, place, load, channel, calls, call };
             // SAFETY: each block works its own LL128 channel.
-            whole = whole && unsafe { line.receive::<H>(&args) };
+            whole = whole && unsafe { line.receive::<H>(args) };
         });
     }
-    leave(ops, &watch, whole)?;
+    leave(ops, watch, whole)?;
     if Block.leads() {
         // SAFETY: live state, this block's own; all threads have read it before the sync above.
         unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
@@ -149,18 +147,35 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     Ok(())
 }
 
+/// The watch of a block that works channel after channel in turns, and the calls that its channel has carried: read on the first turn.
+///
+/// # Safety
+/// `first` is the live state of this block's own channel, which the previous kernel on it wrote last.
+#[inline(always)]
+unsafe fn begin<'w>(
+    (watch, first): (&'w mut LateWatch, &mut FirstTurn<*mut ChannelState>),
+    calls: &mut u64,
+) -> (&'w Watch, u64) {
+    let (watch, first) = watch.looked::<0, _>(first);
+    if let Some(state) = first {
+        // SAFETY: the caller's contract.
+        *calls = unsafe { (&raw const (*state).sent).read_volatile() };
+    }
+    (watch, *calls)
+}
+
 /// What every chunk of a mutual schedule begins with, where the rest goes another way, which must wait until peers are ready: lines need not
 /// wait. Self-copy block number `part` exchanges its share of the first `shape.first` packs of each chunk on the LL128 channel of that number,
 /// while its first warp does `work`; a block of one warp does that in between.
 ///
 /// # Safety
-/// As for [`Protocol::exchange`]; called by all threads of a self-copy block, whose watch has not looked yet; the share is one that the
+/// As for [`Protocol::exchange`]; called by all threads of a self-copy block; the share is one that the
 /// channel's buffers hold; the schedule is mutual.
 #[inline(always)]
 pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
-    (site, schedule, armed): (&Site<'_, O>, &S, Watch),
+    (site, schedule, armed): (&Site<'_, O>, &S, Armed),
     part: u32,
-    args: &H::Args<'_>,
+    args: &Ahead<H::Args<'_>>,
     work: impl FnOnce(),
 ) -> Flow {
     let (ops, shape, me) = (site.ops, site.shape, site.me);
@@ -171,8 +186,8 @@ pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
     let load = Load::of_packs(begin as usize, packs as u32);
     let call = whole_call::<H>(shape);
     let teams = Team::behind(&Block).map(|team| Teams::of::<H>(team, legs, &load).now());
-    // SAFETY: the caller's contract.
-    let watch = &unsafe { armed.looked() };
+    let watch = &armed.looked();
+    let args = args.now(watch.behind());
     // SAFETY: live state, written last by the previous kernel on this channel.
     let calls = state.map_or(0, |state| unsafe { (&raw const (*state).sent).read_volatile() });
     let line = |place, team| Line { ops, watch, team, place, load, channel: part, calls, call };
@@ -210,9 +225,9 @@ pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
 unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
     let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
     // SAFETY: the caller's contract.
-    let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+    let armed = unsafe { Armed::new(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
-    let args = unsafe { H::unpack(&params.raw) };
+    let args = unsafe { arguments::<H>(&params.raw) };
     let site = Site::of(grid, params);
     let me = site.me;
     let [sends, receives] = [schedule.sends(me), schedule.receives(me)];
@@ -225,16 +240,15 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
     if const { S::OWN && !S::ONCE } {
         let ends = senders + if receives > 0 { shape.channels } else { 0 };
         if grid.block >= ends {
-            // SAFETY: the caller's contract.
-            let watch = unsafe { armed.looked() };
-            return site.self_copy::<S, H>(schedule, &watch, grid.block - ends, &args);
+            let watch = armed.looked();
+            return site.self_copy::<S, H>(schedule, &watch, grid.block - ends, args.now(watch.behind()));
         }
     }
     let is_sender = !S::ONCE && grid.block < senders;
     let (part, legs) = if is_sender { (grid.block, sends) } else { (grid.block - senders, receives) };
     let channel = ops.ll128_channels() + part;
     let (load, call, team) = (carried::<H>(shape, part), whole_call::<H>(shape), Team::all(&Block));
-    let (mut watch, mut number) = (armed, 1);
+    let ((mut watch, mut first), mut number) = (armed.first_of(()), 1);
     while number < legs + 1 {
         let leg = if is_sender { schedule.to(me, number) } else { schedule.from(me, number) };
         let state = ops.line_state(leg.peer, channel);
@@ -247,29 +261,25 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
         // last by the previous kernel on this channel.
         unsafe {
             let calls = if is_sender {
-                if number == 1 {
-                    watch = watch.looked_in::<1>();
-                }
+                let (watch, _) = watch.looked::<1, _>(&mut first);
                 let calls = count.read_volatile();
-                let line = line(&watch, calls);
+                let line = line(watch, calls);
                 let free = line.credit();
                 if free {
-                    line.send::<H>(&args);
+                    line.send::<H>(args.now(watch.behind()));
                 }
-                leave(ops, &watch, free)?;
+                leave(ops, watch, free)?;
                 calls
             } else {
-                if number == 1 {
-                    watch = watch.looked_in::<2>();
-                }
+                let (watch, _) = watch.looked::<2, _>(&mut first);
                 let calls = count.read_volatile();
-                let line = line(&watch, calls);
+                let line = line(watch, calls);
                 // A sender's wait for credit sees it too.
                 if watch.poisoned() {
                     return Err(Stopped);
                 }
-                let whole = line.receive::<H>(&args);
-                leave(ops, &watch, whole)?;
+                let whole = line.receive::<H>(args.now(watch.behind()));
+                leave(ops, watch, whole)?;
                 if Block.leads() {
                     line.give_credit();
                 }

@@ -12,7 +12,7 @@ use crate::pack::Pack;
 use crate::protocol::{Kept, Site, whole_call};
 use crate::schedule::{Member, Schedule};
 use crate::tile::Team;
-use crate::wait::{Flow, Watch};
+use crate::wait::{Ahead, Armed, Flow};
 
 /// Every peer that a rank sends to.
 pub(super) struct Peers<'k, O, S> {
@@ -72,15 +72,15 @@ impl<O: Direct, S: Schedule, H: Hooks> Outlet<H::Wire> for Fan<'_, '_, O, S, H> 
 pub(super) unsafe fn send<O: Direct, S: Schedule, H: Unpack>(
     site: &Site<'_, O>,
     schedule: &S,
-    armed: Watch,
-    args: &H::Args<'_>,
+    armed: Armed,
+    args: &Ahead<H::Args<'_>>,
 ) -> Flow {
     let (ops, shape, me, part) = (site.ops, site.shape, site.me, site.grid.block);
     let channel = ops.ll128_channels() + part;
     let (load, call, team) = (carried::<H>(shape, part), whole_call::<H>(shape), Team::all(&Block));
     let (place, sends) = (site.own(schedule, part), schedule.sends(me));
-    // SAFETY: the caller's contract.
-    let watch = &unsafe { armed.looked() };
+    let watch = &armed.looked();
+    let args = args.now(watch.behind());
     // All lanes of a warp together, as `credit` asks.
     let mut free = !Warp.any(watch.poisoned());
     // SAFETY: live state of this end.

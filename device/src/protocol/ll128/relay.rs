@@ -23,10 +23,10 @@ use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
 use crate::protocol::simple::take;
-use crate::protocol::{Kept, Protocol, Share, Site, passes_on, whole_call};
+use crate::protocol::{Kept, Protocol, Share, Site, arguments, passes_on, whole_call};
 use crate::schedule::{Member, Schedule};
 use crate::tile::{Team, WARP};
-use crate::wait::{Flow, Stopped, Watch};
+use crate::wait::{Armed, Flow, Stopped};
 
 /// The protocol, as a type: for what [`TwoShot`](crate::protocol::TwoShot) is for.
 ///
@@ -52,9 +52,9 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
         }
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
-        let armed = unsafe { Watch::armed(&Block, params.control, ops.rank(), grid.block) };
+        let armed = unsafe { Armed::new(&Block, params.control, ops.rank(), grid.block) };
         // SAFETY: the caller's contract.
-        let args = unsafe { H::unpack(&params.raw) };
+        let args = unsafe { arguments::<H>(&params.raw) };
         let site = Site::of(grid, params);
         let (me, channel) = (site.me, grid.block);
         let share = Share::of::<H>(shape.elements, shape.share, channel);
@@ -62,8 +62,8 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
         let teams = Teams::of::<H>(Team::all(&Block), legs, &Load::of_packs(0, longest)).now();
         let (place, kept, call) = (site.own(schedule, channel), site.kept(schedule), whole_call::<H>(shape));
         let state = ops.line_state(me.rank, channel);
-        // SAFETY: the caller's contract.
-        let watch = &unsafe { armed.looked() };
+        let watch = &armed.looked();
+        let args = args.now(watch.behind());
         if H::RELAYS == 0 || share.packs == 0 {
             return Ok(());
         }
@@ -86,18 +86,18 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
         };
         teams.each_leg(legs, |leg| {
             // SAFETY: free, as said above; each block works its own LL128 channel.
-            unsafe { line(teams.team, schedule.to(me, leg).peer, 0).send::<H>(&args) };
+            unsafe { line(teams.team, schedule.to(me, leg).peer, 0).send::<H>(args) };
         });
         if watch.poisoned() {
             return Err(Stopped);
         }
         let to = Peers { ops, schedule, me, channel, calls: calls + 1 };
         // SAFETY: each block works its own LL128 channel; every rank sends to every other.
-        let mut whole = unsafe { line(Team::all(&Block), me.rank, 0).pass_on::<H>(&to, kept, me, &args) };
+        let mut whole = unsafe { line(Team::all(&Block), me.rank, 0).pass_on::<H>(&to, kept, me, args) };
         teams.each_leg(legs, |leg| {
             // SAFETY: as above.
             whole = whole
-                && unsafe { line(teams.team, schedule.from(me, leg).peer, 1).take_passed::<H>(kept, &args) };
+                && unsafe { line(teams.team, schedule.from(me, leg).peer, 1).take_passed::<H>(kept, args) };
         });
         leave(ops, watch, whole)?;
         if Block.leads() {

@@ -21,7 +21,7 @@ pub(super) use relay::take;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use relay::{Folded, folded_for, within};
 
-use super::{Protocol, Share, Site, armed};
+use super::{Protocol, Share, Site, arguments, armed};
 use crate::arch;
 use crate::ctx::Ctx;
 use crate::element::Element;
@@ -188,18 +188,6 @@ fn stream<H: Hooks, O: Ops>(
     }
 }
 
-/// What a block's first leg begins with: the wait for the kernel in front, and the end of the channel that was worked out before. Of later legs
-/// nothing.
-#[inline(always)]
-fn begin<const BRANCH: u32>(watch: &mut Watch, first: &mut Option<End>) -> Option<End> {
-    let end = first.take();
-    if end.is_some() {
-        // SAFETY: the watch is armed; called behind nothing that accesses memory.
-        *watch = unsafe { watch.led_in::<BRANCH, _>(&Block) };
-    }
-    end
-}
-
 /// Blocks that share the peers of a channel at most.
 pub const MOST_GROUPS: u32 = 15;
 
@@ -264,9 +252,9 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
     unsafe fn exchange<S: Schedule, H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>) -> Flow {
         let (ops, shape, schedule) = (&params.ops, &params.shape, &params.schedule);
         // SAFETY: the caller's contract.
-        let mut watch = unsafe { armed::<O, S, H>(grid, params) };
+        let armed = unsafe { armed::<O, S, H>(grid, params) };
         // SAFETY: the caller's contract.
-        let args = unsafe { H::unpack(&params.raw) };
+        let args = unsafe { arguments::<H>(&params.raw) };
         let site = Site::of(grid, params);
         let me = site.me;
         let [sends, receives] = [schedule.sends(me), schedule.receives(me)];
@@ -285,24 +273,23 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
             let sends = grid.block < senders;
             let channel = if sends { grid.block } else { grid.block - senders };
             let share = Share::of::<H>(shape.elements, shape.share, channel);
-            // SAFETY: the caller's contract.
-            let watch = &unsafe { watch.led(&Block) };
+            let watch = &armed.led(&Block);
+            let args = args.now(watch.behind());
             // SAFETY: each block has its own channel end.
             return unsafe {
                 match sends {
-                    true if S::ONCE => once::send::<O, S, H>(&site, schedule, watch, share, &args),
-                    true => fold::send::<O, S, H>(&site, schedule, watch, share, &args),
+                    true if S::ONCE => once::send::<O, S, H>(&site, schedule, watch, share, args),
+                    true => fold::send::<O, S, H>(&site, schedule, watch, share, args),
                     false if S::FOLDS => {
-                        fold::receive::<O, S, H>(&site, schedule, watch, (channel, share), &args)
+                        fold::receive::<O, S, H>(&site, schedule, watch, (channel, share), args)
                     }
-                    false => once::receive::<O, S, H>(&site, schedule, watch, (channel, share), &args),
+                    false => once::receive::<O, S, H>(&site, schedule, watch, (channel, share), args),
                 }
             };
         }
         if S::OWN && grid.block >= ends {
-            // SAFETY: the caller's contract.
-            let watch = unsafe { watch.led(&Block) };
-            return site.self_copy::<S, H>(schedule, &watch, grid.block - ends, &args);
+            let watch = armed.led(&Block);
+            return site.self_copy::<S, H>(schedule, &watch, grid.block - ends, args.now(watch.behind()));
         }
         let is_sender = grid.block < senders;
         let block = if is_sender { grid.block } else { grid.block - senders };
@@ -314,15 +301,15 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
         // Not of many legs: its first pack's place would become one from which a bundle's places are not constants apart.
         let share = if const { S::MOST_LEGS == 1 } { share.now() } else { share };
         let leg = if is_sender { schedule.to(me, turn.leg()) } else { schedule.from(me, turn.leg()) };
-        let mut first = Some(End::of(ops, leg.peer, turn.channel(), is_sender).now());
+        let (mut watch, mut first) = armed.first_of(End::of(ops, leg.peer, turn.channel(), is_sender).now());
         // Not before the loops: what they work out once they work out while the kernel before this one on the stream still runs.
         // One loop for each end: a hook in both would make each block as large as the larger one.
         if is_sender {
             // (Not `<=`: what a world has is a parameter, one less is a register.)
             while turn.leg() < sends + 1 {
-                let end = begin::<0>(&mut watch, &mut first);
+                let (watch, end) = watch.led(&mut first, &Block);
                 let place = site.at(schedule.to(me, turn.leg()), turn.channel());
-                stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, true)?;
+                stream::<H, O>(ops, watch, shape, (&place, share, end), args.now(watch.behind()), true)?;
                 if const { S::MOST_LEGS == 1 } {
                     break;
                 }
@@ -330,9 +317,9 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
             }
         } else {
             while turn.leg() < receives + 1 {
-                let end = begin::<0>(&mut watch, &mut first);
+                let (watch, end) = watch.led(&mut first, &Block);
                 let place = site.at(schedule.from(me, turn.leg()), turn.channel());
-                stream::<H, O>(ops, &watch, shape, (&place, share, end), &args, false)?;
+                stream::<H, O>(ops, watch, shape, (&place, share, end), args.now(watch.behind()), false)?;
                 if const { S::MOST_LEGS == 1 } {
                     break;
                 }

@@ -63,7 +63,7 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
     pub(super) unsafe fn exchange<H: Unpack>(grid: Grid, params: &Params<O, S, H::Raw>, among: A) -> Flow {
         let shape = &params.shape;
         // SAFETY: the caller's contract.
-        let watch = unsafe { armed::<O, S, H>(grid, params).led(&Block) };
+        let watch = unsafe { armed::<O, S, H>(grid, params) }.led(&Block);
         // SAFETY: the caller's contract.
         let args = unsafe { H::unpack(&params.raw) };
         let site = Site::of(grid, params);
