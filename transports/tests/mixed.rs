@@ -282,7 +282,7 @@ fn group_forms_with_several_lanes() {
 /// Makes this thread one of a kernel's, whose operations wait as long as others do.
 fn in_kernel(rank: &Rank) {
     // SAFETY: words that live as long as the program.
-    let _ = unsafe { Watch::armed(&Thread, control(), rank.me as u32, 0) };
+    let _ = unsafe { Watch::begin(&Thread, control(), rank.me as u32, 0) };
 }
 
 /// More than a queue holds, of which nobody has told the adapter.

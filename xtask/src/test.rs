@@ -117,23 +117,25 @@ pub fn run(only: Option<&str>, install: bool) -> Outcome {
         crate::demo::run(&arguments.map(String::from))
     });
     account.step("benchmark programs on CPU threads", || {
-        let program = |name| ["run", "--release", "--quiet", "-p", "fusewire-bench", "--bin", name, "--"];
-        let bench = ["--device", "host", "--size", "1K,1M", "--json"];
-        steps::run("bench", cargo().args(program("bench")).args(bench))?;
-        let windows = ["--device", "host", "--json"];
-        steps::run("bench_windows", cargo().args(program("bench_windows")).args(windows))?;
-        steps::run("host", cargo().args(program("host")).args(["--size", "4K,1M"]))
+        // Not optimised, as the tests have built them: whether they run, not how fast. Those of the demo and of the Python package are.
+        let built = steps::programs()?;
+        let run = |name: &str, arguments: &[&str]| {
+            let program = steps::program(&built, name, false)?;
+            steps::run(name, Command::new(&program.path).args(arguments).current_dir(steps::root()))
+        };
+        run("bench", &["--device", "host", "--size", "1K,1M", "--json"])?;
+        run("bench_windows", &["--device", "host", "--json"])?;
+        run("host", &["--size", "4K,1M"])
     });
     account.step("tuner on CPU threads", || {
-        let program = ["build", "--release", "--quiet", "-p", "fusewire-examples", "--bin", "tune"];
-        steps::run("building the tuning program", cargo().args(program))?;
+        let built = steps::programs()?;
+        let [tune, fusewire] = ["tune", "cargo-fusewire"].map(|name| steps::program(&built, name, false));
         let table = target().join("smoke-tuning.jsonl");
         // Rows of earlier runs would be kept.
         let _ = std::fs::remove_file(&table);
-        let tune = ["run", "--release", "--quiet", "-p", "cargo-fusewire", "--", "tune", "--device", "host"];
-        let what = ["--size", "256,64K,1M", "--fresh", "--program"];
-        let mut command = cargo();
-        command.args(tune).args(what).arg(target().join("release/tune")).arg("--table").arg(&table);
+        let mut command = Command::new(&fusewire?.path);
+        command.args(["tune", "--device", "host", "--size", "256,64K,1M", "--fresh", "--program"]);
+        command.arg(&tune?.path).arg("--table").arg(&table).current_dir(steps::root());
         steps::run("cargo fusewire tune", &mut command)?;
         let rows = std::fs::read_to_string(&table).map_err(|e| format!("{}: {e}", table.display()))?;
         // Each size by nine schedules, three of them into symmetric memory as well.

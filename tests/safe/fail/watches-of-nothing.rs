@@ -6,7 +6,7 @@ use fusewire::device::wait::{Control, Watch};
 
 fn main() {
     let control = Control { abort: 0xdead_0000, record: 0, deadline_ns: 0 };
-    let watch = Watch::armed(&Block, control, 0, 0);
+    let watch = Watch::begin_all(&Block, control, 0, 0);
     println!("{}", watch.aborted());
     println!("{}", Watch::begin(&Block, control, 0, 0).aborted());
 }
