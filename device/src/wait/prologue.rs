@@ -89,8 +89,8 @@ impl Watch {
     }
 }
 
-/// The watch of a loop whose first turn waits: what the loop works out once is worked out before then. It stays in one place, since who gives up
-/// names it by address; so what is needed on the first turn is not a part of it.
+/// The watch of a loop whose first turn waits, so that what the loop works out once is worked out before. It stays in one place, since who gives up
+/// names it by address: what the first turn needs would stay in memory with it, so that is a [`FirstTurn`] beside it.
 pub(crate) struct LateWatch(Watch);
 
 /// What was worked out for the first turn of such a loop.

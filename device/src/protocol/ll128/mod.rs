@@ -82,7 +82,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     // These have no registers for what is worked out early.
     let late = H::TRANSPOSED && H::Wire::SIZE == 1;
     if late {
-        // SAFETY: see there.
+        // SAFETY: `state` is live, and of this block's own channel.
         unsafe { begin((&mut watch, &mut first), &mut calls) };
     }
     let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
@@ -90,7 +90,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let teams = if late { teams } else { teams.now() };
     let [sends, receives] = teams.roles(&load, H::IN_PLACE && !S::APART);
     if S::ONCE {
-        // SAFETY: see there.
+        // SAFETY: `state` is live, and of this block's own channel.
         let (watch, calls) = unsafe { begin((&mut watch, &mut first), &mut calls) };
         let args = args.now(watch.behind());
         if let Some(team) = teams.once(sends) {
@@ -103,7 +103,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     } else if let Some(team) = sends {
         teams.each_leg(legs, |leg| {
             // Not before this loop: what it works out once it works out while the kernel before this one on the stream still runs.
-            // SAFETY: see there.
+            // SAFETY: `state` is live, and of this block's own channel.
             let (watch, calls) = unsafe { begin((&mut watch, &mut first), &mut calls) };
             let place = site.at(schedule.to(me, leg), channel);
             let line = Line { ops, watch, team, place, load, channel, calls, call };
@@ -111,7 +111,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
             unsafe { line.send::<H>(args.now(watch.behind())) };
         });
     }
-    // SAFETY: see there.
+    // SAFETY: `state` is live, and of this block's own channel.
     let (watch, calls) = unsafe { begin((&mut watch, &mut first), &mut calls) };
     let args = args.now(watch.behind());
     if const { H::IN_PLACE && !S::APART } {
@@ -147,7 +147,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     Ok(())
 }
 
-/// The watch of a block that works channel after channel in turns, and the calls that its channel has carried: read on the first turn.
+/// A block's watch, and the calls that its channel has carried before this one: read on the first turn.
 ///
 /// # Safety
 /// `first` is the live state of this block's own channel, which the previous kernel on it wrote last.
