@@ -45,7 +45,7 @@ use crate::ctx::Ctx;
 use crate::group::Block;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
-use crate::protocol::{Share, Site};
+use crate::protocol::{Share, Site, arguments};
 use crate::schedule::{Across, Domain, Legs, Of, Pairs, Schedule};
 use crate::wait::{Flow, Watch};
 
@@ -64,7 +64,8 @@ pub(super) unsafe fn exchange<O: Ops, S: Schedule, H: Unpack>(
     // SAFETY: the caller's contract.
     let watch = unsafe { Watch::begin(&Block, params.control, ops.rank(), grid.block) };
     // SAFETY: the caller's contract.
-    let args = unsafe { H::unpack(&params.raw) };
+    let args = unsafe { arguments::<H>(&params.raw) };
+    let args = args.now(watch.behind());
     let site = Site::of(grid, params);
     let (mut channel, mut kind) = (grid.block, 0);
     while channel >= shape.channels {
@@ -79,15 +80,15 @@ pub(super) unsafe fn exchange<O: Ops, S: Schedule, H: Unpack>(
     unsafe {
         if const { S::FOLDS } {
             match kind {
-                1 => chunks.fold::<H>(&args),
-                3 => chunks.join::<H>(&args),
-                _ => chunks.contribute::<H>(kind == 0, &args),
+                1 => chunks.fold::<H>(args),
+                3 => chunks.join::<H>(args),
+                _ => chunks.contribute::<H>(kind == 0, args),
             }
         } else {
             match kind {
-                0 => chunks.send::<H>(&args),
-                1 => chunks.forward::<H>(&args),
-                _ => chunks.take::<H>(kind == 3, &args),
+                0 => chunks.send::<H>(args),
+                1 => chunks.forward::<H>(args),
+                _ => chunks.take::<H>(kind == 3, args),
             }
         }
     }

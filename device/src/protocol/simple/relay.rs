@@ -20,7 +20,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Protocol, Share, Site, armed, passes_on, times, unit};
+use crate::protocol::{Kept, Protocol, Share, Site, arguments, armed, passes_on, times, unit};
 use crate::row::RowAt;
 use crate::schedule::{Among, Everyone, Leg, Legs, Relays, Schedule, is_home};
 use crate::tile::{self, Sink, Team};
@@ -65,7 +65,8 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
         // SAFETY: the caller's contract.
         let watch = unsafe { armed::<O, S, H>(grid, params) }.led(&Block);
         // SAFETY: the caller's contract.
-        let args = unsafe { H::unpack(&params.raw) };
+        let args = unsafe { arguments::<H>(&params.raw) };
+        let args = args.now(watch.behind());
         let site = Site::of(grid, params);
         let (first, second) = among.steps(params.schedule);
         let (mut channel, mut kind) = (grid.block, 0);
@@ -88,9 +89,9 @@ impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {
         // SAFETY: each block has its own channel ends; all its threads call.
         unsafe {
             match kind {
-                0 => steps.produce::<H>(&args),
-                1 => steps.pass_on::<H>(&args),
-                _ => steps.take::<H>(&args),
+                0 => steps.produce::<H>(args),
+                1 => steps.pass_on::<H>(args),
+                _ => steps.take::<H>(args),
             }
         }
     }
