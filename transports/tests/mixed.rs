@@ -281,8 +281,11 @@ fn group_forms_with_several_lanes() {
 
 /// Makes this thread one of a kernel's, whose operations wait as long as others do.
 fn in_kernel(rank: &Rank) {
+    let abort: &mut u64 = Box::leak(Box::new(0));
+    let record = Box::leak(Box::new(AbortRecord::EMPTY));
+    let words = Control { abort: (&raw mut *abort) as u64, record: (&raw mut *record) as u64, ..control() };
     // SAFETY: words that live as long as the program.
-    let _ = unsafe { Watch::begin(&Thread, control(), rank.me as u32, 0) };
+    let _ = unsafe { Watch::begin(&Thread, words, rank.me as u32, 0) };
 }
 
 /// More than a queue holds, of which nobody has told the adapter.
