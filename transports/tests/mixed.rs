@@ -13,8 +13,8 @@ use fusewire_nic::emulated::Behaviour;
 use fusewire_transports::Transport;
 use fusewire_transports::ibgda::{Compare, IbgdaOptions, IbgdaPeer, wait_signal};
 use fusewire_transports::mixed::QueuePairs;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, LazyLock};
 
 const DATA: usize = 4096;
 const BYTES: usize = 2048;
@@ -281,9 +281,10 @@ fn group_forms_with_several_lanes() {
 
 /// Makes this thread one of a kernel's, whose operations wait as long as others do.
 fn in_kernel(rank: &Rank) {
-    let abort: &mut u64 = Box::leak(Box::new(0));
-    let record = Box::leak(Box::new(AbortRecord::EMPTY));
-    let words = Control { abort: (&raw mut *abort) as u64, record: (&raw mut *record) as u64, ..control() };
+    static ABORT: AtomicU64 = AtomicU64::new(0);
+    // Nobody gives up.
+    static RECORD: LazyLock<u64> = LazyLock::new(|| Box::into_raw(Box::new(AbortRecord::EMPTY)) as u64);
+    let words = Control { abort: ABORT.as_ptr() as u64, record: *RECORD, ..control() };
     // SAFETY: words that live as long as the program.
     let _ = unsafe { Watch::begin(&Thread, words, rank.me as u32, 0) };
 }
