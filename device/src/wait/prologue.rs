@@ -48,14 +48,9 @@ impl Armed {
     /// Waits; then every thread looks at the abort word for itself.
     #[inline(always)]
     pub(crate) fn looked(self) -> Watch {
-        self.looked_in::<0>()
-    }
-
-    /// As [`Armed::looked`], in a branch that has this number: see [`arch::follow_in`].
-    #[inline(always)]
-    pub(crate) fn looked_in<const BRANCH: u32>(self) -> Watch {
-        let watch = self.watch(Behind::in_branch::<BRANCH>());
-        Watch { poison: watch.abort_word() as u32, ..watch }
+        let mut watch = self.watch(Behind::here());
+        watch.look();
+        watch
     }
 
     /// Waits; then the group's leader looks at the abort word.
@@ -82,9 +77,14 @@ impl Armed {
 
 impl Watch {
     #[inline(always)]
+    fn look(&mut self) {
+        self.poison = self.abort_word() as u32;
+    }
+
+    #[inline(always)]
     fn look_as_leader<G: Group>(&mut self, group: &G) {
         if group.leads() {
-            self.poison = self.abort_word() as u32;
+            self.look();
         }
     }
 }
@@ -114,7 +114,7 @@ impl LateWatch {
         let first = first.0.take();
         if first.is_some() {
             Behind::in_branch::<BRANCH>();
-            self.0.poison = self.0.abort_word() as u32;
+            self.0.look();
         }
         (&self.0, first)
     }
