@@ -44,6 +44,21 @@ pub fn raised(ptx: &str, major: u32) -> Cow<'_, str> {
     Cow::Owned(ptx.split_inclusive('\n').map(raise).collect())
 }
 
+/// `ptx` whose kernels that say how many blocks of their largest size a multiprocessor holds (`.minnctapersm`) say `blocks`: they get fewer registers
+/// for a thread, or more.
+///
+/// ```
+/// let ptx = ".maxntid 512, 1, 1\n.minnctapersm 2\n{\n";
+/// assert_eq!(fusewire_driver::ptx::with_blocks(ptx, 4), ".maxntid 512, 1, 1\n.minnctapersm 4\n{\n");
+/// ```
+pub fn with_blocks(ptx: &str, blocks: u32) -> String {
+    let line = |line: &str| match line.starts_with(".minnctapersm ") {
+        true => format!(".minnctapersm {blocks}\n"),
+        false => line.into(),
+    };
+    ptx.split_inclusive('\n').map(line).collect()
+}
+
 /// A function's declaration or definition, or text between functions.
 struct Piece<'a> {
     name: Option<&'a str>,

@@ -302,7 +302,8 @@ impl Agreed {
             )));
         }
         cut.groups = work.groups(protocol, cut.channels, cut.self_copy);
-        let resident = self.resident(protocol, options.unroll, threads)?;
+        let mut resident = self.resident(protocol, options.unroll, threads)?;
+        let mut full = false;
         // A part of a GPU is small: another transport's kernel is to find a place beside this one, of whatever size the blocks of either are.
         // A multiprocessor holds at least one.
         let room = self.part.map_or(resident, |multiprocessors| resident.min(multiprocessors) / 2);
@@ -330,7 +331,14 @@ impl Agreed {
                     let each = (each * threads as usize).next_multiple_of(facts.alone_rows(threads));
                     packs.div_ceil(each).min(limit as usize) as u32
                 }
-                (Protocol::Local, _) => work.in_turns(cut.self_copy, resident, threads * unroll),
+                (Protocol::Local, _) => {
+                    let at_full = self.resident_at_full(options.unroll, threads)?;
+                    let cut = work.in_turns(cut.self_copy, resident, at_full, threads * unroll);
+                    if let Some(at_full) = at_full.filter(|_| cut.full) {
+                        (resident, full) = (at_full, true);
+                    }
+                    cut.blocks
+                }
                 _ if facts.cols == 0 => cut.self_copy.max(work.more_alone()),
                 _ => cut.self_copy,
             };
@@ -443,6 +451,7 @@ impl Agreed {
             chunk,
             unroll,
             resident,
+            full,
             first,
             rows,
             tiles: if flagged { tiles } else { 0 },

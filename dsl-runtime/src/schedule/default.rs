@@ -58,6 +58,14 @@ fn line_blocks(hooks: Hooks, several: bool) -> u32 {
     }
 }
 
+/// Blocks of a rank alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Turns {
+    pub blocks: u32,
+    /// By the kernel at full occupancy.
+    pub full: bool,
+}
+
 /// What hooks do, as far as it matters for the cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hooks {
@@ -78,7 +86,7 @@ impl Hooks {
             Hooks::Transpose
         } else if facts.copies {
             Hooks::Copy
-        } else if in_flight < 4 || facts.wire_bytes == 1 {
+        } else if facts.slow(in_flight) {
             Hooks::Slow
         } else {
             Hooks::Work
@@ -214,15 +222,27 @@ impl Work {
         }
     }
 
-    /// Blocks of a rank alone, of which the device holds so many, if each takes whole turns of so many packs: a thread whose last packs are not all there asks
-    /// for them one by one.
-    pub(super) fn in_turns(&self, blocks: u32, resident: u32, turn: u32) -> u32 {
-        let most = if self.hooks == Hooks::Copy { blocks.min(resident.div_ceil(4)) } else { blocks };
+    /// Blocks of a rank alone, of which the device holds `resident`, or `at_full` at full occupancy, if each takes whole turns of so many packs: a thread whose
+    /// last packs are not all there asks for them one by one.
+    ///
+    /// Copies, and hooks that compute in two turns at most, have a quarter of what the device holds: so the next launch's blocks are there, on all
+    /// multiprocessors alike, before these end. At full occupancy they compute what else takes more than two turns.
+    pub(super) fn in_turns(&self, blocks: u32, resident: u32, at_full: Option<u32>, turn: u32) -> Turns {
         let turns = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(turn);
-        match turns > most && self.local_by_packs() {
+        let quarter = |resident: u32| blocks.min(resident.div_ceil(4));
+        let few = quarter(resident);
+        let at_full = at_full.map(quarter).filter(|most| turns > few && turns <= 2 * most);
+        let (most, full) = match (self.hooks, at_full) {
+            (Hooks::Copy, _) => (few, false),
+            (Hooks::Work, Some(most)) => (most, true),
+            (Hooks::Work, None) if turns <= 2 * few && !self.pattern.folds => (few, false),
+            _ => (blocks, false),
+        };
+        let blocks = match turns > most && self.local_by_packs() {
             true => turns.div_ceil(turns.div_ceil(most)),
             false => blocks,
-        }
+        };
+        Turns { blocks, full }
     }
 
     /// Whether blocks of a rank alone take packs, not rows or tiles.

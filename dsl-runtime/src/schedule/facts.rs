@@ -85,6 +85,17 @@ impl Facts {
         !self.fold.is_empty()
     }
 
+    /// Whether hooks of which a thread has so many packs in flight have much to do for each byte: by element, or on many elements of a byte.
+    pub(super) const fn slow(&self, in_flight: u32) -> bool {
+        in_flight < 4 || self.wire_bytes == 1
+    }
+
+    /// Whether they compute pack by pack, and are not slow.
+    pub(super) const fn by_packs(&self, in_flight: u32) -> bool {
+        let others = self.cols > 0 || self.transposed || self.copies || self.folds();
+        !others && !self.slow(in_flight)
+    }
+
     /// Most threads of a block.
     pub(super) const fn most_threads(&self) -> u32 {
         if self.transposed || self.folds() || self.cols > 0 { TILE_THREADS } else { THREADS }

@@ -46,6 +46,8 @@ pub struct Plan {
     /// Blocks that every rank's device holds at once, so that they can wait for each other. If ranks share a device, each has a part of it.
     /// 1024 on the host, where each block has a CPU thread.
     pub resident: u32,
+    /// A rank alone: by the kernel at full occupancy, which has fewer registers for a thread.
+    pub(crate) full: bool,
     /// Bulk: the first packs of each chunk, which go by LL128 while the rank waits for the peers' *ready*.
     pub(crate) first: u64,
     /// `layout(transposed)`: packs of a tile's rows, if those are whole packs. `grain = row(N)`: packs of the fewest rows that are whole lines. Else 0.

@@ -18,7 +18,7 @@ use crate::{Device, Error, Result, Transport};
 use fusewire_device::row;
 use fusewire_driver as cuda;
 use fusewire_transports::host::{Domains, Link, Machine};
-use module::{agree_residency, follows, load, ready, runnable};
+use module::{Code, agree_residency, follows, load, ready, runnable};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
@@ -87,7 +87,8 @@ impl<X: Transport> Prepared<X> {
 
 struct Variant {
     entry: &'static Entry,
-    function: Option<cuda::Function>,
+    /// `None` on CPU threads.
+    code: Option<Code>,
     /// Blocks that the device of each rank holds at once, the fewest of them, by the warps of a block from one on; empty on CPU threads.
     resident: Vec<u32>,
 }
@@ -152,16 +153,20 @@ impl Agreed {
             Protocol::Local => layout.world == 1,
             _ => true,
         });
-        let (functions, follows, ledger) = match link.machine() {
+        let (codes, follows, ledger) = match link.machine() {
             Machine::Host => (entries.iter().map(|_| None).collect::<Vec<_>>(), false, None),
             Machine::Cuda(context) => {
                 // All ranks are here, so that no kernel that runs needs a launch that is to come: loading waits for those that run.
-                let functions = load(context, &entries)?.into_iter().map(Some).collect();
-                (functions, follows(context), Some(Ledger::of(context)?))
+                let full = |e: &Entry| {
+                    let wanted = e.protocol == Protocol::Local && facts.by_packs(e.unroll);
+                    wanted.then_some(facts.most_threads())
+                };
+                let codes = load(context, &entries, full)?.into_iter().map(Some).collect();
+                (codes, follows(context), Some(Ledger::of(context)?))
             }
         };
-        let variants = entries.into_iter().zip(functions);
-        let variants = variants.map(|(entry, function)| Variant { entry, function, resident: Vec::new() });
+        let variants = entries.into_iter().zip(codes);
+        let variants = variants.map(|(entry, code)| Variant { entry, code, resident: Vec::new() });
         let mut variants: Vec<Variant> = variants.collect();
         let part = agree_residency(link, ledger.as_deref(), &mut variants, facts.most_threads())?;
         Ok(Agreed {
@@ -191,7 +196,8 @@ impl Agreed {
         let mut found = false;
         for variant in &mut self.variants {
             if let Ok(function) = module.function(variant.entry.symbol) {
-                (variant.function, found) = (Some(ready(function, variant.entry)?), true);
+                let function = ready(function, variant.entry)?;
+                (variant.code, found) = (Some(Code { function, full: None }), true);
             }
         }
         if found {
@@ -279,6 +285,17 @@ impl Agreed {
     pub(crate) fn resident(&self, protocol: Protocol, unroll: Option<u32>, threads: u32) -> Result<u32> {
         let variant = self.variant(protocol, unroll)?;
         Ok(variant.resident.get((threads / WARP).saturating_sub(1) as usize).copied().unwrap_or(HOST_BLOCKS))
+    }
+
+    /// Blocks of `threads` that a rank alone's device holds at once at full occupancy, if the kernel can have that.
+    pub(crate) fn resident_at_full(&self, unroll: Option<u32>, threads: u32) -> Result<Option<u32>> {
+        let code = &self.variant(Protocol::Local, unroll)?.code;
+        let (Machine::Cuda(context), Some(full)) =
+            (self.link.machine(), code.as_ref().and_then(|code| code.full.as_ref()))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(full.max_active_blocks_per_sm(threads, 0)? * context.multiprocessors()))
     }
 }
 

@@ -237,7 +237,9 @@ pub fn wire_of_bf16<X: Subject>(rank: &Rank<X>) -> Outcome {
 pub fn wire_wider_than_the_element<X: Subject>(rank: &Rank<X>) -> Outcome {
     let ground = rank.small()?;
     let launcher = AllToAllOf::<widened::Hooks>::all_to_all(&ground.transport)?;
-    for (k, chunk) in [1, 5, rank.scale.pick(1234, 99_999)].into_iter().enumerate() {
+    // The longest goes at full occupancy where a rank is alone on a large GPU.
+    let chunks = [1, 5, rank.scale.pick(1234, 99_999), rank.scale.pick(9, 1_500_001)];
+    for (k, chunk) in chunks.into_iter().enumerate() {
         let (data, n) = (rank.data(k), chunk * rank.size());
         let input = ground.device.buffer_from(&data.all::<u8>(rank.me(), n))?;
         let mut output = ground.device.buffer::<u32>(n)?;

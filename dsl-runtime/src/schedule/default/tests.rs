@@ -348,14 +348,26 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     let sizes = [0, 16, 512 << 10, 2 << 20, 16 << 20];
     assert_eq!(sizes.map(|sent| blocks_of(alone(sent))), [1, 1, 128, 128, ALONE_BLOCKS]);
     assert_eq!(blocks_of(Work { rows: true, alone_packs: 12, ..alone(16 * 12 + 48) }), 2);
-    // Whole turns, here of 1024 packs, and of copies in a quarter of what a device holds. A block's last turn may be short, the others' are not.
-    let turns = |hooks, mib: usize, blocks| Work { hooks, ..alone(mib << 20) }.in_turns(blocks, 1056, 1024);
+    // Whole turns, here of 1024 packs. A block's last turn may be short, the others' are not.
+    let turns = |hooks, mib: usize, blocks, resident, at_full| {
+        let work = Work { hooks, ..alone(mib << 20) };
+        let Turns { blocks, full } = work.in_turns(blocks, resident, at_full, 1024);
+        (blocks, full)
+    };
+    // In a quarter of what a device holds: of copies, and of what computes in two turns at most, which has full occupancy where one would not do.
+    let sizes = [(1, 128), (4, 256), (8, 512), (16, 528)];
     assert_eq!(
-        [(1, 128), (4, 256), (16, 528)].map(|(mib, most)| turns(Hooks::Work, mib, most)),
-        [128, 256, 512]
+        sizes.map(|(mib, blocks)| turns(Hooks::Work, mib, blocks, 528, None)),
+        [(128, false), (128, false), (512, false), (512, false)]
     );
-    assert_eq!([(4, 256), (16, 1024)].map(|(mib, most)| turns(Hooks::Copy, mib, most)), [256, 256]);
-    assert_eq!(Work { rows: true, ..alone(16 << 20) }.in_turns(528, 528, 1024), 528);
+    assert_eq!(
+        sizes.map(|(mib, blocks)| turns(Hooks::Work, mib, blocks, 528, Some(1056))),
+        [(128, false), (256, true), (256, true), (512, false)]
+    );
+    let copies = [(4, 256), (16, 1024)].map(|(mib, blocks)| turns(Hooks::Copy, mib, blocks, 1056, None));
+    assert_eq!(copies, [(256, false), (256, false)]);
+    let rows = Work { rows: true, ..alone(16 << 20) };
+    assert_eq!(rows.in_turns(528, 528, None, 1024), Turns { blocks: 528, full: false });
     // A block for each part of what is long, and that is sooner by packs.
     let long = |rows, hooks, mib: usize| Work { rows, hooks, ..alone(mib << 20) }.long_alone();
     let (few, many) = (Some((128, 4)), Some((256, 2)));

@@ -278,8 +278,9 @@ impl Agreed {
         params.reshape(call.shape);
         let plan = call.plan;
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
-        match (&stream.0.kind, &variant.function, variant.entry.host) {
-            (Kind::Cuda(s), Some(function), _) => {
+        match (&stream.0.kind, &variant.code, variant.entry.host) {
+            (Kind::Cuda(s), Some(code), _) => {
+                let function = code.full.as_ref().filter(|_| plan.full).unwrap_or(&code.function);
                 // Copies stand before and behind the copy engine's kernels.
                 let may_follow = self.follows && plan.protocol != Protocol::Copy;
                 let block = Footprint::of(function, plan.threads, plan.shared());

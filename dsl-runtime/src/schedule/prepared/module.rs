@@ -65,10 +65,10 @@ pub(super) fn agree_residency(
         sharers = here.len() as u32;
     }
     let mut own = Vec::new();
-    for Variant { entry, function, .. } in &*variants {
+    for Variant { entry, code, .. } in &*variants {
         for warps in 1..=most / WARP {
-            let function = function.as_ref().expect("a variant of a GPU is loaded");
-            let each = function.max_active_blocks_per_sm(warps * WARP, most_shared(entry.protocol))?;
+            let code = code.as_ref().expect("a variant of a GPU is loaded");
+            let each = code.function.max_active_blocks_per_sm(warps * WARP, most_shared(entry.protocol))?;
             own.push(each * context.multiprocessors() / sharers);
         }
     }
@@ -82,8 +82,9 @@ pub(super) fn agree_residency(
     Ok(all.iter().filter_map(|(part, _)| *part).min())
 }
 
-/// Modules by GPU, image and the entries that were loaded from it: a transport with more room can have more of them.
-type Modules = HashMap<(usize, *const u8, Vec<&'static str>), cuda::Module>;
+/// Modules by GPU, image, the entries that were loaded from it (a transport with more room can have more of them), and the blocks that a
+/// multiprocessor is to hold, where that is not as the image says.
+type Modules = HashMap<(usize, *const u8, Vec<&'static str>, Option<u32>), cuda::Module>;
 
 /// The newest image of an entry that the GPU runs.
 fn image(context: &cuda::Context, entry: &Entry) -> Result<&'static Image> {
@@ -109,32 +110,78 @@ pub(super) fn follows(context: &cuda::Context) -> bool {
         && std::env::var_os("FUSEWIRE_FOLLOW").is_none_or(|v| v != "0")
 }
 
+/// A kernel's code on a GPU.
+pub(super) struct Code {
+    pub function: cuda::Function,
+    /// The same at full occupancy: see [`full_occupancy`].
+    pub full: Option<cuda::Function>,
+}
+
 /// Loads the entries, once per GPU. An image has those of other transports and schedules too: the driver is given what these entries
-/// need.
-pub(super) fn load(context: &cuda::Context, entries: &[&'static Entry]) -> Result<Vec<cuda::Function>> {
+/// need. `full`: the largest block of an entry that is wanted at full occupancy as well.
+pub(super) fn load(
+    context: &cuda::Context,
+    entries: &[&'static Entry],
+    full: impl Fn(&Entry) -> Option<u32>,
+) -> Result<Vec<Code>> {
+    let images = entries.iter().map(|e| image(context, e)).collect::<Result<Vec<_>>>()?;
+    let code = |(entry, own): (&&'static Entry, &&'static Image)| {
+        let of_image = entries.iter().zip(&images).filter(|(_, i)| i.text.as_ptr() == own.text.as_ptr());
+        let symbols: Vec<&'static str> = of_image.map(|(e, _)| e.symbol).collect();
+        let function = ready(module(context, own, symbols, None)?.function(entry.symbol)?, entry)?;
+        let full = match full(entry) {
+            Some(most) => full_occupancy(context, entry, own, &function, most)?,
+            None => None,
+        };
+        Ok(Code { function, full })
+    };
+    entries.iter().zip(&images).map(code).collect()
+}
+
+/// `symbols` of an image, where a multiprocessor is to hold so many blocks of them, if that is not as the image says.
+fn module(
+    context: &cuda::Context,
+    image: &'static Image,
+    symbols: Vec<&'static str>,
+    blocks: Option<u32>,
+) -> Result<cuda::Module> {
     struct Cache(Modules);
     // SAFETY: the pointers are keys, never followed.
     unsafe impl Send for Cache {}
     static MODULES: Mutex<Option<Cache>> = Mutex::new(None);
-    let images = entries.iter().map(|e| image(context, e)).collect::<Result<Vec<_>>>()?;
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = &mut modules.get_or_insert_with(|| Cache(HashMap::new())).0;
-    let function = |(entry, own): (&&'static Entry, &&'static Image)| {
-        let of_image = entries.iter().zip(&images).filter(|(_, i)| i.text.as_ptr() == own.text.as_ptr());
-        let symbols: Vec<&'static str> = of_image.map(|(e, _)| e.symbol).collect();
-        let key = (context.device().ordinal(), own.text.as_ptr(), symbols);
-        let module = match cache.get(&key) {
-            Some(module) => module.clone(),
-            None => {
-                let part = cuda::ptx::part(own.text, &key.2);
-                let text = cuda::ptx::raised(&part, context.device().compute_capability().0);
-                // Kept for ever, which a part that it is loaded by must not be.
-                let module = cuda::Module::load_ptx(&context.whole(), &text, &cuda::JitOptions::default())?;
-                cache.insert(key, module.clone());
-                module
-            }
-        };
-        ready(module.function(entry.symbol)?, entry)
-    };
-    entries.iter().zip(&images).map(function).collect()
+    let key = (context.device().ordinal(), image.text.as_ptr(), symbols, blocks);
+    if let Some(module) = cache.get(&key) {
+        return Ok(module.clone());
+    }
+    let part = cuda::ptx::part(image.text, &key.2);
+    let mut text = cuda::ptx::raised(&part, context.device().compute_capability().0);
+    if let Some(blocks) = blocks {
+        text = cuda::ptx::with_blocks(&text, blocks).into();
+    }
+    // Kept for ever, which a part that it is loaded by must not be.
+    let module = cuda::Module::load_ptx(&context.whole(), &text, &cuda::JitOptions::default())?;
+    cache.insert(key, module.clone());
+    Ok(module)
+}
+
+/// Bytes of a thread that may be spilled for full occupancy: about what is worked out before the loop.
+const SPILLED: u32 = 32;
+
+/// `function` with so few registers for a thread that a multiprocessor holds all the threads it can, if they are enough: more warps compute while others wait for
+/// memory. Blocks have up to `most` threads.
+fn full_occupancy(
+    context: &cuda::Context,
+    entry: &'static Entry,
+    image: &'static Image,
+    function: &cuda::Function,
+    most: u32,
+) -> Result<Option<cuda::Function>> {
+    let blocks =
+        context.device().attribute(cuda::DeviceAttribute::MaxThreadsPerMultiprocessor)? as u32 / most;
+    let full = module(context, image, vec![entry.symbol], Some(blocks))?.function(entry.symbol)?;
+    let local = |function: &cuda::Function| function.attributes().local_bytes;
+    let fits = local(&full) <= local(function) + SPILLED;
+    fits.then(|| ready(full, entry)).transpose()
 }
