@@ -10,19 +10,16 @@
 
 mod accumulate;
 mod atomic;
-mod crosses;
 mod in_out;
 mod part;
-mod plain;
 
+pub use crate::plain::{Crosses, Parts, Plain, RawOption, code_of, made_of};
 pub use accumulate::Accumulate;
 pub use atomic::Atomic;
 pub(crate) use atomic::operations;
-pub use crosses::{Crosses, code_of, made_of};
 pub use in_out::InOut;
 use part::gather;
 pub(crate) use part::store_pack;
-pub use plain::{Parts, Plain, RawOption};
 
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
@@ -52,6 +49,11 @@ impl<T> Clone for RawSlice<T> {
 }
 
 impl<T> Copy for RawSlice<T> {}
+
+// SAFETY: two words; the code is of slices and the element.
+unsafe impl<T: Element> Crosses for RawSlice<T> {
+    const CODE: u64 = made_of(1, T::CODE);
+}
 
 impl<T> RawSlice<T> {
     /// `len` elements at `address`. What follows the address says what must be there.

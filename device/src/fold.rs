@@ -19,9 +19,8 @@ pub(crate) use tree::{TOGETHER, octet};
 use crate::args::Out;
 use crate::ctx::Consume;
 use crate::element::{Bf16, Element, F8E4M3, F8E5M2, F16, Float};
-use crate::hooks::together;
 use crate::math;
-use crate::pack::{Pack, unroll};
+use crate::pack::{Pack, together, unroll};
 use core::marker::PhantomData;
 
 /// In which order contributions are folded.
@@ -168,7 +167,7 @@ impl Settle<f64> for f32 {
     label = "name f32, f64 or an integer type",
     note = "narrow floats are added up in f32: `reduce(sum, f32)`"
 )]
-pub trait Number: Element + crate::print::Printed {
+pub trait Number: Element + crate::print::printed::Printed {
     /// The sum; of integers modulo their range.
     fn plus(self, other: Self) -> Self;
     /// The product; of integers modulo their range.

@@ -6,7 +6,9 @@ use crate::element::Element;
 #[cfg(doc)]
 use crate::fold;
 use crate::fold::{Contributions, Partials};
-use crate::pack::{Pack, unroll};
+use crate::pack::Pack;
+#[cfg(target_arch = "nvptx64")]
+use crate::pack::{together, unroll};
 use crate::row::RowAt;
 
 /// The two ends of a wire, and how the work between them is cut.
@@ -196,14 +198,6 @@ pub fn produce_each<W: Element>(ctx: &Produce, hook: impl Fn(&Produce) -> W) -> 
         });
         together(values)
     }
-}
-
-/// A pack of as many of the values as it has room for.
-#[inline(always)]
-pub(crate) fn together<W: Element>(values: [W; 16]) -> Pack<W> {
-    let mut pack = Pack::ZERO;
-    unroll!(Pack::<W>::LANES, |K| pack = pack.with::<K>(values[K]));
-    pack
 }
 
 /// A pack of what a hook makes of each element of another: `ctx.valid` of them, and behind those zeros.

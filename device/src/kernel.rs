@@ -1,7 +1,6 @@
 //! Schedules of one's own: tiles with flow control, or raw operations on the symmetric heap.
 
 mod channels;
-mod grain;
 mod heap;
 mod hooks;
 mod ll128;
@@ -11,6 +10,7 @@ mod state;
 use crate::atomic::{self, Device, Relaxed};
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
+pub use crate::grain::Grain;
 use crate::group::{Block, Group};
 use crate::launch::{Grid, Shape, cut, share_packs};
 use crate::ops::{Line, Ops};
@@ -21,7 +21,6 @@ use crate::protocol::simple::channel::{Call, HEADER};
 use crate::tile::{Each, Sink, Source, Unroll};
 use crate::wait::{About, Control, Flow, Stopped, Watch, kind, operation};
 use core::marker::PhantomData;
-pub use grain::Grain;
 pub use hooks::{HookArgs, HookTiles};
 pub use ll128::Ll128Tiles;
 pub(crate) use state::{KernelsAndTeamsStandOutsideClosures, Own, State};

@@ -1,7 +1,7 @@
 //! What a kernel is launched with: one plain value, made by a host that has checked it.
 
 use crate::hooks::Hooks;
-use crate::protocol::simple::channel::CUT;
+use crate::protocol::simple::call::CUT;
 use crate::wait::Control;
 
 /// Of [`Shape::flags`]: the kernel behind the copy engine's copies, and not the one before them.

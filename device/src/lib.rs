@@ -42,6 +42,7 @@ pub mod atomic;
 pub mod ctx;
 pub mod element;
 pub mod fold;
+mod grain;
 pub mod group;
 pub mod hooks;
 pub mod kernel;
@@ -52,6 +53,7 @@ pub mod ops;
 pub mod pack;
 #[cfg(target_arch = "nvptx64")]
 pub mod panics;
+mod plain;
 pub mod prelude;
 pub mod print;
 pub mod protocol;

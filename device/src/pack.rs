@@ -1,8 +1,8 @@
 //! Packs: 16 bytes, the unit of every wire access.
 
 use crate::arch;
-use crate::args::Crosses;
 use crate::element::{Bf16, Element, F8E4M3, Float};
+use crate::plain::Crosses;
 use core::marker::PhantomData;
 
 /// 16 bytes of elements: 16 of one byte down to 2 of eight. The words stay in four registers.
@@ -282,4 +282,12 @@ impl<T: Element> PartialEq for Pack<T> {
     fn eq(&self, other: &Self) -> bool {
         self.words == other.words
     }
+}
+
+/// A pack of as many of the values as it has room for.
+#[inline(always)]
+pub(crate) fn together<W: Element>(values: [W; 16]) -> Pack<W> {
+    let mut pack = Pack::ZERO;
+    unroll!(Pack::<W>::LANES, |K| pack = pack.with::<K>(values[K]));
+    pack
 }

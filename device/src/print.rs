@@ -3,15 +3,17 @@
 //! On CPU threads a line goes to standard output at once. On GPUs the driver's `vprintf` keeps lines in a buffer, one mebibyte unless the program sets
 //! another limit, and the host prints them when it waits for a stream; if there are more, the oldest are lost.
 
+pub(crate) mod printed;
+
 #[cfg(target_arch = "nvptx64")]
 use crate::arch;
 use crate::ctx::{Consume, Ctx, Produce};
-use crate::element::{Bf16, F8E4M3, F8E5M2, F16, Float};
 use crate::group::{Block, Group};
 use crate::kernel::Kernel;
 use crate::ops::Ops;
 use crate::row::{ConsumeRow, ProduceRow, leads_row};
 use core::marker::PhantomData;
+pub use printed::Printed;
 #[cfg(not(target_arch = "nvptx64"))]
 use std::{string::String, vec::Vec};
 
@@ -119,74 +121,6 @@ impl<O: Ops> Place for Kernel<O> {
     #[inline(always)]
     fn prints(&self) -> bool {
         Block.leads()
-    }
-}
-
-/// A value that can be printed.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be printed from a hook",
-    label = "no number",
-    note = "printed are numbers of the element types, `usize` and `isize`; of a pack its elements, `pack.get(0)`"
-)]
-pub trait Printed: Copy {
-    /// C's conversion of what [`Printed::bits`] gives.
-    #[doc(hidden)]
-    const CONVERSION: &'static str;
-    #[doc(hidden)]
-    fn bits(self) -> u64;
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[doc(hidden)]
-    fn text(self) -> String;
-}
-
-macro_rules! printed {
-    ($($t:ty, $conversion:literal, |$v:ident| $wide:expr, $bits:expr;)*) => {$(
-        impl Printed for $t {
-            const CONVERSION: &'static str = $conversion;
-            #[inline(always)]
-            fn bits(self) -> u64 {
-                let $v = self;
-                #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
-                let wide = $wide;
-                $bits(wide)
-            }
-            #[cfg(not(target_arch = "nvptx64"))]
-            fn text(self) -> String {
-                let $v = self;
-                #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
-                let wide = $wide;
-                std::format!("{wide}")
-            }
-        }
-    )*};
-}
-macro_rules! integers {
-    ($($t:ident as $wide:ident $conversion:literal)*) => {
-        printed! { $($t, $conversion, |v| v as $wide, |wide| wide as u64;)* }
-    };
-}
-integers! {
-    u8 as u64 "%llu" u16 as u64 "%llu" u32 as u64 "%llu" u64 as u64 "%llu" usize as u64 "%llu"
-    i8 as i64 "%lld" i16 as i64 "%lld" i32 as i64 "%lld" i64 as i64 "%lld" isize as i64 "%lld"
-}
-printed! {
-    f64, "%.17g", |v| v, f64::to_bits;
-    f32, "%.9g", |v| v, |v: f32| f64::to_bits(v.into());
-    F16, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
-    Bf16, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
-    F8E4M3, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
-    F8E5M2, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
-}
-
-impl<T: Printed> Printed for &T {
-    const CONVERSION: &'static str = T::CONVERSION;
-    #[inline(always)]
-    fn bits(self) -> u64 {
-        T::bits(*self)
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    fn text(self) -> String {
-        T::text(*self)
     }
 }
 
@@ -361,6 +295,7 @@ fn fill(format: &str, mut value: impl FnMut(&str) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::{Bf16, F8E4M3, Float};
     use std::string::ToString;
 
     fn text(text: &str, conversions: &[&str]) -> String {

@@ -12,7 +12,16 @@ pub use narrow::{Bf16, F8E4M3, F8E5M2, F16};
 #[doc(hidden)]
 pub use structs::{FieldBits, bits, in_rows, on_the_wire, value};
 
-use crate::args::Plain;
+use crate::plain::Plain;
+use crate::print::printed::{Printed, printed};
+
+crate::plain::numbers! { F16, 11; Bf16, 12; F8E4M3, 13; F8E5M2, 14; }
+printed! {
+    F16, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+    Bf16, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+    F8E4M3, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+    F8E5M2, "%.6g", |v| v.to_f32(), |v: f32| f64::to_bits(v.into());
+}
 
 pub(crate) mod sealed {
     pub trait Sealed {}
@@ -52,7 +61,7 @@ pub unsafe trait Element: Plain + Default + PartialEq + core::fmt::Debug {
     message = "`{Self}` is not a floating-point element",
     label = "needs f32, f64, F16, Bf16, F8E4M3 or F8E5M2"
 )]
-pub trait Float: Element + crate::print::Printed + sealed::Sealed {
+pub trait Float: Element + Printed + sealed::Sealed {
     /// Nearest value of this type.
     fn from_f32(value: f32) -> Self;
     /// Exact, except from `f64`, which rounds.

@@ -23,9 +23,9 @@ mod trig;
 mod wide;
 
 use crate::arch;
-use crate::args::Crosses;
 use crate::element::{Float, sealed::Sealed, soft};
 use crate::pack::Pack;
+use crate::plain::Crosses;
 
 /// What these functions take: a floating-point element, or a pack of them.
 ///

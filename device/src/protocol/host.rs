@@ -13,9 +13,9 @@ use turn::Passed;
 
 pub use relay::{HostHierarchical, HostTwoShot};
 
-use super::simple::channel::{HEADER, Receiving, Sending, stream_bytes};
-use super::simple::{Here, Take, Then};
-use super::{Kept, Protocol, Share, Site};
+use super::simple::channel::{HEADER, Receiving, Sending, payload_packs, stream_bytes};
+use super::simple::{Here, Take};
+use super::{Protocol, Share, Site};
 use crate::arch;
 use crate::args::Out;
 use crate::ctx::Ctx;
@@ -28,7 +28,7 @@ use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
 use crate::row::walk;
 use crate::schedule::{Leg, Member, Schedule, has_own};
-use crate::tile::{self, Team};
+use crate::tile::{self, Kept, Team, Then};
 use crate::wait::{Flow, Watch};
 use core::cell::RefCell;
 use core::ops::Range;
@@ -69,7 +69,7 @@ unsafe impl<O: Ops> Protocol<O> for Host {
         while from < total {
             // Behind the header whole chunks, which may be of whole rows.
             let to = total.min(from.max(HEADER) + shape.chunk);
-            let (s0, count) = tile::packs(from, to, share.packs);
+            let (s0, count) = payload_packs(from, to, share.packs);
             let part = Part { first: share.first, packs: s0..s0 + count as usize, before: 0 };
             // What is sent as it is is produced by nobody, if nothing is folded.
             let once = S::ONCE && (S::FOLDS || H::sends_as_is(&args).is_none()) && has_own(schedule, me);

@@ -42,11 +42,10 @@ pub use host::{Host, HostHierarchical, HostTwoShot};
 pub use ll::Ll;
 pub use ll128::{Ll128, Ll128TwoShot};
 pub use local::Local;
-pub(crate) use simple::Then;
 pub use simple::{Hierarchical, Simple, TwoShot};
 
 use crate::arch;
-use crate::ctx::{Consume, Ctx};
+use crate::ctx::Ctx;
 use crate::group::{Block, Group};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, UNALIGNED, Unpack, cut};
@@ -54,7 +53,7 @@ use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::row;
 use crate::schedule::{Leg, Legs, Member, Schedule, has_own};
-use crate::tile::{self, Team};
+use crate::tile::{self, Kept, Team};
 use crate::wait::{Ahead, Armed, Flow, Watch};
 use simple::channel::Call;
 
@@ -278,7 +277,7 @@ impl<'k, O: Ops> Site<'k, O> {
     #[inline(always)]
     fn kept<S: Schedule>(&self, schedule: &S) -> Kept {
         let start = || u64::from(schedule.own(self.me)[1]) * self.shape.elements;
-        Kept(S::OWN_MOVES.then(|| start() as usize))
+        Kept::from(S::OWN_MOVES.then(|| start() as usize))
     }
 
     /// The whole work of block number `part` of the self copy.
@@ -299,30 +298,6 @@ impl<'k, O: Ops> Site<'k, O> {
         tile::self_copy::<H>(team, (&place, self.kept(schedule)), share.first, share.packs, args);
         Block.sync();
         watch.check_panic(self.ops)
-    }
-}
-
-/// Where the chunk begins that `consume` gets in the self copy, if it is not the one of `produce`.
-#[derive(Clone, Copy)]
-pub(crate) struct Kept(Option<usize>);
-
-impl Kept {
-    /// It is that one.
-    pub(crate) const HERE: Self = Kept(None);
-
-    /// Where that chunk begins, for what is produced at `place`.
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) fn start(self, place: &Ctx) -> usize {
-        self.0.unwrap_or(place.chunk_start)
-    }
-
-    /// The witness for what `produce` gave at `ctx`.
-    #[inline(always)]
-    pub(crate) fn at<H: Hooks>(self, ctx: Ctx) -> Consume {
-        Consume(match self.0 {
-            None => ctx,
-            Some(start) => ctx.moved(start, start.is_multiple_of(Pack::<H::Wire>::LANES)),
-        })
     }
 }
 

@@ -4,8 +4,7 @@ use super::{RowAt, lanes};
 use crate::ctx::{Consume, Ctx};
 use crate::hooks::Hooks;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Then};
-use crate::tile::{Sink, Source, Team};
+use crate::tile::{Kept, Sink, Source, Team, Then};
 
 /// The rows of this thread's warp, or block, among `count` packs that begin with a row.
 struct Rows {

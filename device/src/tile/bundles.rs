@@ -1,11 +1,10 @@
 //! The loops over packs on GPUs: of bundles, which are in flight together, and of what is left.
 
-use super::{Sink, Source, Team, Unroll, WARP, any, bundled, nth, whole, whole_until};
+use super::{Kept, Sink, Source, Team, Unroll, WARP, any, bundled, nth, whole, whole_until};
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::hooks::Hooks;
 use crate::pack::{Pack, unroll};
-use crate::protocol::Kept;
 use crate::wait::Arrive;
 
 /// Runs a loop with so many packs in flight.

@@ -4,12 +4,11 @@
 // The signatures are those for GPUs, which have `U` packs in flight.
 #![allow(clippy::extra_unused_type_parameters)]
 
-use super::{Sink, Source, Team, Unroll};
+use super::{Kept, Sink, Source, Team, Unroll};
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
 use crate::hooks::Hooks;
 use crate::pack::Pack;
-use crate::protocol::Kept;
 use crate::wait::Arrive;
 
 /// `$body` for the number and the context of packs `$first .. $first + $count` of the chunk at `$place`, of which some are whole if it is `$aligned`.

@@ -9,17 +9,17 @@
 mod bundles;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
+mod kept;
+mod then;
 pub mod transpose;
 
 use crate::arch;
 use crate::ctx::{Consume, Ctx, Produce};
 use crate::element::Element;
+use crate::grain::Grain;
 use crate::group::Group;
 use crate::hooks::Hooks;
-use crate::kernel::Grain;
 use crate::pack::Pack;
-use crate::protocol::Kept;
-use crate::protocol::simple::channel::HEADER;
 use crate::row::{self, RowAt, walk};
 use crate::wait::Arrive;
 #[cfg(target_arch = "nvptx64")]
@@ -29,6 +29,8 @@ use core::marker::PhantomData;
 use host as loops;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(crate) use host::keep;
+pub(crate) use kept::Kept;
+pub(crate) use then::Then;
 
 /// Gives packs. A trait and not a closure, since only a method can be made to be inlined however long it is.
 pub trait Source<W> {
@@ -182,14 +184,6 @@ pub struct One;
 
 impl Unroll for One {
     const PACKS: usize = 1;
-}
-
-/// The payload packs that lie in bytes `from..to` of a stream of `packs`: the first, and how many.
-#[inline(always)]
-pub fn packs(from: u64, to: u64, packs: u32) -> (usize, u32) {
-    let s0 = (from.max(HEADER) - HEADER) / 16;
-    let s1 = (to.max(HEADER) - HEADER) / 16;
-    (s0 as usize, s1.min(u64::from(packs)).saturating_sub(s0) as u32)
 }
 
 /// Of `count` packs from chunk pack `first` on, how many are whole and have an aligned index.

@@ -14,8 +14,7 @@ use crate::arch::{self, Scratch};
 use crate::ctx::{Ctx, Produce};
 use crate::element::Element;
 use crate::group::{Group, Warp};
-use crate::hooks;
-use crate::pack::{Pack, unroll};
+use crate::pack::{Pack, together, unroll};
 
 /// Rows of a tile.
 pub const ROWS: u32 = 32;
@@ -452,7 +451,7 @@ pub fn gather<W: Element>(ctx: &Ctx, source: &impl Source<W>) -> Pack<W> {
         at = if col + 1 == ctx.cols { (row + 1, 0) } else { (row, col + 1) };
     });
     let _ = at;
-    hooks::together(values)
+    together(values)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Two steps in one launch, as [`TwoShot`](crate::protocol::TwoShot), or three, as [`Hierarchical`](crate::protocol::Hierarchical): each thread does all of its channels' work in
 //! turn.
 
-use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
+use super::super::simple::channel::{Call, HEADER, Receiving, Sending, payload_packs, stream_bytes};
 use super::super::simple::{Folded, folded_for, within};
 use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times, unit};
 use super::domains::Far;
@@ -111,7 +111,7 @@ impl<A: Among> Steps<A> {
         while from < total {
             let to = total.min(from.max(HEADER) + shape.chunk);
             let over = to == total;
-            let (s0, count) = tile::packs(from, to, longest.packs);
+            let (s0, count) = payload_packs(from, to, longest.packs);
             let part = |number: u32| {
                 let part = share.part(longest.packs, number);
                 let count = within(part.packs, s0, count) as usize;

@@ -1,7 +1,7 @@
 //! Where a turn's packs come from and go to beside the peers: sums of other domains, and what is folded for those who take it.
 
 use super::super::simple::channel::{HEADER, Receiving, Sending};
-use super::super::simple::{Onward, Others, Then, take};
+use super::super::simple::{Onward, Others, take};
 use super::store_for_each;
 use crate::arch;
 use crate::ctx::Consume;
@@ -12,6 +12,7 @@ use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::row::RowAt;
 use crate::schedule::Member;
+use crate::tile::Then;
 
 /// Where the turn that is at byte `at` of a stream is in one with `times` as much behind the header.
 pub(super) fn same_turn(at: u64, times: usize) -> u64 {

@@ -30,6 +30,14 @@ pub const fn stream_bytes(payload: u64) -> u64 {
     HEADER + payload.next_multiple_of(128)
 }
 
+/// The payload packs that lie in bytes `from..to` of a stream of `packs`: the first, and how many.
+#[inline(always)]
+pub fn payload_packs(from: u64, to: u64, packs: u32) -> (usize, u32) {
+    let s0 = (from.max(HEADER) - HEADER) / 16;
+    let s1 = (to.max(HEADER) - HEADER) / 16;
+    (s0 as usize, s1.min(u64::from(packs)).saturating_sub(s0) as u32)
+}
+
 /// Place in the ring of stream byte `offset` of a call that begins at `start`. A ring has at most 2 GiB, so half of the bits do, and
 /// half of the registers.
 #[inline(always)]

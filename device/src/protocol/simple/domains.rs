@@ -13,7 +13,7 @@
 
 use super::channel::{Call, Ring};
 use super::chunks;
-use super::fold::{Folds, Then};
+use super::fold::Folds;
 use super::relay::{Steps, take, within};
 use super::turns::{self, Cross, Ends, Everybody, Turn, Turns};
 use crate::arch;
@@ -23,9 +23,9 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Protocol, Share, by_domains};
+use crate::protocol::{Protocol, Share, by_domains};
 use crate::schedule::{Across, Among, Domain, Homes, Legs, Schedule};
-use crate::tile::{self, Team};
+use crate::tile::{self, Kept, Team, Then};
 use crate::wait::Flow;
 
 /// The protocol, as a type: on transports with aligned domains ([`Ops::domain`]), for schedules of [two steps](Schedule::TWO_STEPS), mutual ones that fold and those with a root

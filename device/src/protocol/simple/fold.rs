@@ -11,10 +11,10 @@ use crate::hooks::Hooks;
 use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::{Pack, unroll};
-use crate::protocol::{Kept, Share, Site};
-use crate::row::{RowAt, walk};
+use crate::protocol::{Share, Site};
+use crate::row::walk;
 use crate::schedule::{Legs, Member, Schedule};
-use crate::tile::{self, Team, WARP};
+use crate::tile::{self, Kept, Team, Then, WARP};
 use crate::wait::{Flow, Watch};
 
 /// Sends `share`, a block's of each leg's chunk, to every peer on the block's channel.
@@ -120,27 +120,6 @@ pub(super) struct Folds<'k, 'a, O, S, H: Unpack, const PART: bool> {
     pub share: Share,
     pub kept: Kept,
     pub args: &'k H::Args<'a>,
-}
-
-/// What becomes of a turn's packs when they are folded.
-pub(crate) trait Then<H: Hooks> {
-    /// Folds pack `s` of the turn, which is the one at `ctx`, of what `ranks` ranks contribute.
-    fn fold(&self, s: u32, ctx: &Consume, args: &H::Args<'_>, ranks: u32, of: &impl Contributions<H::Wire>);
-
-    /// The same of the row at `at`, which begins with pack `s` of the turn; as [`Hooks::fold_row`].
-    #[inline(always)]
-    fn fold_row<const RANKS: usize>(
-        &self,
-        s: u32,
-        at: RowAt,
-        args: &H::Args<'_>,
-        ranks: u32,
-        own: Option<(u32, RowAt)>,
-        of: &impl Fn(u32, u32) -> Pack<H::Wire>,
-    ) {
-        let _ = s;
-        H::fold_row::<RANKS>(at, args, ranks, own, of);
-    }
 }
 
 /// This rank alone takes them.

@@ -1,6 +1,6 @@
 //! What arrives from one peer goes on to another.
 
-use super::channel::{HEADER, Receiving, Sending};
+use super::channel::{HEADER, Receiving, Sending, payload_packs};
 use super::{Stream, give_back, late};
 use crate::arch;
 use crate::ctx::Consume;
@@ -40,7 +40,7 @@ impl<O: Ops> Stream<'_, O> {
             let looks = next > to && group.leads();
             let wait = || if looks { [input.await_more(next), out.await_room(next)] } else { [0; 2] };
             let ahead = if late(0) { [0; 2] } else { wait() };
-            let (s0, count) = tile::packs(from, to, self.packs);
+            let (s0, count) = payload_packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
             if let Some(team) = Team::at_work(group, 0) {
                 tile::consume::<tile::Two, W, _>(team, place, self.first + s0, count, &sink, |s| {

@@ -34,9 +34,9 @@ use crate::hooks::Hooks;
 use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Share};
+use crate::protocol::Share;
 use crate::schedule::{Across, Among, Legs, Schedule, is_home};
-use crate::tile::Team;
+use crate::tile::{Kept, Team};
 use crate::wait::Flow;
 
 impl<O: Ops, S: Schedule, A: Among> Steps<'_, O, S, A> {

@@ -1,6 +1,6 @@
 //! Through rings of staging in the receiver's memory, with credits: any size, any transport.
 
-mod call;
+pub(crate) mod call;
 pub mod channel;
 mod chunks;
 mod domains;
@@ -14,7 +14,6 @@ mod turns;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) use chunks::{Joined, Onward, Others, Taken};
 pub use domains::Hierarchical;
-pub(crate) use fold::Then;
 pub(super) use fold::{Here, Packs, Take, fold_packs};
 pub use relay::TwoShot;
 pub(super) use relay::take;
@@ -33,7 +32,7 @@ use crate::row;
 use crate::schedule::{Schedule, has_own};
 use crate::tile::{self, Sink, Source, Team, Unroll};
 use crate::wait::{Flow, Watch};
-use channel::{Call, End, HEADER, Receiving, Sending, stream_bytes};
+use channel::{Call, End, HEADER, Receiving, Sending, payload_packs, stream_bytes};
 
 /// What a block streams: packs `first .. first + packs` of the chunk at `place`, `chunk` stream bytes at a time, behind the header.
 ///
@@ -79,7 +78,7 @@ impl<O: Ops> Stream<'_, O> {
             }
             let looks = next > to && group.leads();
             let ahead = if !late(S::COLS) && looks { out.await_room(next) } else { 0 };
-            let (s0, count) = tile::packs(from, to, self.packs);
+            let (s0, count) = payload_packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
             // Tiles are long, and as many as there are warps.
             let team = if S::TRANSPOSED { Some(Team::all(group)) } else { Team::at_work(group, S::COLS) };
@@ -124,7 +123,7 @@ impl<O: Ops> Stream<'_, O> {
             }
             let looks = next > to && group.leads();
             let ahead = if !late(S::COLS) && looks { input.await_more(next) } else { 0 };
-            let (s0, count) = tile::packs(from, to, self.packs);
+            let (s0, count) = payload_packs(from, to, self.packs);
             let payload = HEADER + 16 * s0 as u64;
             if let Some(team) = Team::at_work(group, S::COLS) {
                 tile::consume::<U, W, S>(team, self.place, self.first + s0, count, sink, |s| {
@@ -332,8 +331,7 @@ unsafe impl<O: Ops> Protocol<O> for Simple {
 
 #[cfg(test)]
 mod tests {
-    use super::channel::{HEADER, stream_bytes};
-    use crate::tile;
+    use super::channel::{HEADER, payload_packs, stream_bytes};
     use proptest::prelude::*;
 
     proptest! {
@@ -342,7 +340,7 @@ mod tests {
             let (total, mut from, mut next) = (stream_bytes(16 * u64::from(packs)), 0, 0);
             while from < total {
                 let to = total.min(from + 128 * lines);
-                let (s0, count) = tile::packs(from, to, packs);
+                let (s0, count) = payload_packs(from, to, packs);
                 let s1 = s0 + count as usize;
                 prop_assert!(count == 0 || s0 == next);
                 prop_assert!(count == 0 || HEADER + 16 * s1 as u64 <= to);

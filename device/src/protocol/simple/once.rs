@@ -5,10 +5,10 @@ use crate::group::Block;
 use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Share, Site};
+use crate::protocol::{Share, Site};
 use crate::row::walk;
 use crate::schedule::{Legs, Schedule};
-use crate::tile::{self, Team};
+use crate::tile::{self, Kept, Team};
 use crate::wait::{Flow, Watch};
 
 /// A share of the chunk that this rank sends, or of those that it receives.

@@ -10,7 +10,7 @@
 //! channels of its own, behind those of the first.
 
 use super::channel::Call;
-use super::fold::{Folds, Then};
+use super::fold::Folds;
 use super::turns::{self, Ends, Everybody, Pass, Turn, Turns, Work};
 use crate::arch;
 use crate::ctx::{Consume, Ctx};
@@ -20,10 +20,10 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Protocol, Share, Site, arguments, armed, passes_on, times, unit};
+use crate::protocol::{Protocol, Share, Site, arguments, armed, passes_on, times, unit};
 use crate::row::RowAt;
 use crate::schedule::{Among, Everyone, Leg, Legs, Relays, Schedule, is_home};
-use crate::tile::{self, Sink, Team};
+use crate::tile::{self, Kept, Sink, Team, Then};
 use crate::wait::{Flow, Watch};
 
 /// The protocol, as a type: for schedules of [two steps](Schedule::TWO_STEPS), of several ranks or with a root of more than two, and hooks whose folds can be

@@ -14,7 +14,7 @@ mod rounds;
 pub(super) use across::{Cross, cross, meet};
 pub(super) use rounds::Rounds;
 
-use super::channel::{Call, HEADER, Receiving, Ring, Sending, stream_bytes};
+use super::channel::{Call, HEADER, Receiving, Ring, Sending, payload_packs, stream_bytes};
 use super::late;
 use crate::arch;
 use crate::group::{Block, Group};
@@ -22,7 +22,7 @@ use crate::ops::Ops;
 use crate::pack::unroll;
 use crate::protocol::{Share, Site};
 use crate::schedule::{Leg, Legs};
-use crate::tile::{self, Team};
+use crate::tile::Team;
 use crate::wait::{Flow, Watch};
 
 /// The stream of one call, with so many peers.
@@ -119,7 +119,7 @@ impl Turns {
     /// Packs of a turn: the first of the share, and how many; and where the first one's bytes are.
     #[inline(always)]
     pub fn packs(&self, turn: Turn) -> (usize, u32, u64) {
-        let (first, count) = tile::packs(turn.from, turn.to, self.packs);
+        let (first, count) = payload_packs(turn.from, turn.to, self.packs);
         (first, count, HEADER + 16 * first as u64)
     }
 }

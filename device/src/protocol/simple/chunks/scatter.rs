@@ -1,7 +1,7 @@
 //! What every rank contributes to every rank's chunk, folded.
 
 use super::super::channel::Ring;
-use super::super::fold::{Folds, Then, produce_into};
+use super::super::fold::{Folds, produce_into};
 use super::super::relay::take;
 use super::super::turns::{self, Ends, Pass, Rounds, Turn, Turns, Work};
 use super::Chunks;
@@ -12,9 +12,8 @@ use crate::hooks::Hooks;
 use crate::launch::Unpack;
 use crate::ops::Ops;
 use crate::pack::Pack;
-use crate::protocol::Kept;
 use crate::schedule::{Across, Domain, Legs, Member, Of, Schedule};
-use crate::tile::Team;
+use crate::tile::{Kept, Team, Then};
 use crate::wait::Flow;
 use core::cell::Cell;
 
