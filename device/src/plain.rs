@@ -94,6 +94,7 @@ macro_rules! numbers { ($($t:ty, $code:expr;)*) => {$(
     // SAFETY: as above.
     unsafe impl $crate::plain::Plain for $t {}
 )*} }
+pub(crate) use numbers;
 numbers! {
     u8, 1; u16, 2; u32, 3; u64, 4; i8, 5; i16, 6; i32, 7; i64, 8; f32, 9; f64, 10;
     usize, 256; isize, 257; bool, 258;
@@ -104,7 +105,6 @@ unsafe impl<T: Plain, const N: usize> Crosses for [T; N] {
 }
 // SAFETY: an array of plain data has the same layout on both targets.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-pub(crate) use numbers;
 
 /// The code of a plain type that is made of others: of each part, its name, where it is and what it is.
 #[doc(hidden)]
