@@ -1,7 +1,10 @@
 //! A function's control flow, where its addresses come from, and what a rule finds on its paths.
 
+mod paths;
+
 use crate::parse::{Body, Instruction, body, noreturn, parse, registers};
-use std::collections::{BTreeSet, HashMap, HashSet};
+pub use paths::Step;
+use std::collections::{HashMap, HashSet};
 
 /// Where in an entry's first parameter things are, in bytes.
 #[derive(Clone, Debug, Default)]
@@ -41,46 +44,6 @@ pub struct Flow {
     /// Predicates that say the same as others, or the opposite (`true`).
     alike: HashMap<u32, Vec<(u32, bool)>>,
 }
-
-/// Registers whose values are known on a path: few, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Known(Vec<(u32, i64)>);
-
-impl Known {
-    fn place(&self, register: u32) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&register, |(known, _)| *known)
-    }
-
-    fn get(&self, register: u32) -> Option<i64> {
-        self.place(register).ok().map(|at| self.0[at].1)
-    }
-
-    fn insert(&mut self, register: u32, value: i64) {
-        match self.place(register) {
-            Ok(at) => self.0[at].1 = value,
-            Err(at) => self.0.insert(at, (register, value)),
-        }
-    }
-
-    fn remove(&mut self, register: u32) {
-        if let Ok(at) = self.place(register) {
-            self.0.remove(at);
-        }
-    }
-
-    fn retain(&mut self, keep: impl Fn(u32) -> bool) {
-        self.0.retain(|(register, _)| keep(*register));
-    }
-}
-
-/// So many ways to come to an instruction are told apart.
-const WAYS: usize = 200;
-
-/// States that a rule has at most.
-const STATES: usize = 8;
-
-/// What a rule makes of an instruction: the state behind it, or what is wrong.
-pub type Step = Result<u8, &'static str>;
 
 impl Flow {
     /// Reads the function `name` of a module.
@@ -147,149 +110,6 @@ impl Flow {
         })
     }
 
-    /// Follows every path from the beginning, and says what `rule` finds wrong. A rule is an automaton: it is given the state before an
-    /// instruction, and what it makes of both is always the same. Paths remember constants, and which way they went at a predicate;
-    /// beyond `WAYS` of them to one place they forget.
-    pub fn check(&self, start: u8, rule: impl Fn(u8, &Instruction) -> Step) -> Vec<String> {
-        let (mut wrong, mut told) = (BTreeSet::new(), HashSet::new());
-        if self.code.is_empty() {
-            return Vec::new();
-        }
-        let mut steps: Vec<[Option<Step>; STATES]> = vec![[None; STATES]; self.code.len()];
-        // Of places where ways meet or part; what stands between two goes one way.
-        let mut seen: Vec<HashSet<(u8, Known)>> = vec![HashSet::new(); self.code.len()];
-        // Where each way came from.
-        let mut ways: Vec<(usize, usize)> = vec![(0, 0)];
-        let mut open = vec![(0usize, start, Known::default(), 0usize)];
-        while let Some((mut at, mut state, mut known, way)) = open.pop() {
-            known.retain(|register| self.live[at].contains(&register));
-            if seen[at].len() > WAYS {
-                known = Known::default();
-            }
-            if !seen[at].insert((state, known.clone())) {
-                continue;
-            }
-            loop {
-                let i = &self.code[at];
-                let guard = i.guard.as_ref().map(|(name, wanted)| (self.numbers[name], i64::from(*wanted)));
-                let value = guard.and_then(|(register, _)| known.get(register));
-                let runs = guard.is_none_or(|(_, wanted)| value.is_none_or(|value| value == wanted));
-                if runs {
-                    let step = &mut steps[at][usize::from(state)];
-                    match *step.get_or_insert_with(|| rule(state, i)) {
-                        Ok(after) => state = after,
-                        Err(why) => {
-                            if told.insert((at, why)) {
-                                let way = self.way(&ways, way);
-                                wrong.insert(format!("{why}: `{}`, by way of {way}", i.text));
-                            }
-                            break;
-                        }
-                    }
-                    self.learn(at, &mut known);
-                }
-                if i.targets.is_empty() && self.next[at] == [at + 1] && !self.starts[at + 1] {
-                    at += 1;
-                    continue;
-                }
-                for &to in &self.next[at] {
-                    let mut known = known.clone();
-                    if let (Some((register, wanted)), false) = (guard, i.targets.is_empty()) {
-                        // The way on, or the way that the branch takes.
-                        let way = if to == at + 1 { 1 - wanted } else { wanted };
-                        if value.is_some_and(|value| value != way) {
-                            continue;
-                        }
-                        self.went(at, register, way, &mut known);
-                    }
-                    let way = match to == at + 1 && i.targets.is_empty() {
-                        true => way,
-                        false => {
-                            ways.push((at, way));
-                            ways.len() - 1
-                        }
-                    };
-                    open.push((to, state, known, way));
-                }
-                break;
-            }
-        }
-        wrong.into_iter().collect()
-    }
-
-    /// What a way taken at the branch `at` says of the predicate, and of those it was made from in the lines before.
-    fn went(&self, at: usize, register: u32, way: i64, known: &mut Known) {
-        known.insert(register, way);
-        for (other, opposite) in self.alike.get(&register).into_iter().flatten() {
-            known.insert(*other, if *opposite { 1 - way } else { way });
-        }
-        let mut before = at;
-        while before > 0 && !self.starts[before] && self.code[before - 1].targets.is_empty() {
-            before -= 1;
-            let i = &self.code[before];
-            if !self.writes[before].contains(&register) {
-                continue;
-            }
-            let tells = i.is("not.pred") || i.is("or.pred") && way == 0 || i.is("and.pred") && way == 1;
-            let rewritten = |name: &String| self.code[before..at].iter().any(|i| i.writes.contains(name));
-            for name in i.reads.iter().filter(|name| tells && i.guard.is_none() && !rewritten(name)) {
-                if let Some(source) = self.numbers.get(name) {
-                    known.insert(*source, if i.is("not.pred") { 1 - way } else { way });
-                }
-            }
-            return;
-        }
-    }
-
-    /// The last branches of a way.
-    fn way(&self, ways: &[(usize, usize)], mut way: usize) -> String {
-        let mut all = Vec::new();
-        while way != 0 && all.len() < 12 {
-            let (at, before) = ways[way];
-            all.push(self.code[at].text.as_str());
-            way = before;
-        }
-        all.reverse();
-        all.join(" | ")
-    }
-
-    /// What is known behind an instruction that runs, perhaps.
-    fn learn(&self, at: usize, known: &mut Known) {
-        let i = &self.code[at];
-        let value = |operand: &String| match self.numbers.get(operand) {
-            Some(register) => known.get(*register),
-            None => operand.parse().ok(),
-        };
-        let of = |k: usize| i.reads.get(k).and_then(value);
-        let result = match i.op.split('.').next() {
-            _ if i.guard.is_some() || i.writes.len() != 1 => None,
-            Some("mov") if i.has("pred") => of(0).map(|v| i64::from(v != 0)),
-            Some("mov" | "cvt") => of(0),
-            Some("selp") => of(2).and_then(|p| of(usize::from(p == 0))),
-            Some("not") if i.has("pred") => of(0).map(|v| 1 - v),
-            Some("and") if i.has("pred") => match (of(0), of(1)) {
-                (Some(0), _) | (_, Some(0)) => Some(0),
-                (a, b) => a.and(b),
-            },
-            Some("or") if i.has("pred") => match (of(0), of(1)) {
-                (Some(1), _) | (_, Some(1)) => Some(1),
-                (Some(0), b) => b,
-                _ => None,
-            },
-            // One thread's yes is everybody's.
-            Some("vote") if i.has("any") => of(0).filter(|p| *p == 1),
-            Some("bar") if i.has("or") => of(1).filter(|p| *p == 1),
-            Some("setp") => of(0).zip(of(1)).and_then(|(a, b)| compare(&i.op, a, b)),
-            _ => None,
-        };
-        for register in &self.writes[at] {
-            match result {
-                Some(value) => known.insert(*register, value),
-                None => known.remove(*register),
-            }
-        }
-    }
-
     /// Whether a way from an instruction to itself leads over one of those that `over` names.
     pub(crate) fn turns_over(&self, at: usize, over: impl Fn(&Instruction) -> bool) -> bool {
         let behind = self.reached(at);
@@ -319,21 +139,6 @@ impl Flow {
         }
         false
     }
-}
-
-/// Of numbers that are small and not negative signs make no difference.
-fn compare(op: &str, a: i64, b: i64) -> Option<i64> {
-    let holds = match op.split('.').nth(1)? {
-        "eq" => a == b,
-        "ne" => a != b,
-        _ if a < 0 || b < 0 => return None,
-        "lt" | "lo" => a < b,
-        "le" | "ls" => a <= b,
-        "gt" | "hi" => a > b,
-        "ge" | "hs" => a >= b,
-        _ => return None,
-    };
-    Some(i64::from(holds))
 }
 
 /// Backwards over all paths, until nothing changes.
