@@ -1,12 +1,12 @@
 //! Captures: what a stream records in place of running it.
 
+use crate::aside::Aside;
 use crate::buffer::Memory;
 use crate::foreign::Kept;
 use crate::kernel::Held;
 use crate::machine::Op;
 use crate::order::Used;
 use crate::residency::Demand;
-use crate::schedule::copy::Aside;
 use crate::stream::{Kind, Queue, lock};
 use crate::uses::{Access, Capture};
 use crate::{Error, Result};

@@ -50,6 +50,7 @@
 extern crate self as fusewire;
 
 pub mod alone;
+mod aside;
 mod buffer;
 mod capture;
 pub mod dynamic;

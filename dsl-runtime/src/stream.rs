@@ -1,12 +1,12 @@
 //! Streams: work in order, on the host as on a GPU.
 
+use crate::aside::Aside;
 use crate::capture::{Captured, Recording};
 use crate::foreign::{self, Foreign};
 use crate::machine::{Op, Waited, Worker};
 use crate::order::Marks;
 use crate::parked::{settle, with_room};
 use crate::pending::Pending;
-use crate::schedule::copy::Aside;
 use crate::uses::Capture;
 use crate::{Device, Error, Event, Graph, Result};
 use fusewire_driver as cuda;

@@ -6,35 +6,12 @@ use crate::stream::Kind;
 use crate::{Error, Result, Stream};
 use fusewire_device::launch::{BEHIND, Shape};
 use fusewire_driver::{self as cuda, DevicePtr};
-use std::sync::Arc;
 
 /// What the copy engine copies: chunk `from` of the input to chunk `to` of the output of `peer`, which may be this rank.
 pub(crate) struct Chunk {
     pub(crate) peer: usize,
     pub(crate) from: usize,
     pub(crate) to: usize,
-}
-
-/// A second stream, and the events that tie it to the first: of a launcher, or of a capture, which the stream is in until that ends.
-pub(crate) struct Aside {
-    stream: cuda::Stream,
-    fork: cuda::Event,
-    join: cuda::Event,
-}
-
-impl Aside {
-    /// The one that is there, or a new one.
-    pub(crate) fn at(place: &mut Option<Arc<Self>>, context: &cuda::Context) -> Result<Arc<Self>> {
-        Ok(match place {
-            Some(aside) => Arc::clone(aside),
-            none => Arc::clone(none.insert(Arc::new(Self::new(context)?))),
-        })
-    }
-
-    fn new(context: &cuda::Context) -> Result<Self> {
-        let (fork, join) = (cuda::Event::new(context)?, cuda::Event::new(context)?);
-        Ok(Aside { stream: cuda::Stream::new(context)?, fork, join })
-    }
 }
 
 impl Agreed {
@@ -61,23 +38,18 @@ impl Agreed {
         if !queue(call)? {
             return Ok(());
         }
-        let own = chunks.iter().any(|c| c.peer == rank);
-        if own {
-            aside.fork.record(main)?;
-            aside.stream.wait_event(&aside.fork)?;
-        }
+        let beside = chunks.iter().any(|c| c.peer == rank).then(|| aside.fork(main)).transpose()?;
         for chunk in chunks {
             let from = DevicePtr::new(input + (chunk.from * bytes) as u64);
             let base = symmetric.bases()[chunk.peer] + shape.output_offset;
             let to = DevicePtr::new(base + (chunk.to * bytes) as u64);
-            let on = if chunk.peer == rank { &aside.stream } else { main };
+            let on = beside.filter(|_| chunk.peer == rank).unwrap_or(main);
             // SAFETY: the launch above checked both buffers, which do not overlap and live until the stream is idle; peers said go, with
             // this size and place, so their outputs hold the chunk and nobody uses it before *done*.
             unsafe { cuda::copy::d2d_async(on, to, from, bytes)? };
         }
-        if own {
-            aside.join.record(&aside.stream)?;
-            main.wait_event(&aside.join)?;
+        if beside.is_some() {
+            aside.join(main)?;
         }
         queue(&Call { shape: Shape { flags: shape.flags | BEHIND, ..shape }, ..*call }).map(drop)
     }

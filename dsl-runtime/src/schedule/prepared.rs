@@ -7,9 +7,9 @@ mod parameters;
 pub(crate) use launch::{Call, Places, told_protocol};
 
 use super::Protocol;
-use super::copy::Aside;
 use super::facts::Facts;
 use super::plan::HOST_BLOCKS;
+use crate::aside::Aside;
 use crate::kernel::{Entry, Supports};
 use crate::order::Used;
 use crate::residency::Ledger;
