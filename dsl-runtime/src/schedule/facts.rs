@@ -91,7 +91,7 @@ impl Facts {
     }
 
     /// Whether they compute pack by pack, and are not slow.
-    pub(super) const fn by_packs(&self, in_flight: u32) -> bool {
+    pub(super) const fn computes_packs(&self, in_flight: u32) -> bool {
         let others = self.cols > 0 || self.transposed || self.copies || self.folds();
         !others && !self.slow(in_flight)
     }

@@ -158,7 +158,7 @@ impl Agreed {
             Machine::Cuda(context) => {
                 // All ranks are here, so that no kernel that runs needs a launch that is to come: loading waits for those that run.
                 let full = |e: &Entry| {
-                    let wanted = e.protocol == Protocol::Local && facts.by_packs(e.unroll);
+                    let wanted = e.protocol == Protocol::Local && facts.computes_packs(e.unroll);
                     wanted.then_some(facts.most_threads())
                 };
                 let codes = load(context, &entries, full)?.into_iter().map(Some).collect();
@@ -284,19 +284,20 @@ impl Agreed {
     /// Blocks of `threads` that every rank's device holds at once: plans depend on it, and all ranks must make the same.
     pub(crate) fn resident(&self, protocol: Protocol, unroll: Option<u32>, threads: u32) -> Result<u32> {
         let variant = self.variant(protocol, unroll)?;
-        Ok(variant.resident.get((threads / WARP).saturating_sub(1) as usize).copied().unwrap_or(HOST_BLOCKS))
+        Ok(of_threads(&variant.resident, threads).unwrap_or(HOST_BLOCKS))
     }
 
     /// Blocks of `threads` that a rank alone's device holds at once at full occupancy, if the kernel can have that.
     pub(crate) fn resident_at_full(&self, unroll: Option<u32>, threads: u32) -> Result<Option<u32>> {
-        let code = &self.variant(Protocol::Local, unroll)?.code;
-        let (Machine::Cuda(context), Some(full)) =
-            (self.link.machine(), code.as_ref().and_then(|code| code.full.as_ref()))
-        else {
-            return Ok(None);
-        };
-        Ok(Some(full.max_active_blocks_per_sm(threads, 0)? * context.multiprocessors()))
+        let code = self.variant(Protocol::Local, unroll)?.code.as_ref();
+        let full = code.and_then(|code| code.full.as_ref());
+        Ok(full.and_then(|full| of_threads(&full.resident, threads)))
     }
+}
+
+/// That of blocks of `threads`, of what is listed by warps from one on.
+fn of_threads(by_warps: &[u32], threads: u32) -> Option<u32> {
+    by_warps.get((threads / WARP).saturating_sub(1) as usize).copied()
 }
 
 /// The kernel, and the transport it is for.

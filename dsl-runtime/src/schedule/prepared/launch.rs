@@ -280,7 +280,8 @@ impl Agreed {
         let variant = self.variant(plan.protocol, Some(plan.unroll))?;
         match (&stream.0.kind, &variant.code, variant.entry.host) {
             (Kind::Cuda(s), Some(code), _) => {
-                let function = code.full.as_ref().filter(|_| plan.full).unwrap_or(&code.function);
+                let full = code.full.as_ref().filter(|_| plan.full);
+                let function = full.map_or(&code.function, |full| &full.function);
                 // Copies stand before and behind the copy engine's kernels.
                 let may_follow = self.follows && plan.protocol != Protocol::Copy;
                 let block = Footprint::of(function, plan.threads, plan.shared());

@@ -66,11 +66,9 @@ pub(super) fn agree_residency(
     }
     let mut own = Vec::new();
     for Variant { entry, code, .. } in &*variants {
-        for warps in 1..=most / WARP {
-            let code = code.as_ref().expect("a variant of a GPU is loaded");
-            let each = code.function.max_active_blocks_per_sm(warps * WARP, most_shared(entry.protocol))?;
-            own.push(each * context.multiprocessors() / sharers);
-        }
+        let code = code.as_ref().expect("a variant of a GPU is loaded");
+        let held = held(context, &code.function, entry.protocol, most)?;
+        own.extend(held.into_iter().map(|blocks| blocks / sharers));
     }
     let part = context.place().map(|_| context.multiprocessors());
     let all: Vec<(Option<u32>, Vec<u32>)> = world.all_gather_as(&(part, own))?;
@@ -80,6 +78,20 @@ pub(super) fn agree_residency(
         variant.resident = (number * each..(number + 1) * each).map(fewest).collect();
     }
     Ok(all.iter().filter_map(|(part, _)| *part).min())
+}
+
+/// Blocks that a GPU holds at once, by their warps from one on, up to `most` threads.
+fn held(
+    context: &cuda::Context,
+    function: &cuda::Function,
+    protocol: Protocol,
+    most: u32,
+) -> Result<Vec<u32>> {
+    let blocks = |warps| -> Result<u32> {
+        let each = function.max_active_blocks_per_sm(warps * WARP, most_shared(protocol))?;
+        Ok(each * context.multiprocessors())
+    };
+    (1..=most / WARP).map(blocks).collect()
 }
 
 /// Modules by GPU, image, the entries that were loaded from it (a transport with more room can have more of them), and the blocks that a
@@ -114,7 +126,14 @@ pub(super) fn follows(context: &cuda::Context) -> bool {
 pub(super) struct Code {
     pub function: cuda::Function,
     /// The same at full occupancy: see [`full_occupancy`].
-    pub full: Option<cuda::Function>,
+    pub full: Option<Full>,
+}
+
+/// A kernel's code at full occupancy.
+pub(super) struct Full {
+    pub function: cuda::Function,
+    /// Blocks that the GPU holds at once, by their warps from one on.
+    pub resident: Vec<u32>,
 }
 
 /// Loads the entries, once per GPU. An image has those of other transports and schedules too: the driver is given what these entries
@@ -160,7 +179,7 @@ fn module(
     if let Some(blocks) = blocks {
         text = cuda::ptx::with_blocks(&text, blocks).into();
     }
-    // Kept for ever, which a part that it is loaded by must not be.
+    // Never unloaded, so it is of the whole GPU's context: a partition may end.
     let module = cuda::Module::load_ptx(&context.whole(), &text, &cuda::JitOptions::default())?;
     cache.insert(key, module.clone());
     Ok(module)
@@ -177,11 +196,14 @@ fn full_occupancy(
     image: &'static Image,
     function: &cuda::Function,
     most: u32,
-) -> Result<Option<cuda::Function>> {
+) -> Result<Option<Full>> {
     let blocks =
         context.device().attribute(cuda::DeviceAttribute::MaxThreadsPerMultiprocessor)? as u32 / most;
     let full = module(context, image, vec![entry.symbol], Some(blocks))?.function(entry.symbol)?;
     let local = |function: &cuda::Function| function.attributes().local_bytes;
-    let fits = local(&full) <= local(function) + SPILLED;
-    fits.then(|| ready(full, entry)).transpose()
+    if local(&full) > local(function) + SPILLED {
+        return Ok(None);
+    }
+    let resident = held(context, &full, entry.protocol, most)?;
+    Ok(Some(Full { function: ready(full, entry)?, resident }))
 }
