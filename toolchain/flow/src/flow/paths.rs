@@ -102,14 +102,16 @@ impl<R: Fn(u8, &Instruction) -> Step> Paths<'_, R> {
     fn on(&mut self, from: &Place, mut to: impl FnMut(Place)) {
         let (flow, at) = (self.flow, from.at);
         let branches = !flow.code[at].targets.is_empty();
+        let guard = flow.guard(at).filter(|_| branches);
         for &next in &flow.next[at] {
+            // The way on, or the way that the branch takes.
+            let went =
+                guard.map(|(register, wanted)| (register, if next == at + 1 { 1 - wanted } else { wanted }));
+            if went.is_some_and(|(register, value)| from.known.get(register).is_some_and(|k| k != value)) {
+                continue;
+            }
             let mut known = from.known.clone();
-            if let (Some((register, wanted)), true) = (flow.guard(at), branches) {
-                // The way on, or the way that the branch takes.
-                let value = if next == at + 1 { 1 - wanted } else { wanted };
-                if known.get(register).is_some_and(|known| known != value) {
-                    continue;
-                }
+            if let Some((register, value)) = went {
                 flow.went(at, register, value, &mut known);
             }
             let mut way = from.way;
