@@ -4,7 +4,7 @@
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use super::super::simple::{Joined, Taken};
-use super::super::{Kept, Share, Site};
+use super::super::{Share, Site};
 use super::turn::{Arrived, Partial};
 use super::{Part, has_own};
 use crate::ctx::Ctx;
@@ -13,6 +13,7 @@ use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::schedule::{Both, Leg, Legs, Pairs, Schedule};
+use crate::tile::Kept;
 use crate::wait::{Flow, Stopped, Watch};
 use core::slice;
 use std::vec::Vec;

@@ -1,8 +1,8 @@
 //! The step across domains of [`HostHierarchical`](super::HostHierarchical).
 
+use super::super::Site;
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, stream_bytes};
 use super::super::simple::{Joined, Others};
-use super::super::{Kept, Site};
 use super::Part;
 use super::turn::{Arrived, Partial, Passed, same_turn};
 use crate::arch;
@@ -12,7 +12,7 @@ use crate::hooks::Hooks;
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::schedule::{Across, Among, Legs, Member};
-use crate::tile;
+use crate::tile::{self, Kept};
 use crate::wait::{Flow, Stopped, Watch};
 use std::vec::Vec;
 

@@ -3,7 +3,7 @@
 
 use super::super::simple::channel::{Call, HEADER, Receiving, Sending, payload_packs, stream_bytes};
 use super::super::simple::{Folded, folded_for, within};
-use super::super::{Kept, Protocol, Share, Site, by_domains, passes_on, times, unit};
+use super::super::{Protocol, Share, Site, by_domains, passes_on, times, unit};
 use super::domains::Far;
 use super::turn::{Partial, Passed, same_turn};
 use super::{Part, chunks, runs};
@@ -15,7 +15,7 @@ use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Ops;
 use crate::pack::Pack;
 use crate::schedule::{Among, Domain, Everyone, Homes, Leg, Legs, Schedule, is_home};
-use crate::tile::{self, Team};
+use crate::tile::{self, Kept, Team};
 use crate::wait::{Flow, Watch};
 use core::slice;
 use std::vec::Vec;

@@ -9,10 +9,9 @@ use crate::fold::{AHEAD, Contributions};
 use crate::hooks::Hooks;
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
-use crate::protocol::Kept;
 use crate::protocol::simple::Here;
 use crate::schedule::Member;
-use crate::tile::{self, WARP};
+use crate::tile::{self, Kept, WARP};
 
 impl<O: Direct> Line<'_, O> {
     /// Folds what all peers send with what this rank produces at this line's place, and takes the result; whether all of it came.

@@ -9,9 +9,9 @@ use crate::hooks::Hooks;
 use crate::launch::Unpack;
 use crate::ops::Direct;
 use crate::pack::Pack;
-use crate::protocol::{Kept, Site, whole_call};
+use crate::protocol::{Site, whole_call};
 use crate::schedule::{Member, Schedule};
-use crate::tile::Team;
+use crate::tile::{Kept, Team};
 use crate::wait::{Ahead, Armed, Flow};
 
 /// Every peer that a rank sends to.

@@ -23,9 +23,9 @@ use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
 use crate::protocol::simple::take;
-use crate::protocol::{Kept, Protocol, Share, Site, arguments, passes_on, whole_call};
+use crate::protocol::{Protocol, Share, Site, arguments, passes_on, whole_call};
 use crate::schedule::{Member, Schedule};
-use crate::tile::{Team, WARP};
+use crate::tile::{Kept, Team, WARP};
 use crate::wait::{Armed, Flow, Stopped};
 
 /// The protocol, as a type: for what [`TwoShot`](crate::protocol::TwoShot) is for.
