@@ -93,10 +93,15 @@ fn entries() -> impl Iterator<Item = (&'static Hooks, &'static str, &'static str
     all.chain(folding).chain(twice).chain(rooted)
 }
 
-fn source() -> String {
+/// Those that are loaded in another form for two ranks.
+fn of_two((module, _, protocol): &(&Hooks, &str, &str)) -> bool {
+    module.fold.is_some() && *protocol == "Ll128"
+}
+
+fn source(entries: impl Iterator<Item = (&'static Hooks, &'static str, &'static str)>) -> String {
     let mut text = RAW.to_owned();
     text.extend(MODULES.iter().map(Hooks::module));
-    text.extend(entries().map(|(module, schedule, protocol)| {
+    text.extend(entries.map(|(module, schedule, protocol)| {
         module.entry(&format!("{}_{schedule}_{protocol}", module.name), schedule, protocol)
     }));
     text
@@ -106,18 +111,24 @@ fn source() -> String {
 type Row = [u32; 4];
 
 fn table() -> BTreeMap<String, Row> {
-    let source = source();
-    let rows = each(archs(), |arch| {
-        let text = compile("table", &source, arch);
-        // As a launcher gives it to the driver of a GPU that can wait so.
-        let ptx = if arch.number() < 90 { text } else { text.replace("// sm_90: ", "") };
+    let all = [("table", source(entries()), ""), ("two", source(entries().filter(of_two)), " of two")];
+    let parts: Vec<_> = archs().iter().flat_map(|arch| all.iter().map(move |part| (*arch, part))).collect();
+    let rows = each(&parts, |(arch, (name, source, form))| {
+        // As a launcher gives it to the driver: of a GPU that can wait so, and for two ranks.
+        let mut ptx = compile(name, source, arch);
+        if arch.number() >= 90 {
+            ptx = ptx.replace("// sm_90: ", "");
+        }
+        if !form.is_empty() {
+            ptx = ptx.replace("// two: ", "").replace(".maxntid 256", ".maxntid 512");
+        }
         let kernels = assemble(&ptx, arch).kernels;
         let row = |kernel: &KernelReport| {
             let body = body(&ptx, &kernel.name);
             let code: Vec<&str> = instructions(&body).collect();
             let early = code.iter().position(|line| line.starts_with("griddepcontrol.wait")).unwrap_or(0);
             let spills = kernel.spill_stores + kernel.spill_loads;
-            let name = format!("{arch} {}", kernel.name);
+            let name = format!("{arch} {}{form}", kernel.name);
             (name, [kernel.registers, spills, code.len() as u32, early as u32])
         };
         kernels.iter().map(row).collect::<Vec<_>>()

@@ -138,6 +138,12 @@ pub fn late(number: u64) -> u64 {
     number
 }
 
+/// As for the other target.
+#[inline(always)]
+pub fn of_two() -> bool {
+    false
+}
+
 /// The same number; see the other target.
 #[inline(always)]
 pub fn opaque(number: usize) -> usize {

@@ -74,6 +74,17 @@ pub fn follow_in<const BRANCH: u32>() {
     };
 }
 
+/// Whether this code is for two ranks alone: no, unless a launcher has said so in the text. Then the assembler leaves out what is for others.
+#[inline(always)]
+pub fn of_two() -> bool {
+    let two: u32;
+    // SAFETY: a constant.
+    unsafe {
+        asm!("mov.u32 {0}, 0;", "// two: mov.u32 {0}, 1;", out(reg32) two, options(pure, nomem, nostack));
+    }
+    two != 0
+}
+
 /// Nanoseconds of a clock that all blocks of this GPU share (`%globaltimer`).
 #[inline(always)]
 pub fn now_ns() -> u64 {

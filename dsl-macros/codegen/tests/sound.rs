@@ -153,14 +153,21 @@ fn sound_for(model: &Model, arch: &str) {
         // As a launcher gives it to a newer GPU's driver: with the instructions that stand there as comments for older ones.
         let newer = fusewire_driver::ptx::raised(&text, 9);
         assert!(newer.contains("griddepcontrol.wait") && !newer.contains("// sm_90:"), "{about}");
+        // And for two ranks.
+        let of_two = fusewire_driver::ptx::of_two(&newer, 512);
         for entry in &own {
             let symbol = entry.symbol(model.ident());
-            ordered(&newer, &symbol, entry, &about);
-            // What is sent is overwritten, and not in two steps.
-            let sends_from_there = model.is_in_place() && entry.schedule.is_some_and(|s| !s.apart);
-            if sends_from_there && matches!(entry.protocol, Protocol::Ll | Protocol::Ll128) {
-                let wrong = fusewire_flow::wrong_in_place(&newer, &symbol, &roots());
-                assert!(wrong.is_empty(), "{about} {symbol}:\n{}", wrong.join("\n"));
+            let differs = body(&newer, &symbol).contains("// two: ");
+            let folds_by_lines = model.options.reduce.is_some() && entry.protocol == Protocol::Ll128;
+            assert_eq!(differs, folds_by_lines, "{about}: {symbol} for two ranks");
+            for text in if differs { vec![&*newer, &of_two] } else { vec![&*newer] } {
+                ordered(text, &symbol, entry, &about);
+                // What is sent is overwritten, and not in two steps.
+                let sends_from_there = model.is_in_place() && entry.schedule.is_some_and(|s| !s.apart);
+                if sends_from_there && matches!(entry.protocol, Protocol::Ll | Protocol::Ll128) {
+                    let wrong = fusewire_flow::wrong_in_place(text, &symbol, &roots());
+                    assert!(wrong.is_empty(), "{about} {symbol}:\n{}", wrong.join("\n"));
+                }
             }
         }
         for gpu in gpus(model, arch) {

@@ -94,6 +94,7 @@ impl Agreed {
             alone_packs,
             ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
             rows: facts.cols > 0,
+            nvlink: layout.ll128_channels > 0,
             narrow: facts.narrow(),
             keeps: facts.keeps_as_is,
             relays: facts.relays as u32,
@@ -241,7 +242,7 @@ impl Agreed {
             Protocol::Bulk if cut.self_copy <= layout.ll128_channels => work.first(cut.self_copy),
             _ => 0,
         };
-        let all = facts.most_threads();
+        let all = self.most_threads(protocol);
         let long = work.long_alone().filter(|_| protocol == Protocol::Local);
         let threads = match options.threads {
             // What a plan for CPU threads says.
@@ -278,13 +279,14 @@ impl Agreed {
                 let share = share_packs(packs as u64, cut.channels) as u32;
                 let share = if protocol.passes_on() { share.div_ceil(world) } else { share };
                 let peers = pattern.peers.max(1);
+                let (few, all) = if work.leaves_room(protocol) { (192, all.min(256)) } else { (64, all) };
                 let warps =
                     |rows| share.div_ceil(rows * line::ROW_PACKS).saturating_mul(peers).saturating_mul(32);
                 match warps(1) {
                     _ if tiles > 0 => all,
                     each if each <= all => each.max(64),
                     _ if facts.folds() => all,
-                    _ => warps(4).clamp(64, all),
+                    _ => warps(4).clamp(few, all),
                 }
             }
             None => match long {

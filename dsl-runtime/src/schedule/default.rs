@@ -1,10 +1,12 @@
 //! The analytic default: protocol, multiprocessors, channels, and what travels together, where neither the caller nor a table says.
 
 mod limits;
+mod lines;
 mod pattern;
 mod steps;
 
 pub(super) use limits::*;
+use lines::line_blocks;
 pub(crate) use pattern::Pattern;
 
 use super::Protocol;
@@ -12,7 +14,6 @@ use super::facts::Facts;
 use super::plan::TILE_THREADS;
 use fusewire_device::protocol::ll128 as line;
 use fusewire_device::protocol::simple::MOST_GROUPS;
-use fusewire_device::tile::transpose as tiles;
 
 /// Multiprocessors at most, by the bytes of a rank's whole input. From measurements on 2 and 4 H200s.
 ///
@@ -45,17 +46,6 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
         8..64 => 2,
         _ => 3,
     }]
-}
-
-/// Blocks whose LL128 buffers are to hold a call that goes by LL128 by default.
-///
-/// Each has warps that wait for what they load, before they send and behind what arrives: more blocks, fewer such waits one behind the other.
-fn line_blocks(hooks: Hooks, several: bool) -> u32 {
-    match hooks {
-        Hooks::Copy => 32,
-        _ if several => 90,
-        _ => 64,
-    }
 }
 
 /// Blocks of a rank alone.
@@ -129,6 +119,8 @@ pub(super) struct Work {
     pub(super) ll_packs: u32,
     /// Whether hooks work by rows.
     pub(super) rows: bool,
+    /// Whether there are LL128 channels, which there are between GPUs with NVLink.
+    pub(super) nvlink: bool,
     /// Whether what crosses the wire are 8-bit floats: what hooks load and store is wider, as a rule.
     pub(super) narrow: bool,
     /// Whether the output gets what arrives as it is: such hooks do not load from it.
@@ -173,6 +165,7 @@ impl Work {
         }
         let most = match protocol {
             Protocol::Ll128 if self.pattern.folds => self.folding_blocks(),
+            Protocol::Ll128 if self.copies_with_one() => self.copying_blocks(),
             Protocol::TwoShot | Protocol::Hierarchical => 96,
             Protocol::Ll128TwoShot => FOLDING_BLOCKS,
             Protocol::Ll => LL_BLOCKS,
@@ -186,17 +179,6 @@ impl Work {
             _ => multiprocessors(protocol, self.total(), self.hooks, self.several()),
         };
         most.min(self.limit)
-    }
-
-    /// Of folds by LL128. They have eight warps a block, and a second row of a warp takes as long as the first: as many as have a row for each warp, if they
-    /// get that far. Of two ranks warps take four rows at a time.
-    fn folding_blocks(&self) -> u32 {
-        let each = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(8 * line::ROW_PACKS);
-        match self.total() >> 20 {
-            2.. => FOLDING_BLOCKS,
-            _ if !self.several() && each > 48 => 32,
-            _ => each.clamp(32, FOLDING_BLOCKS),
-        }
     }
 
     /// As many as have [`NEAR_PACKS`] each. In turn they keep to memory that is near, which is a twentieth faster than shares of a large chunk that
@@ -299,7 +281,8 @@ impl Work {
             (Hooks::Transpose, true) | (Hooks::Copy, true) => LL128_MOST,
             (Hooks::Transpose, false) => LL128_MOST_TILED,
             (_, true) => LL128_MOST_WORK,
-            (_, false) if self.pattern.folds => LL128_MOST_FOLDED,
+            (_, false) if self.pattern.folds && self.several() => LL128_MOST_FOLDED,
+            (_, false) if self.pattern.folds => LL128_MOST_FOLDED_OF_TWO,
             (_, false) => LL128_MOST_STAGED,
         };
         let has_lines = has(Protocol::Ll128) && fits(Protocol::Ll128);
@@ -307,6 +290,7 @@ impl Work {
             Protocol::Ll128
         } else if !self.on_host
             && !has_lines
+            && (self.rows || !self.nvlink)
             && has(Protocol::Ll)
             && fits(Protocol::Ll)
             && sent <= LL_MOST.min(most)
@@ -349,51 +333,6 @@ impl Work {
         // A thread for each peer; one of them copies.
         let lanes = self.world.next_multiple_of(32);
         if first > 0 && !self.several() { lanes.max(FIRST_THREADS) } else { lanes }
-    }
-
-    /// Blocks for the rank's own chunk, of `blocks` that work by LL128. It waits for nobody: a block for two or three
-    /// of a peer's, or two for three where hooks have much to do for each byte; of tiles every fifth, since what arrives is work as well.
-    fn ll128_self_copy(&self, blocks: u32) -> u32 {
-        let peers = self.pattern.peers.max(1);
-        let most = match self.hooks {
-            Hooks::Slow => 2 * blocks / (3 + 2 * peers),
-            _ if self.tiles > 0 => blocks / 5,
-            _ => blocks / (2 + 2 * peers),
-        };
-        match self.own_blocks(Protocol::Ll128) {
-            // A warp for each tile.
-            true if self.tiles > 0 => self.tiles.div_ceil(tiles::WARPS).clamp(1, most.max(3)),
-            true => (self.wire_bytes / 16).div_ceil(1024).clamp(1, most.max(3) as usize) as u32,
-            false => 0,
-        }
-    }
-
-    /// Channels of a call that goes by LL or LL128 by default, at most.
-    pub(super) fn most_flagged_channels(&self, protocol: Protocol) -> u32 {
-        match self.pattern.folds {
-            _ if protocol == Protocol::Ll => self.ll_cut().channels,
-            true => self.multiprocessors(protocol),
-            false => self.ll128_channels(line_blocks(self.hooks, self.several()).min(self.limit)),
-        }
-    }
-
-    /// Of LL: as many blocks as have a row for each team, or as many packs; those of the self copy wait for nobody.
-    fn ll_cut(&self) -> Cut {
-        let packs = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX);
-        let (most, wanted) = (self.multiprocessors(Protocol::Ll), packs.div_ceil(self.ll_packs));
-        let self_copy = match self.own_blocks(Protocol::Ll) {
-            true => wanted.clamp(1, (most / 2).max(1)),
-            false => 0,
-        };
-        let left = most.saturating_sub(self_copy);
-        let channels = if self.pattern.mutual || self.pattern.rooted { left } else { left / 2 };
-        Cut::of(wanted.clamp(1, channels.max(1)), self_copy)
-    }
-
-    /// LL128 channels that so many blocks have room for.
-    fn ll128_channels(&self, blocks: u32) -> u32 {
-        let left = blocks.saturating_sub(self.ll128_self_copy(blocks));
-        if self.pattern.mutual { left } else { left / 2 }
     }
 
     /// Channels, and blocks of the self copy, where the caller does not say.

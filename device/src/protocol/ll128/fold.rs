@@ -3,6 +3,7 @@
 use super::line::Line;
 use super::load::rows;
 use super::row;
+use crate::arch;
 use crate::ctx::{Ctx, Produce};
 use crate::element::Element;
 use crate::fold::{AHEAD, Contributions};
@@ -20,18 +21,74 @@ impl<O: Direct> Line<'_, O> {
     /// This block alone receives on the channel; every other rank sends on it in this call.
     #[inline(always)]
     pub(super) unsafe fn fold<H: Hooks>(&self, kept: Kept, me: Member, args: &H::Args<'_>) -> bool {
-        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
-        let mut bundled = if BUNDLE > 1 && me.world == 2 { self.folded_by_two::<H>() } else { 0 };
-        let (mut row, mut whole) = (warp * BUNDLE as u32, true);
-        while whole && row < bundled {
+        // One of the two is in a kernel's code.
+        // SAFETY: the caller's contract.
+        unsafe {
+            match arch::of_two() {
+                true => self.fold_of_two::<H>(kept, me, args),
+                false => self.fold_of_any::<H>(kept, me, args),
+            }
+        }
+    }
+
+    /// As [`Line::fold`], in a world of two.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn fold_of_two<H: Hooks>(&self, kept: Kept, me: Member, args: &H::Args<'_>) -> bool {
+        let (warp, warps, all) = (self.team.lane / WARP, self.team.lanes / WARP, rows(self.load.packs));
+        let each = all.div_ceil(warps);
+        let whole = tile::whole_until(&self.place, Pack::<H::Wire>::LANES, self.load.first, self.load.packs);
+        let bundled = if each > 1 { whole / row::PACKS } else { 0 };
+        // SAFETY: the caller's contract; rows of the two ranks' buffer.
+        let mut came = unsafe {
+            match each == LONGEST as u32 {
+                // The fifth by itself would take as long as four.
+                true => self.fold_bundles::<LONGEST, H>((each, bundled), kept, me, args),
+                false => self.fold_bundles::<BUNDLE, H>((each.min(BUNDLE as u32), bundled), kept, me, args),
+            }
+        };
+        // The last warps have the fewest bundles.
+        let mut row = bundled + (warps - 1 - warp);
+        while came && row < all {
+            // SAFETY: as above.
+            came = unsafe { self.fold_by_two::<1, H>((row, row + 1), kept, me, args) };
+            row += warps;
+        }
+        came
+    }
+
+    /// Folds the rows before `bundled`, all of whole packs, `each` at a time and warp, up to `U`; whether they came.
+    ///
+    /// # Safety
+    /// As for [`Line::fold`], in a world of two.
+    #[inline(always)]
+    unsafe fn fold_bundles<const U: usize, H: Hooks>(
+        &self,
+        (each, bundled): (u32, u32),
+        kept: Kept,
+        me: Member,
+        args: &H::Args<'_>,
+    ) -> bool {
+        let (mut row, mut came) = (self.team.lane / WARP * each, true);
+        while came && row < bundled {
             // SAFETY: the caller's contract; rows of the two ranks' buffer.
-            whole = unsafe { self.fold_bundle::<H>((row, bundled), kept, me, args) };
-            row += warps * BUNDLE as u32;
+            came = unsafe { self.fold_by_two::<U, H>((row, bundled.min(row + each)), kept, me, args) };
+            row += self.team.lanes / WARP * each;
         }
+        came
+    }
+
+    /// As [`Line::fold`], of however many ranks.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn fold_of_any<H: Hooks>(&self, kept: Kept, me: Member, args: &H::Args<'_>) -> bool {
+        let (warp, warps) = (self.team.lane / WARP, self.team.lanes / WARP);
         let pairs = self.pairs(me);
-        if pairs > 0 {
-            (row, bundled) = (PAIR as u32 * warp, pairs);
-        }
+        let (mut row, mut whole) = (PAIR as u32 * warp, true);
         while whole && row < pairs {
             // SAFETY: the caller's contract; rows of the buffers.
             whole = unsafe {
@@ -41,7 +98,7 @@ impl<O: Direct> Line<'_, O> {
             };
             row += PAIR as u32 * warps;
         }
-        row = bundled + warp;
+        row = pairs + warp;
         while whole && row < rows(self.load.packs) {
             for slot in row::slots() {
                 if !self.carries(row, slot) && WARP == 1 {
@@ -137,19 +194,12 @@ impl<O: Direct> Line<'_, O> {
         whole
     }
 
-    /// Rows of whole packs that are folded in bundles where there is one peer: if there are so many that all warps have some.
-    #[inline(always)]
-    fn folded_by_two<H: Hooks>(&self) -> u32 {
-        let whole = tile::whole_until(&self.place, Pack::<H::Wire>::LANES, self.load.first, self.load.packs);
-        if rows(self.load.packs) <= 2 * (self.team.lanes / WARP) { 0 } else { whole / row::PACKS }
-    }
-
-    /// Folds the rows of whole packs from `row` on that lie before `end`, up to [`BUNDLE`], with those of the one peer; whether they came.
+    /// Folds the `U` rows from `row` on, as far as they lie before `end`, with those of the one peer; whether they came. More than one are of whole packs.
     ///
     /// # Safety
     /// As for [`Line::fold`], in a world of two.
     #[inline(always)]
-    unsafe fn fold_bundle<H: Hooks>(
+    unsafe fn fold_by_two<const U: usize, H: Hooks>(
         &self,
         (row, end): (u32, u32),
         kept: Kept,
@@ -161,20 +211,26 @@ impl<O: Direct> Line<'_, O> {
         let mut came = false;
         // One, on a GPU. (A closure so long would become a function, and what it is given would go to local memory.)
         for slot in row::slots() {
-            let mut own = [Pack::<H::Wire>::ZERO; BUNDLE];
-            unroll!(BUNDLE <= 4, |K| if slot < row::PACKS && row + (K as u32) < end {
-                own[K] = H::produce(&Produce(self.whole::<H::Wire>(row, K, slot)), args);
+            let there =
+                |row: u32| if U == 1 { self.carries(row, slot) } else { slot < row::PACKS && row < end };
+            let ctx = |k: usize| match U {
+                1 => self.any::<H::Wire>(row * row::PACKS + slot),
+                _ => self.whole::<H::Wire>(row, k, slot),
+            };
+            let mut own = [Pack::<H::Wire>::ZERO; U];
+            unroll!(U <= 8, |K| if there(row + K as u32) {
+                own[K] = H::produce(&Produce(ctx(K)), args);
             });
             // SAFETY: rows of the buffer, on which the peer sends in this call.
-            let found = unsafe { self.poll_from::<BUNDLE>((peer, input), row, end) };
+            let found = unsafe { self.poll_from::<U>((peer, input), row, end) };
             came = found.is_some();
             let Some(found) = found else { break };
-            unroll!(BUNDLE <= 4, |K| {
+            unroll!(U <= 8, |K| {
                 let theirs = Pack::from_words(found[K].pack(slot));
-                if slot < row::PACKS && row + (K as u32) < end {
+                if there(row + K as u32) {
                     let [first, second] = if me.rank == 0 { [own[K], theirs] } else { [theirs, own[K]] };
                     let all = Here([first, second, Pack::ZERO, Pack::ZERO]);
-                    H::fold(&kept.at::<H>(self.whole::<H::Wire>(row, K, slot)), args, 2, &all);
+                    H::fold(&kept.at::<H>(ctx(K)), args, 2, &all);
                 }
             });
         }
@@ -186,7 +242,10 @@ impl<O: Direct> Line<'_, O> {
 pub(super) const PAIR: usize = 2;
 
 /// Rows of a bundle.
-const BUNDLE: usize = if WARP == 1 { 1 } else { 4 };
+const BUNDLE: usize = 4;
+
+/// The same where a warp has so many in all.
+const LONGEST: usize = 5;
 
 /// The packs in `slot` of row `row`; of this rank `own`. All lanes of a warp ask together.
 pub(super) struct Rows<'k, 'l, O, W> {

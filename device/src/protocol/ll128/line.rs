@@ -188,7 +188,8 @@ impl<O: Direct> Line<'_, O> {
             unsafe { self.send_bundle::<W>(to, row, bundled, source) };
             row += warps * BUNDLE as u32;
         }
-        row = bundled + warp;
+        // The last warps have the fewest bundles.
+        row = bundled + (warps - 1 - warp);
         while row < rows(self.load.packs) {
             row::each_lane(|slot| {
                 let s = row * row::PACKS + slot;
@@ -200,12 +201,13 @@ impl<O: Direct> Line<'_, O> {
                     } else {
                         source.pack(&Produce(ctx))
                     };
-                    if T::KEEPS {
-                        to.keep(self.any::<W>(s), pack);
-                    }
                 }
                 // SAFETY: the caller's contract; each row is one warp's.
                 unsafe { self.put::<1, _, _>(to, row, row + 1, slot, [pack.words()]) };
+                // Peers wait for theirs.
+                if T::KEEPS && slot < row::PACKS && s < self.load.packs {
+                    to.keep(self.any::<W>(s), pack);
+                }
             });
             // SAFETY: as above.
             unsafe { self.seal::<1, _, _>(to, row, row + 1) };
@@ -240,9 +242,10 @@ impl<O: Direct> Line<'_, O> {
                     });
                 }
             }
-            self.keep(to, row, end, slot, packs);
             // SAFETY: the caller's contract.
             unsafe { self.put::<BUNDLE, _, _>(to, row, end, slot, packs.map(Pack::words)) };
+            // Peers wait for theirs.
+            self.keep(to, row, end, slot, packs);
         });
         // SAFETY: the caller's contract.
         unsafe { self.seal::<BUNDLE, _, _>(to, row, end) };
@@ -376,7 +379,8 @@ impl<O: Direct> Line<'_, O> {
             }
             row += warps * BUNDLE as u32;
         }
-        row = bundled + warp;
+        // The last warps have the fewest bundles.
+        row = bundled + (warps - 1 - warp);
         while row < rows(self.load.packs) {
             // SAFETY: a row of the buffer.
             let Some([found]) = (unsafe { self.poll::<1>(input, row, row + 1) }) else { return false };

@@ -96,7 +96,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
         if let Some(team) = teams.once(sends) {
             let (place, kept) = (site.own(schedule, channel), site.kept(schedule));
             let line = Line { ops, watch, team, place, load, channel, calls, call };
-            let to = Fan::<O, S, H> { peers: Peers { ops, schedule, me, channel, calls }, kept, args };
+            let to = Fan::<O, S, H> { peers: Peers::new(ops, schedule, me, channel, calls), kept, args };
             // SAFETY: free, as `line`'s module says; each block works its own LL128 channel.
             unsafe { line.send_to::<H, _>(args, &to) };
         }

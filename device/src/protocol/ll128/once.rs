@@ -16,12 +16,23 @@ use crate::wait::{Ahead, Armed, Flow};
 
 /// Every peer that a rank sends to.
 pub(super) struct Peers<'k, O, S> {
-    pub ops: &'k O,
-    pub schedule: &'k S,
-    pub me: Member,
-    pub channel: u32,
-    /// Calls before this one; of schedules that are not mutual each peer has a count of its own.
-    pub calls: u64,
+    ops: &'k O,
+    schedule: &'k S,
+    me: Member,
+    channel: u32,
+    calls: u64,
+    /// Where the regions of the first peers are: asked for before packs are, so that the waits are one.
+    near: [u64; 3],
+}
+
+impl<'k, O: Direct, S: Schedule> Peers<'k, O, S> {
+    /// `calls`: those before this one; of schedules that are not mutual each peer has a count of its own.
+    #[inline(always)]
+    pub fn new(ops: &'k O, schedule: &'k S, me: Member, channel: u32, calls: u64) -> Self {
+        let sends = schedule.sends(me);
+        let base = |leg| if leg > sends { 0 } else { ops.peer_base(schedule.to(me, leg).peer) };
+        Peers { ops, schedule, me, channel, calls, near: [base(1), base(2), base(3)] }
+    }
 }
 
 impl<O: Direct, S: Schedule, W: Element> Outlet<W> for Peers<'_, O, S> {
@@ -36,7 +47,13 @@ impl<O: Direct, S: Schedule, W: Element> Outlet<W> for Peers<'_, O, S> {
                 // SAFETY: live state of this end; written when all threads of the block are done.
                 unsafe { (&raw const (*ops.line_state(peer, self.channel)).sent).read() }
             };
-            f(ops.peer_base(peer), calls);
+            let base = match leg {
+                1 => self.near[0],
+                2 => self.near[1],
+                3 => self.near[2],
+                _ => ops.peer_base(peer),
+            };
+            f(base, calls);
             leg += 1;
         }
     }
@@ -81,6 +98,7 @@ pub(super) unsafe fn send<O: Direct, S: Schedule, H: Unpack>(
     let (place, sends) = (site.own(schedule, part), schedule.sends(me));
     let watch = &armed.looked();
     let args = args.now(watch.behind());
+    let peers = Peers::new(ops, schedule, me, channel, 0);
     // All lanes of a warp together, as `credit` asks.
     let mut free = !Warp.any(watch.poisoned());
     // SAFETY: live state of this end.
@@ -98,7 +116,7 @@ pub(super) unsafe fn send<O: Direct, S: Schedule, H: Unpack>(
     if free {
         let line = Line { ops, watch, team, place, load, channel, calls: 0, call };
         let kept = site.kept(schedule);
-        let to = Fan::<O, S, H> { peers: Peers { ops, schedule, me, channel, calls: 0 }, kept, args };
+        let to = Fan::<O, S, H> { peers, kept, args };
         // SAFETY: every peer is done with the call before the last; each block works its own end of its own channel.
         unsafe { line.send_to::<H, _>(args, &to) };
     }

@@ -91,7 +91,7 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
         if watch.poisoned() {
             return Err(Stopped);
         }
-        let to = Peers { ops, schedule, me, channel, calls: calls + 1 };
+        let to = Peers::new(ops, schedule, me, channel, calls + 1);
         // SAFETY: each block works its own LL128 channel; every rank sends to every other.
         let mut whole = unsafe { line(Team::all(&Block), me.rank, 0).pass_on::<H>(&to, kept, me, args) };
         teams.each_leg(legs, |leg| {

@@ -1,4 +1,5 @@
 mod domains;
+mod lines;
 
 use super::*;
 use fusewire_device::schedule::{
@@ -23,6 +24,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         alone_packs: ALONE_PACKS,
         ll_packs: LL_PACKS,
         rows: false,
+        nvlink: true,
         narrow: false,
         keeps: true,
         relays: 0,
@@ -67,8 +69,13 @@ fn bytes_travel_by_size_place_and_hooks() {
         [(false, 2 << 20, Ll), (false, 3 << 20, Simple), (true, 1 << 20, Ll), (true, 2 << 20, Direct)]
     {
         let has = |p| !matches!(p, Bulk | Copy | Ll128);
-        assert_eq!(work(Hooks::Copy, symmetric, sent).protocol(has, |_| true), way, "{sent}");
-        assert_ne!(work(Hooks::Copy, symmetric, sent).protocol(has, |p| p != Ll), Ll, "{sent}");
+        for (rows, nvlink) in [(true, true), (false, false)] {
+            let work = Work { rows, nvlink, ..work(Hooks::Copy, symmetric, sent) };
+            assert_eq!(work.protocol(has, |_| true), way, "{sent}");
+            assert_ne!(work.protocol(has, |p| p != Ll), Ll, "{sent}");
+        }
+        // A reduce, of which there is none by LL128: staging is faster.
+        assert_ne!(work(Hooks::Copy, symmetric, sent).protocol(has, |_| true), Ll, "{sent}");
     }
     // By tiles of 4 KiB.
     for (symmetric, sent, way) in [
@@ -233,32 +240,6 @@ fn default_grids_stay_within_their_limit() {
             let blocks = work.pattern.blocks(protocol, cut, false);
             assert!(blocks <= limit, "{blocks} of {limit}: {protocol:?}, {world} ranks, 2^{shift} bytes");
         }
-    }
-}
-
-#[test]
-fn lines_leave_few_blocks_to_the_own_chunk() {
-    for (world, hooks, bytes, channels, self_copy) in [
-        (2, Hooks::Copy, 1 << 20, 12, 4),
-        (4, Hooks::Copy, 1 << 20, 13, 3),
-        (4, Hooks::Work, 1 << 18, 28, 4),
-        (4, Hooks::Work, 1 << 20, 79, 11),
-        (2, Hooks::Work, 2 << 20, 48, 16),
-        (2, Hooks::Slow, 2 << 20, 39, 25),
-        (4, Hooks::Slow, 2 << 20, 70, 20),
-    ] {
-        let cut = among(world, hooks, false, bytes).cut(Protocol::Ll128);
-        assert_eq!((cut.channels, cut.self_copy), (channels, self_copy), "{world} ranks");
-    }
-}
-
-#[test]
-fn short_folds_in_lines_have_a_warp_for_each_row() {
-    use fusewire_device::schedule::AllReduce;
-    let pattern = Pattern::of(&AllReduce, Member { rank: 0, world: 2 });
-    for (bytes, channels) in [(1 << 10, 1), (16 << 10, 16), (64 << 10, 32)] {
-        let cut = Work { pattern, ..work(Hooks::Slow, false, bytes) }.cut(Protocol::Ll128);
-        assert_eq!((cut.channels, cut.self_copy), (channels, 0), "{bytes} bytes");
     }
 }
 

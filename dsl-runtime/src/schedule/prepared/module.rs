@@ -46,13 +46,12 @@ pub(super) fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Fun
     Ok(function)
 }
 
-/// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
+/// Finds out how many blocks every rank's device holds of each variant. Collective where kernels run on GPUs.
 /// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks: the fewest multiprocessors of a part, if there is one.
 pub(super) fn agree_residency(
     link: &Link,
     ledger: Option<&Ledger>,
     variants: &mut [Variant],
-    most: u32,
 ) -> Result<Option<u32>> {
     let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(None) };
     let (world, card) = (link.world(), (context.device().uuid(), std::process::id()));
@@ -64,18 +63,19 @@ pub(super) fn agree_residency(
         ledger.shared_by(here.iter().collect::<BTreeSet<_>>().len() as u32);
         sharers = here.len() as u32;
     }
-    let mut own = Vec::new();
-    for Variant { entry, code, .. } in &*variants {
+    let own = |Variant { entry, code, .. }: &Variant| -> Result<Vec<u32>> {
         let code = code.as_ref().expect("a variant of a GPU is loaded");
-        let held = held(context, &code.function, entry.protocol, most)?;
-        own.extend(held.into_iter().map(|blocks| blocks / sharers));
-    }
+        let held = held(context, &code.function, entry.protocol, code.most)?;
+        Ok(held.into_iter().map(|blocks| blocks / sharers).collect())
+    };
+    let own = variants.iter().map(own).collect::<Result<Vec<_>>>()?;
     let part = context.place().map(|_| context.multiprocessors());
-    let all: Vec<(Option<u32>, Vec<u32>)> = world.all_gather_as(&(part, own))?;
-    let fewest = |at: usize| all.iter().filter_map(|(_, rank)| rank.get(at)).min().copied().unwrap_or(0);
-    let each = (most / WARP) as usize;
+    let all: Vec<(Option<u32>, Vec<Vec<u32>>)> = world.all_gather_as(&(part, own))?;
     for (number, variant) in variants.iter_mut().enumerate() {
-        variant.resident = (number * each..(number + 1) * each).map(fewest).collect();
+        let ranks = || all.iter().filter_map(|(_, rank)| rank.get(number));
+        let warps = ranks().map(Vec::len).min().unwrap_or(0);
+        let fewest = |at: usize| ranks().map(|rank| rank[at]).min().unwrap_or(0);
+        variant.resident = (0..warps).map(fewest).collect();
     }
     Ok(all.iter().filter_map(|(part, _)| *part).min())
 }
@@ -94,9 +94,18 @@ fn held(
     (1..=most / WARP).map(blocks).collect()
 }
 
-/// Modules by GPU, image, the entries that were loaded from it (a transport with more room can have more of them), and the blocks that a
-/// multiprocessor is to hold, where that is not as the image says.
-type Modules = HashMap<(usize, *const u8, Vec<&'static str>, Option<u32>), cuda::Module>;
+/// What becomes of an image's text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Form {
+    Same,
+    /// A multiprocessor is to hold so many blocks.
+    Blocks(u32),
+    /// For two ranks, in blocks of up to so many threads.
+    OfTwo(u32),
+}
+
+/// Modules by GPU, image, the entries that were loaded from it (a transport with more room can have more of them), and what became of its text.
+type Modules = HashMap<(usize, *const u8, Vec<&'static str>, Form), cuda::Module>;
 
 /// The newest image of an entry that the GPU runs.
 fn image(context: &cuda::Context, entry: &Entry) -> Result<&'static Image> {
@@ -125,6 +134,8 @@ pub(super) fn follows(context: &cuda::Context) -> bool {
 /// A kernel's code on a GPU.
 pub(super) struct Code {
     pub function: cuda::Function,
+    /// Most threads of a block.
+    pub most: u32,
     /// The same at full occupancy: see [`full_occupancy`].
     pub full: Option<Full>,
 }
@@ -136,33 +147,48 @@ pub(super) struct Full {
     pub resident: Vec<u32>,
 }
 
-/// Loads the entries, once per GPU. An image has those of other transports and schedules too: the driver is given what these entries
-/// need. `full`: the largest block of an entry that is wanted at full occupancy as well.
+/// How an entry is loaded.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    /// Most threads of a block.
+    pub most: u32,
+    /// For two ranks: see [`for_two`].
+    pub of_two: bool,
+    /// At full occupancy as well.
+    pub full: bool,
+}
+
+/// Loads the entries, once per GPU, each in its own way. An image has those of other transports and schedules too: the driver is given what these entries
+/// need.
 pub(super) fn load(
     context: &cuda::Context,
     entries: &[&'static Entry],
-    full: impl Fn(&Entry) -> Option<u32>,
+    way: impl Fn(&Entry) -> Way,
 ) -> Result<Vec<Code>> {
     let images = entries.iter().map(|e| image(context, e)).collect::<Result<Vec<_>>>()?;
     let code = |(entry, own): (&&'static Entry, &&'static Image)| {
-        let of_image = entries.iter().zip(&images).filter(|(_, i)| i.text.as_ptr() == own.text.as_ptr());
-        let symbols: Vec<&'static str> = of_image.map(|(e, _)| e.symbol).collect();
-        let function = ready(module(context, own, symbols, None)?.function(entry.symbol)?, entry)?;
-        let full = match full(entry) {
-            Some(most) => full_occupancy(context, entry, own, &function, most)?,
-            None => None,
+        let Way { most, of_two, full } = way(entry);
+        let together = |(e, i): &(&&'static Entry, &&'static Image)| {
+            i.text.as_ptr() == own.text.as_ptr() && !way(e).of_two
         };
-        Ok(Code { function, full })
+        let symbols = || entries.iter().zip(&images).filter(together).map(|(e, _)| e.symbol).collect();
+        let (function, most) = match of_two {
+            true => for_two(context, entry, own, most)?,
+            false => (module(context, own, symbols(), Form::Same)?.function(entry.symbol)?, most),
+        };
+        let function = ready(function, entry)?;
+        let full = if full { full_occupancy(context, entry, own, &function, most)? } else { None };
+        Ok(Code { function, most, full })
     };
     entries.iter().zip(&images).map(code).collect()
 }
 
-/// `symbols` of an image, where a multiprocessor is to hold so many blocks of them, if that is not as the image says.
+/// `symbols` of an image, in this form.
 fn module(
     context: &cuda::Context,
     image: &'static Image,
     symbols: Vec<&'static str>,
-    blocks: Option<u32>,
+    form: Form,
 ) -> Result<cuda::Module> {
     struct Cache(Modules);
     // SAFETY: the pointers are keys, never followed.
@@ -170,14 +196,16 @@ fn module(
     static MODULES: Mutex<Option<Cache>> = Mutex::new(None);
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = &mut modules.get_or_insert_with(|| Cache(HashMap::new())).0;
-    let key = (context.device().ordinal(), image.text.as_ptr(), symbols, blocks);
+    let key = (context.device().ordinal(), image.text.as_ptr(), symbols, form);
     if let Some(module) = cache.get(&key) {
         return Ok(module.clone());
     }
     let part = cuda::ptx::part(image.text, &key.2);
     let mut text = cuda::ptx::raised(&part, context.device().compute_capability().0);
-    if let Some(blocks) = blocks {
-        text = cuda::ptx::with_blocks(&text, blocks).into();
+    match form {
+        Form::Same => {}
+        Form::Blocks(blocks) => text = cuda::ptx::with_blocks(&text, blocks).into(),
+        Form::OfTwo(threads) => text = cuda::ptx::of_two(&text, threads).into(),
     }
     // Never unloaded, so it is of the whole GPU's context: a partition may end.
     let module = cuda::Module::load_ptx(&context.whole(), &text, &cuda::JitOptions::default())?;
@@ -185,8 +213,31 @@ fn module(
     Ok(module)
 }
 
-/// Bytes of a thread that may be spilled for full occupancy: about what is worked out before the loop.
+/// Bytes of a thread that may be spilled for more threads on a multiprocessor: about what is worked out before the loop.
 const SPILLED: u32 = 32;
+
+/// An entry for two ranks alone, and the most threads of its blocks: twice as many as `most`, if they have registers enough. What folds for any number of ranks
+/// needs twice the registers, so that the next call's blocks have no place beside this one's.
+fn for_two(
+    context: &cuda::Context,
+    entry: &'static Entry,
+    image: &'static Image,
+    most: u32,
+) -> Result<(cuda::Function, u32)> {
+    let of = |threads| -> Result<_> {
+        let module = module(context, image, vec![entry.symbol], Form::OfTwo(threads))?;
+        Ok(module.function(entry.symbol)?)
+    };
+    let local = |function: &cuda::Function| function.attributes().local_bytes;
+    let twice = of(2 * most)?;
+    if local(&twice) > SPILLED {
+        let once = of(most)?;
+        if local(&twice) > local(&once) + SPILLED {
+            return Ok((once, most));
+        }
+    }
+    Ok((twice, 2 * most))
+}
 
 /// `function` with so few registers for a thread that a multiprocessor holds all the threads it can, if they are enough: more warps compute while others wait for
 /// memory. Blocks have up to `most` threads.
@@ -199,7 +250,7 @@ fn full_occupancy(
 ) -> Result<Option<Full>> {
     let blocks =
         context.device().attribute(cuda::DeviceAttribute::MaxThreadsPerMultiprocessor)? as u32 / most;
-    let full = module(context, image, vec![entry.symbol], Some(blocks))?.function(entry.symbol)?;
+    let full = module(context, image, vec![entry.symbol], Form::Blocks(blocks))?.function(entry.symbol)?;
     let local = |function: &cuda::Function| function.attributes().local_bytes;
     if local(&full) > local(function) + SPILLED {
         return Ok(None);

@@ -1,0 +1,73 @@
+use super::*;
+use fusewire_device::schedule::{Gather, Scatter};
+
+#[test]
+fn lines_leave_few_blocks_to_the_own_chunk() {
+    for (world, hooks, bytes, channels, self_copy) in [
+        (2, Hooks::Copy, 1 << 20, 12, 4),
+        (4, Hooks::Copy, 1 << 20, 13, 3),
+        (4, Hooks::Work, 1 << 18, 28, 4),
+        (4, Hooks::Work, 1 << 20, 79, 11),
+        (2, Hooks::Work, 2 << 20, 48, 16),
+        (2, Hooks::Slow, 2 << 20, 39, 25),
+        (4, Hooks::Slow, 2 << 20, 70, 20),
+    ] {
+        let cut = among(world, hooks, false, bytes).cut(Protocol::Ll128);
+        assert_eq!((cut.channels, cut.self_copy), (channels, self_copy), "{world} ranks");
+    }
+}
+
+/// Of two ranks, the one that a rooted schedule's bytes come from or go to.
+fn two<S: Schedule>(schedule: S, hooks: Hooks, bytes: usize) -> Work {
+    Work { pattern: Pattern::of(&schedule, Member { rank: 0, world: 2 }), ..work(hooks, false, bytes) }
+}
+
+#[test]
+fn folds_of_two_ranks_leave_room_for_the_next_as_long_as_warps_take_their_rows_at_once() {
+    for (bytes, channels, leaves_room) in [
+        (1 << 10, 1, true),
+        (16 << 10, 16, true),
+        (64 << 10, 24, true),
+        (128 << 10, 35, true),
+        (256 << 10, 56, true),
+        (1 << 20, 56, true),
+        (56 * 8 * 5 * 30 * 16, 56, true),
+        (56 * 8 * 5 * 30 * 16 + 16, 80, false),
+        (4 << 20, 80, false),
+    ] {
+        let work = two(AllReduce, Hooks::Slow, bytes);
+        let Cut { channels: found, self_copy, .. } = work.cut(Protocol::Ll128);
+        assert_eq!((found, self_copy), (channels, 0), "{bytes} bytes");
+        assert_eq!(work.leaves_room(Protocol::Ll128), leaves_room, "{bytes} bytes");
+        assert!(!work.leaves_room(Protocol::Simple));
+    }
+    let four = Pattern::of(&AllReduce, Member { rank: 0, world: 4 });
+    let four = Work { pattern: four, ..among(4, Hooks::Slow, false, 64 << 10) };
+    assert!(!four.leaves_room(Protocol::Ll128));
+}
+
+#[test]
+fn copies_with_one_peer_have_as_many_blocks_as_their_bytes_want() {
+    let found = |work: Work| [work.cut(Protocol::Ll128).channels, work.cut(Protocol::Ll128).self_copy];
+    for (bytes, all, one, part) in [
+        (64 << 10, 16, 24, [20, 4]),
+        (128 << 10, 40, 24, [18, 6]),
+        (1 << 20, 32, 32, [24, 8]),
+        (8 << 20, 64, 64, [48, 16]),
+    ] {
+        assert_eq!(found(two(AllGather, Hooks::Copy, bytes)), [all, 0], "{bytes} bytes");
+        assert_eq!(found(two(Broadcast { root: 0 }, Hooks::Copy, bytes)), [one, 0], "{bytes} bytes");
+        assert_eq!(found(two(Scatter { root: 0 }, Hooks::Copy, bytes)), part, "{bytes} bytes");
+        assert_eq!(found(two(Gather { root: 0 }, Hooks::Copy, bytes)), part, "{bytes} bytes");
+        // As many as before.
+        assert_eq!(found(two(AllToAll, Hooks::Copy, bytes)).iter().sum::<u32>(), 16, "{bytes} bytes");
+    }
+    assert!(two(AllGather, Hooks::Copy, 1 << 20).leaves_room(Protocol::Ll128));
+    for work in [
+        two(Broadcast { root: 0 }, Hooks::Copy, 1 << 20),
+        two(AllGather, Hooks::Work, 1 << 20),
+        two(AllToAll, Hooks::Copy, 1 << 20),
+    ] {
+        assert!(!work.leaves_room(Protocol::Ll128));
+    }
+}
