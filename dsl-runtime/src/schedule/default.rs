@@ -119,6 +119,8 @@ pub(super) struct Work {
     pub(super) ll_packs: u32,
     /// Whether hooks work by rows.
     pub(super) rows: bool,
+    /// Whether what is sent is overwritten by what is received.
+    pub(super) in_place: bool,
     /// Whether there are LL128 channels, which there are between GPUs with NVLink.
     pub(super) nvlink: bool,
     /// Whether what crosses the wire are 8-bit floats: what hooks load and store is wider, as a rule.
@@ -268,10 +270,12 @@ impl Work {
         if has(twice) && fits(twice) && self.in_two_steps_by_ll128() {
             return twice;
         }
-        if has(Protocol::TwoShot) && self.in_two_steps() {
+        let sent = self.wire_bytes * peers as usize;
+        let has_lines = has(Protocol::Ll128) && fits(Protocol::Ll128);
+        let in_turn = has_lines && self.folds_in_turn() && sent <= LL128_MOST_FOLDED_OF_TWO;
+        if has(Protocol::TwoShot) && self.in_two_steps() && !in_turn {
             return Protocol::TwoShot;
         }
-        let sent = self.wire_bytes * peers as usize;
         // CPU threads stage in caches: stores into another rank's memory are slower there. A block has a lane for each peer.
         let lanes = peers <= TILE_THREADS;
         let direct = self.symmetric && has(Protocol::Direct) && !self.on_host && lanes;
@@ -281,11 +285,10 @@ impl Work {
             (Hooks::Transpose, true) | (Hooks::Copy, true) => LL128_MOST,
             (Hooks::Transpose, false) => LL128_MOST_TILED,
             (_, true) => LL128_MOST_WORK,
-            (_, false) if self.pattern.folds && self.several() => LL128_MOST_FOLDED,
-            (_, false) if self.pattern.folds => LL128_MOST_FOLDED_OF_TWO,
+            (_, false) if self.folds_in_turn() => LL128_MOST_FOLDED_OF_TWO,
+            (_, false) if self.pattern.folds => LL128_MOST_FOLDED,
             (_, false) => LL128_MOST_STAGED,
         };
-        let has_lines = has(Protocol::Ll128) && fits(Protocol::Ll128);
         if !self.on_host && has_lines && sent <= most {
             Protocol::Ll128
         } else if !self.on_host

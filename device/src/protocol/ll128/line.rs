@@ -191,28 +191,40 @@ impl<O: Direct> Line<'_, O> {
         // The last warps have the fewest bundles.
         row = bundled + (warps - 1 - warp);
         while row < rows(self.load.packs) {
-            row::each_lane(|slot| {
-                let s = row * row::PACKS + slot;
-                let mut pack = Pack::ZERO;
-                if slot < row::PACKS && s < self.load.packs {
-                    let ctx = self.any::<W>(s);
-                    pack = if S::TRANSPOSED {
-                        transpose::gather(&ctx, source)
-                    } else {
-                        source.pack(&Produce(ctx))
-                    };
-                }
-                // SAFETY: the caller's contract; each row is one warp's.
-                unsafe { self.put::<1, _, _>(to, row, row + 1, slot, [pack.words()]) };
-                // Peers wait for theirs.
-                if T::KEEPS && slot < row::PACKS && s < self.load.packs {
-                    to.keep(self.any::<W>(s), pack);
-                }
-            });
-            // SAFETY: as above.
-            unsafe { self.seal::<1, _, _>(to, row, row + 1) };
+            // SAFETY: the caller's contract; each row is one warp's.
+            unsafe { self.send_row::<W, S, T>(to, row, source) };
             row += warps;
         }
+    }
+
+    /// Stores row `row`, whole or not.
+    ///
+    /// # Safety
+    /// The buffer of this call is free; the row is this warp's.
+    #[inline(always)]
+    pub(super) unsafe fn send_row<W: Element, S: Source<W>, T: Outlet<W>>(
+        &self,
+        to: &T,
+        row: u32,
+        source: &S,
+    ) {
+        row::each_lane(|slot| {
+            let s = row * row::PACKS + slot;
+            let mut pack = Pack::ZERO;
+            if slot < row::PACKS && s < self.load.packs {
+                let ctx = self.any::<W>(s);
+                pack =
+                    if S::TRANSPOSED { transpose::gather(&ctx, source) } else { source.pack(&Produce(ctx)) };
+            }
+            // SAFETY: the caller's contract.
+            unsafe { self.put::<1, _, _>(to, row, row + 1, slot, [pack.words()]) };
+            // Peers wait for theirs.
+            if T::KEEPS && slot < row::PACKS && s < self.load.packs {
+                to.keep(self.any::<W>(s), pack);
+            }
+        });
+        // SAFETY: as above.
+        unsafe { self.seal::<1, _, _>(to, row, row + 1) };
     }
 
     /// Stores the rows of whole packs from `row` on that lie before `end`, up to [`BUNDLE`].
@@ -220,7 +232,7 @@ impl<O: Direct> Line<'_, O> {
     /// # Safety
     /// The buffer of this call is free; these rows are this warp's.
     #[inline(always)]
-    unsafe fn send_bundle<W: Element>(
+    pub(super) unsafe fn send_bundle<W: Element>(
         &self,
         to: &impl Outlet<W>,
         row: u32,

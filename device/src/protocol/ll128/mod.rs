@@ -11,6 +11,7 @@ mod poll;
 mod relay;
 pub(crate) mod row;
 mod teams;
+mod two;
 
 pub use by_tiles::TILES;
 pub use line::{BUFFER, BUFFERS, PACKS, ROW_PACKS};
@@ -88,6 +89,30 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
     let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
     let teams = if late { teams } else { teams.now() };
+    if const { S::FOLDS && (!H::IN_PLACE || S::APART) } && arch::of_two() {
+        let (leg, own) = (schedule.to(me, 1), || site.own(schedule, channel));
+        let places = [if S::ONCE { own() } else { site.at(leg, channel) }, own()];
+        if load.in_turn::<H::Wire>(Block.lanes(), [&places[0], &places[1]]) {
+            // SAFETY: `state` is live, and of this block's own channel.
+            let (watch, calls) = unsafe { begin((&mut watch, &mut first), &mut calls) };
+            let [out, line] = places.map(|place| Line {
+                ops,
+                watch,
+                team: Team::all(&Block),
+                place,
+                load,
+                channel,
+                calls,
+                call,
+            });
+            let to = Single { base: ops.peer_base(leg.peer), calls };
+            let args = args.now(watch.behind());
+            // SAFETY: free, as `line`'s module says; each block works its own LL128 channel.
+            let whole = unsafe { line.send_and_fold::<H>((&out, &to), site.kept(schedule), me, args) };
+            // SAFETY: `state` is this block's own.
+            return unsafe { end(ops, watch, whole, state, calls + 1) };
+        }
+    }
     let [sends, receives] = teams.roles(&load, H::IN_PLACE && !S::APART);
     if S::ONCE {
         // SAFETY: `state` is live, and of this block's own channel.
@@ -139,12 +164,8 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
             whole = whole && unsafe { line.receive::<H>(args) };
         });
     }
-    leave(ops, watch, whole)?;
-    if Block.leads() {
-        // SAFETY: live state, this block's own; all threads have read it before the sync above.
-        unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
-    }
-    Ok(())
+    // SAFETY: `state` is this block's own.
+    unsafe { end(ops, watch, whole, state, calls + 1) }
 }
 
 /// A block's watch, and the calls that its channel has carried before this one: read on the first turn.
@@ -209,12 +230,11 @@ pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
             whole = whole && unsafe { line(place, teams.team).receive::<H>(args) };
         });
     }
-    leave(ops, watch, whole)?;
-    if let (Some(state), true) = (state, Block.leads()) {
-        // SAFETY: live state, this block's own; all threads have read it before the sync above.
-        unsafe { (&raw mut (*state).sent).write_volatile(calls + 1) };
+    match state {
+        // SAFETY: this block's own.
+        Some(state) => unsafe { end(ops, watch, whole, state, calls + 1) },
+        None => leave(ops, watch, whole),
     }
-    Ok(())
 }
 
 /// Where bytes may go one way: receivers say what they are done with.
@@ -293,6 +313,20 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
             break;
         }
         number += 1;
+    }
+    Ok(())
+}
+
+/// As [`leave`]; then the channel has carried `calls`.
+///
+/// # Safety
+/// `state` is the live state of this block's own channel.
+#[inline(always)]
+unsafe fn end<O: Direct>(ops: &O, watch: &Watch, whole: bool, state: *mut ChannelState, calls: u64) -> Flow {
+    leave(ops, watch, whole)?;
+    if Block.leads() {
+        // SAFETY: the caller's contract; all threads have read it before the sync above.
+        unsafe { (&raw mut (*state).sent).write_volatile(calls) };
     }
     Ok(())
 }

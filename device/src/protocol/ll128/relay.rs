@@ -8,8 +8,8 @@
 //! got a row of the first from every rank, so all of them have begun this kernel, and have ended the one before it, which last read that buffer. Who has ended the
 //! launch has got whole parts from all that fold one, and they have read the first step's rows by then.
 
+use super::end;
 use super::fold::{PAIR, Rows};
-use super::leave;
 use super::line::{Line, Outlet, PACKS};
 use super::load::{Load, rows};
 use super::once::Peers;
@@ -17,7 +17,7 @@ use super::row;
 use super::teams::Teams;
 use crate::ctx::Ctx;
 use crate::fold::Contributions;
-use crate::group::{Block, Group};
+use crate::group::Block;
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Unpack};
 use crate::ops::Direct;
@@ -99,12 +99,8 @@ unsafe impl<O: Direct> Protocol<O> for Ll128TwoShot {
             whole = whole
                 && unsafe { line(teams.team, schedule.from(me, leg).peer, 1).take_passed::<H>(kept, args) };
         });
-        leave(ops, watch, whole)?;
-        if Block.leads() {
-            // SAFETY: live state, this block's own; all threads have read it before the sync above.
-            unsafe { (&raw mut (*state).sent).write_volatile(calls + 2) };
-        }
-        Ok(())
+        // SAFETY: this block's own.
+        unsafe { end(ops, watch, whole, state, calls + 2) }
     }
 }
 

@@ -18,8 +18,8 @@ pub(in crate::schedule) const LL128_MOST_STAGED: usize = 12 << 20;
 /// The same of folds: both take as long there, on 2 and on 4 GPUs; of twice as much on 4 it is 84 us by LL128 and 55 through staging.
 pub(in crate::schedule) const LL128_MOST_FOLDED: usize = 6 << 20;
 
-/// The same of two ranks' folds: 8 MiB take 34.6 us, and 38.3 through staging.
-pub(in crate::schedule) const LL128_MOST_FOLDED_OF_TWO: usize = 8 << 20;
+/// The same of two ranks' folds: 12 MiB take 44 us, and 50 through staging.
+pub(in crate::schedule) const LL128_MOST_FOLDED_OF_TWO: usize = 12 << 20;
 
 /// The same of transposes, by tiles.
 pub(in crate::schedule) const LL128_MOST_TILED: usize = 2 << 20;
@@ -63,9 +63,13 @@ pub(in crate::schedule) const LINES_TWICE_PACKS: u32 = 512;
 /// Blocks of folds by LL128 at most: a transport has so many LL128 channels, and each block holds a multiprocessor.
 pub(in crate::schedule) const FOLDING_BLOCKS: u32 = 80;
 
-/// The same of two ranks' folds that take all rows at once, in blocks of 256 threads: so few that the next call's blocks are on the GPU beside them. On 2 GPUs 1 MiB takes
-/// 6.2 us with 56 blocks, 6.8 with 80 and as much with 40.
-pub(in crate::schedule) const FOLDING_AT_ONCE: u32 = 56;
+/// The same of two ranks' folds whose warps take all their rows at once, in blocks of 256 threads, and as many as leave room for the next call's blocks where fewer would not do. On 2
+/// GPUs 1 MiB takes 6.2 us with 56 blocks, 6.8 with 80 and as much with 40.
+pub(in crate::schedule) const FOLDING_FEW: u32 = 56;
+pub(in crate::schedule) const FOLDING_AT_ONCE: u32 = 64;
+
+/// The same where they send and fold in turn. 8 MiB take 28.9 us with 55 blocks, 30.5 with 64.
+pub(in crate::schedule) const FOLDING_IN_TURN: u32 = 57;
 
 /// Rows that a warp folds at once, of two ranks.
 pub(in crate::schedule) const FOLDED_ROWS: u32 = 5;

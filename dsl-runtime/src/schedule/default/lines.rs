@@ -19,19 +19,32 @@ pub(super) fn line_blocks(hooks: Hooks, several: bool) -> u32 {
 
 impl Work {
     /// Of folds by LL128. They have eight warps a block, and a second row of a warp takes as long as the first: as many as have a row for each warp, if they
-    /// get that far. Of two ranks warps take up to five rows at a time.
+    /// get that far. Of two ranks warps take up to five rows at once, or four in turn.
     pub(super) fn folding_blocks(&self) -> u32 {
-        let each = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(8 * line::ROW_PACKS);
+        let rows = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(line::ROW_PACKS);
         match (self.several(), self.total() >> 20) {
-            (false, _) if self.folds_at_once() => each.clamp(24, FOLDING_AT_ONCE),
-            (true, ..2) => each.clamp(32, FOLDING_BLOCKS),
+            // The last row of a block may not be whole.
+            (false, _) if self.folds_at_once() => {
+                rows.div_ceil(8).clamp(24, FOLDING_FEW.max(rows.div_ceil(8 * FOLDED_ROWS - 1)))
+            }
+            (false, _) if self.folds_in_turn() => {
+                // All warps have as many turns.
+                let turns = rows.div_ceil(8 * 4 * FOLDING_IN_TURN);
+                rows.div_ceil(8 * 4 * turns)
+            }
+            (true, ..2) => rows.div_ceil(8).clamp(32, FOLDING_BLOCKS),
             _ => FOLDING_BLOCKS,
         }
     }
 
-    /// Whether each warp of [`FOLDING_AT_ONCE`] blocks has its rows of two ranks at once.
+    /// Whether warps have their rows of two ranks at once, in so many blocks as leave room for the next call's.
     fn folds_at_once(&self) -> bool {
-        self.wire_bytes / 16 <= (FOLDING_AT_ONCE * 8 * FOLDED_ROWS * line::ROW_PACKS) as usize
+        self.wire_bytes / 16 <= (FOLDING_AT_ONCE * (8 * FOLDED_ROWS - 1) * line::ROW_PACKS) as usize
+    }
+
+    /// Whether folds of two ranks send and fold row by row, where warps have more.
+    pub(super) fn folds_in_turn(&self) -> bool {
+        self.pattern.folds && !self.several() && !self.in_place
     }
 
     /// Whether hooks copy what one peer sends, or gets, or both, by a schedule of chunks that all ranks get alike or that one rank sends or gets.
@@ -55,7 +68,9 @@ impl Work {
     /// Whether blocks that work by LL128 have 256 threads at most: with more the next call's have no place beside them, and so many fill the links.
     pub(in crate::schedule) fn leaves_room(&self, protocol: Protocol) -> bool {
         match protocol {
-            Protocol::Ll128 if self.pattern.folds => !self.several() && self.folds_at_once(),
+            Protocol::Ll128 if self.pattern.folds => {
+                !self.several() && (self.folds_at_once() || !self.in_place)
+            }
             Protocol::Ll128 => self.copies_with_one() && self.pattern.mutual,
             _ => false,
         }
@@ -82,6 +97,7 @@ impl Work {
     pub(in crate::schedule) fn most_flagged_channels(&self, protocol: Protocol) -> u32 {
         match self.pattern.folds {
             _ if protocol == Protocol::Ll => self.ll_cut().channels,
+            true if self.folds_in_turn() => FOLDING_BLOCKS.min(self.limit),
             true => self.multiprocessors(protocol),
             false if self.copies_with_one() => self.ll128_channels(COPYING_BLOCKS.min(self.limit)),
             false => self.ll128_channels(line_blocks(self.hooks, self.several()).min(self.limit)),
