@@ -162,12 +162,12 @@ fn sound_for(model: &Model, arch: &str) {
             assert_eq!(differs, folds_by_lines, "{about}: {symbol} for two ranks");
             for text in if differs { vec![&*newer, &of_two] } else { vec![&*newer] } {
                 ordered(text, &symbol, entry, &about);
-                // What is sent is overwritten, and not in two steps.
-                let sends_from_there = model.is_in_place() && entry.schedule.is_some_and(|s| !s.apart);
-                if sends_from_there && matches!(entry.protocol, Protocol::Ll | Protocol::Ll128) {
-                    let wrong = fusewire_flow::wrong_in_place(text, &symbol, &roots());
-                    assert!(wrong.is_empty(), "{about} {symbol}:\n{}", wrong.join("\n"));
-                }
+            }
+            // What is sent is overwritten, and not in two steps. (Two ranks do so in turn, each thread by itself.)
+            let sends_from_there = model.is_in_place() && entry.schedule.is_some_and(|s| !s.apart);
+            if sends_from_there && matches!(entry.protocol, Protocol::Ll | Protocol::Ll128) {
+                let wrong = fusewire_flow::wrong_in_place(&newer, &symbol, &roots());
+                assert!(wrong.is_empty(), "{about} {symbol}:\n{}", wrong.join("\n"));
             }
         }
         for gpu in gpus(model, arch) {

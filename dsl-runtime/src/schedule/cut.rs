@@ -83,8 +83,6 @@ impl Agreed {
             _ => facts.alone_rows(facts.most_threads()) as u32,
         };
         let rows = if facts.cols > 0 { row::whole(facts.row_packs) } else { tile_rows(facts, options.shape) };
-        // In one step, one block may store what has arrived where another has not yet read what is to be sent.
-        let in_place = facts.in_place && !pattern.apart && pattern.peers > 0;
         let work = Work {
             pattern,
             world,
@@ -96,7 +94,6 @@ impl Agreed {
             alone_packs,
             ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
             rows: facts.cols > 0,
-            in_place,
             nvlink: layout.ll128_channels > 0,
             narrow: facts.narrow(),
             keeps: facts.keeps_as_is,
@@ -132,6 +129,8 @@ impl Agreed {
                     && pattern.widest().blocks(protocol, cut, on_host) <= limit;
             self.has(protocol) && fits
         };
+        // In one step, one block may store what has arrived where another has not yet read what is to be sent.
+        let in_place = facts.in_place && !pattern.apart && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
             Some(twice) if twice.passes_on() && pattern.passes_nothing_on() && self.has(twice) => {

@@ -119,8 +119,6 @@ pub(super) struct Work {
     pub(super) ll_packs: u32,
     /// Whether hooks work by rows.
     pub(super) rows: bool,
-    /// Whether what is sent is overwritten by what is received.
-    pub(super) in_place: bool,
     /// Whether there are LL128 channels, which there are between GPUs with NVLink.
     pub(super) nvlink: bool,
     /// Whether what crosses the wire are 8-bit floats: what hooks load and store is wider, as a rule.

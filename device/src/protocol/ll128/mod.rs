@@ -89,7 +89,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
     let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
     let teams = if late { teams } else { teams.now() };
-    if const { S::FOLDS && (!H::IN_PLACE || S::APART) } && arch::of_two() {
+    if S::FOLDS && arch::of_two() {
         let (leg, own) = (schedule.to(me, 1), || site.own(schedule, channel));
         let places = [if S::ONCE { own() } else { site.at(leg, channel) }, own()];
         if load.in_turn::<H::Wire>(Block.lanes(), [&places[0], &places[1]]) {
@@ -230,11 +230,12 @@ pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
             whole = whole && unsafe { line(place, teams.team).receive::<H>(args) };
         });
     }
-    match state {
-        // SAFETY: this block's own.
-        Some(state) => unsafe { end(ops, watch, whole, state, calls + 1) },
-        None => leave(ops, watch, whole),
+    leave(ops, watch, whole)?;
+    if let Some(state) = state {
+        // SAFETY: this block's own; all threads have read it before the sync above.
+        unsafe { count(state, calls + 1) };
     }
+    Ok(())
 }
 
 /// Where bytes may go one way: receivers say what they are done with.
@@ -324,11 +325,21 @@ unsafe fn credited<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Param
 #[inline(always)]
 unsafe fn end<O: Direct>(ops: &O, watch: &Watch, whole: bool, state: *mut ChannelState, calls: u64) -> Flow {
     leave(ops, watch, whole)?;
+    // SAFETY: the caller's contract; all threads have read it before the sync above.
+    unsafe { count(state, calls) };
+    Ok(())
+}
+
+/// The channel has carried `calls`.
+///
+/// # Safety
+/// `state` is the live state of this block's own channel, which all threads have read.
+#[inline(always)]
+unsafe fn count(state: *mut ChannelState, calls: u64) {
     if Block.leads() {
-        // SAFETY: the caller's contract; all threads have read it before the sync above.
+        // SAFETY: the caller's contract.
         unsafe { (&raw mut (*state).sent).write_volatile(calls) };
     }
-    Ok(())
 }
 
 /// Syncs the block, and ends it if a lane found a fault or panicked.

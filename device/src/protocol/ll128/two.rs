@@ -37,8 +37,10 @@ impl<O: Direct> Line<'_, O> {
     /// Sends bundle by bundle what this rank produces at `out`'s place, and folds what the peer sends with what this rank produces at this line's place behind
     /// each: what has come is folded while the rest is under way. Whether all of it came.
     ///
+    /// In place no barrier is needed: the thread that sends an element is the one that folds it, and stores to it behind that.
+    ///
     /// # Safety
-    /// As for [`Line::fold`] and [`Line::send`], in a world of two. The hooks are not in place, and both places are of whole packs.
+    /// As for [`Line::fold`] and [`Line::send`], in a world of two. Both places are of whole packs.
     #[inline(always)]
     pub(super) unsafe fn send_and_fold<H: Hooks>(
         &self,

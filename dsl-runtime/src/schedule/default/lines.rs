@@ -27,13 +27,13 @@ impl Work {
             (false, _) if self.folds_at_once() => {
                 rows.div_ceil(8).clamp(24, FOLDING_FEW.max(rows.div_ceil(8 * FOLDED_ROWS - 1)))
             }
-            (false, _) if self.folds_in_turn() => {
+            (false, _) => {
                 // All warps have as many turns.
                 let turns = rows.div_ceil(8 * 4 * FOLDING_IN_TURN);
                 rows.div_ceil(8 * 4 * turns)
             }
             (true, ..2) => rows.div_ceil(8).clamp(32, FOLDING_BLOCKS),
-            _ => FOLDING_BLOCKS,
+            (true, _) => FOLDING_BLOCKS,
         }
     }
 
@@ -42,9 +42,9 @@ impl Work {
         self.wire_bytes / 16 <= (FOLDING_AT_ONCE * (8 * FOLDED_ROWS - 1) * line::ROW_PACKS) as usize
     }
 
-    /// Whether folds of two ranks send and fold row by row, where warps have more.
+    /// Whether folds send and fold row by row, where warps have more: of two ranks.
     pub(super) fn folds_in_turn(&self) -> bool {
-        self.pattern.folds && !self.several() && !self.in_place
+        self.pattern.folds && !self.several()
     }
 
     /// Whether hooks copy what one peer sends, or gets, or both, by a schedule of chunks that all ranks get alike or that one rank sends or gets.
@@ -68,9 +68,7 @@ impl Work {
     /// Whether blocks that work by LL128 have 256 threads at most: with more the next call's have no place beside them, and so many fill the links.
     pub(in crate::schedule) fn leaves_room(&self, protocol: Protocol) -> bool {
         match protocol {
-            Protocol::Ll128 if self.pattern.folds => {
-                !self.several() && (self.folds_at_once() || !self.in_place)
-            }
+            Protocol::Ll128 if self.pattern.folds => self.folds_in_turn(),
             Protocol::Ll128 => self.copies_with_one() && self.pattern.mutual,
             _ => false,
         }

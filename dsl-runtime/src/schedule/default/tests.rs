@@ -24,7 +24,6 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         alone_packs: ALONE_PACKS,
         ll_packs: LL_PACKS,
         rows: false,
-        in_place: false,
         nvlink: true,
         narrow: false,
         keeps: true,
