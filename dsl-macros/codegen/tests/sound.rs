@@ -239,7 +239,8 @@ fn barriers(model: &Model, entry: &Entry) -> Option<(usize, usize)> {
     let waits = match entry.protocol {
         Protocol::Ll128 if transposed => 2 * (1 + each),
         Protocol::Ll128 => 2 * each,
-        Protocol::Bulk if all_to_all => 2 * each,
+        // And one where it has looked for an abort.
+        Protocol::Bulk if all_to_all => 2 * each + 1,
         _ => 0,
     };
     // A warp sends in lines as a whole or not at all: one where it has looked for credit.

@@ -94,7 +94,7 @@ impl Agreed {
             alone_packs,
             ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
             rows: facts.cols > 0,
-            nvlink: layout.ll128_channels > 0,
+            lines: layout.ll128_channels > 0,
             narrow: facts.narrow(),
             keeps: facts.keeps_as_is,
             relays: facts.relays as u32,
@@ -115,11 +115,15 @@ impl Agreed {
             Protocol::Ll => layout.ll_channels,
             _ => layout.ll128_channels,
         };
-        // With as many channels as the caller wants.
+        // With as many channels as the caller wants, or the devices have blocks for beside one of the self copy.
         let default_room = |protocol| match (options.channels, flagged_channels(protocol)) {
             (Some(channels), most) if channels > most => 0,
             (Some(channels), _) => line_room(protocol, channels),
-            (None, most) => line_room(protocol, most.min(work.most_flagged_channels(protocol))),
+            (None, most) => {
+                let held = self.resident(protocol, None, self.most_threads(protocol)).unwrap_or(0);
+                let most = most.min(work.most_flagged_channels(protocol));
+                line_room(protocol, most.min(held.saturating_sub(1)))
+            }
         };
         // What the caller says of channels and blocks may be too much, or too little, for several steps.
         let has = |protocol: Protocol| {

@@ -119,8 +119,8 @@ pub(super) struct Work {
     pub(super) ll_packs: u32,
     /// Whether hooks work by rows.
     pub(super) rows: bool,
-    /// Whether there are LL128 channels, which there are between GPUs with NVLink.
-    pub(super) nvlink: bool,
+    /// Whether there are LL128 channels: there are none between GPUs without NVLink.
+    pub(super) lines: bool,
     /// Whether what crosses the wire are 8-bit floats: what hooks load and store is wider, as a rule.
     pub(super) narrow: bool,
     /// Whether the output gets what arrives as it is: such hooks do not load from it.
@@ -291,7 +291,7 @@ impl Work {
             Protocol::Ll128
         } else if !self.on_host
             && !has_lines
-            && (self.rows || !self.nvlink)
+            && (self.rows || !self.lines || has(Protocol::Ll128))
             && has(Protocol::Ll)
             && fits(Protocol::Ll)
             && sent <= LL_MOST.min(most)

@@ -97,7 +97,7 @@ impl<W: Element> Outlet<W> for Single {
 }
 
 /// Rows of a bundle.
-const BUNDLE: usize = 4;
+pub(super) const BUNDLE: usize = 4;
 
 /// Whether hooks leave registers for bundles.
 pub(crate) const fn bundles<H: Hooks>() -> bool {

@@ -21,7 +21,7 @@ pub use relay::{Ll128TwoShot, most_packs};
 use super::{Protocol, Share, Site, arguments, whole_call};
 use crate::arch;
 use crate::element::Element;
-use crate::group::{Block, Group};
+use crate::group::{Block, Group, Warp};
 use crate::hooks::Hooks;
 use crate::launch::{Grid, Params, Shape, Unpack, cut};
 use crate::ops::{ChannelState, Direct};
@@ -218,8 +218,8 @@ pub(super) unsafe fn prefix<O: Direct, S: Schedule, H: Unpack>(
             unsafe { line(site.at(schedule.to(me, leg), part), teams.team).send::<H>(args) };
         });
     }
-    // As in `mutual`: not before.
-    let mut whole = !watch.poisoned();
+    // As in `mutual`: not before. Each lane has looked for itself.
+    let mut whole = !Warp.any(watch.poisoned());
     if Block.lane() < WARP && whole {
         work();
     }

@@ -1,10 +1,11 @@
 //! What is folded in a world of two: see `docs/decisions/0052-kernels-for-two-ranks.md`.
 
-use super::line::{Line, Single};
+use super::line::{BUNDLE, Line, Single};
 use super::load::{Load, rows};
 use super::row;
 use crate::ctx::{Ctx, Produce};
 use crate::element::Element;
+use crate::group::{Group, Warp};
 use crate::hooks::Hooks;
 use crate::ops::Direct;
 use crate::pack::{Pack, unroll};
@@ -12,10 +13,7 @@ use crate::protocol::simple::Here;
 use crate::schedule::Member;
 use crate::tile::{self, Kept, WARP};
 
-/// Rows of a bundle.
-const BUNDLE: usize = 4;
-
-/// The same where a warp has so many in all.
+/// Rows that a warp takes at once if it has exactly so many.
 const LONGEST: u32 = 5;
 
 impl Load {
@@ -57,8 +55,9 @@ impl<O: Direct> Line<'_, O> {
             // SAFETY: the caller's contract.
             came = unsafe {
                 out.send_bundle::<H::Wire>(to, row, bundled, &hooks);
-                // Not before, as in `mutual`.
-                !self.watch.poisoned() && self.fold_by_two::<BUNDLE, H>((row, bundled), kept, me, args)
+                // Not before, as in `mutual`; each lane has looked for itself.
+                !Warp.any(self.watch.poisoned())
+                    && self.fold_by_two::<BUNDLE, H>((row, bundled), kept, me, args)
             };
             row += warps * BUNDLE as u32;
         }
@@ -68,7 +67,7 @@ impl<O: Direct> Line<'_, O> {
             // SAFETY: as above.
             came = unsafe {
                 out.send_row::<H::Wire, _, _>(to, row, &hooks);
-                !self.watch.poisoned() && self.fold_by_two::<1, H>((row, row + 1), kept, me, args)
+                !Warp.any(self.watch.poisoned()) && self.fold_by_two::<1, H>((row, row + 1), kept, me, args)
             };
             row += warps;
         }

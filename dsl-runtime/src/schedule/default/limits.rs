@@ -15,7 +15,7 @@ pub(in crate::schedule) const LL128_MOST_WORK: usize = 3 << 20;
 /// The same where what arrives is staged otherwise: LL128 is faster as long as few blocks' buffers hold the call.
 pub(in crate::schedule) const LL128_MOST_STAGED: usize = 12 << 20;
 
-/// The same of folds: both take as long there, on 2 and on 4 GPUs; of twice as much on 4 it is 84 us by LL128 and 55 through staging.
+/// The same of folds of several peers: both take as long there on 4 GPUs; of twice as much on 4 it is 84 us by LL128 and 55 through staging.
 pub(in crate::schedule) const LL128_MOST_FOLDED: usize = 6 << 20;
 
 /// The same of two ranks' folds: 12 MiB take 44 us, and 50 through staging.
@@ -63,9 +63,11 @@ pub(in crate::schedule) const LINES_TWICE_PACKS: u32 = 512;
 /// Blocks of folds by LL128 at most: a transport has so many LL128 channels, and each block holds a multiprocessor.
 pub(in crate::schedule) const FOLDING_BLOCKS: u32 = 80;
 
-/// The same of two ranks' folds whose warps take all their rows at once, in blocks of 256 threads, and as many as leave room for the next call's blocks where fewer would not do. On 2
-/// GPUs 1 MiB takes 6.2 us with 56 blocks, 6.8 with 80 and as much with 40.
+/// The same of two ranks' folds whose warps take all their rows at once, in blocks of 256 threads: so many if they suffice. On 2 GPUs 1 MiB takes 6.2 us with 56 blocks, 6.8 with 80
+/// and as much with 40.
 pub(in crate::schedule) const FOLDING_FEW: u32 = 56;
+
+/// The same if those do not suffice: the next call's blocks still have places beside them.
 pub(in crate::schedule) const FOLDING_AT_ONCE: u32 = 64;
 
 /// The same where they send and fold in turn. 8 MiB take 28.9 us with 55 blocks, 30.5 with 64.
@@ -74,9 +76,13 @@ pub(in crate::schedule) const FOLDING_IN_TURN: u32 = 57;
 /// Rows that a warp folds at once, of two ranks.
 pub(in crate::schedule) const FOLDED_ROWS: u32 = 5;
 
-/// Bytes of a copy that one peer sends or gets by LL128 from which on more blocks are faster, fewer with more warps each, and more than any.
+/// Bytes of a copy that one peer sends or gets by LL128 from which on more blocks are faster.
 pub(in crate::schedule) const COPIED_FEW: usize = 128 << 10;
+
+/// The same from which on fewer blocks with more warps each are.
 pub(in crate::schedule) const COPIED_LONG: usize = 1 << 20;
+
+/// The same from which on [`COPYING_BLOCKS`] are.
 pub(in crate::schedule) const COPIED_LONGEST: usize = (3 << 20) + (1 << 19);
 
 /// Blocks of such copies at most. With 64 an all-gather of 8 MiB takes 15.8 us, with 32 it takes 16.6.

@@ -19,7 +19,7 @@ pub(super) fn line_blocks(hooks: Hooks, several: bool) -> u32 {
 
 impl Work {
     /// Of folds by LL128. They have eight warps a block, and a second row of a warp takes as long as the first: as many as have a row for each warp, if they
-    /// get that far. Of two ranks warps take up to five rows at once, or four in turn.
+    /// get that far. Two ranks' warps take up to five rows at once, or four in turn.
     pub(super) fn folding_blocks(&self) -> u32 {
         let rows = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(line::ROW_PACKS);
         match (self.several(), self.total() >> 20) {
@@ -42,7 +42,7 @@ impl Work {
         self.wire_bytes / 16 <= (FOLDING_AT_ONCE * (8 * FOLDED_ROWS - 1) * line::ROW_PACKS) as usize
     }
 
-    /// Whether folds send and fold row by row, where warps have more: of two ranks.
+    /// Whether warps that have more rows than that send and fold them bundle by bundle: those of two ranks.
     pub(super) fn folds_in_turn(&self) -> bool {
         self.pattern.folds && !self.several()
     }
@@ -119,6 +119,6 @@ impl Work {
     pub(super) fn ll128_channels(&self, blocks: u32) -> u32 {
         let left = blocks.saturating_sub(self.ll128_self_copy(blocks));
         // Of rooted schedules each rank has one of the two ends.
-        if self.pattern.mutual || self.pattern.rooted && self.pattern.own { left } else { left / 2 }
+        if self.pattern.mutual || self.copies_with_one() { left } else { left / 2 }
     }
 }

@@ -24,7 +24,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         alone_packs: ALONE_PACKS,
         ll_packs: LL_PACKS,
         rows: false,
-        nvlink: true,
+        lines: true,
         narrow: false,
         keeps: true,
         relays: 0,
@@ -69,8 +69,8 @@ fn bytes_travel_by_size_place_and_hooks() {
         [(false, 2 << 20, Ll), (false, 3 << 20, Simple), (true, 1 << 20, Ll), (true, 2 << 20, Direct)]
     {
         let has = |p| !matches!(p, Bulk | Copy | Ll128);
-        for (rows, nvlink) in [(true, true), (false, false)] {
-            let work = Work { rows, nvlink, ..work(Hooks::Copy, symmetric, sent) };
+        for (rows, lines) in [(true, true), (false, false)] {
+            let work = Work { rows, lines, ..work(Hooks::Copy, symmetric, sent) };
             assert_eq!(work.protocol(has, |_| true), way, "{sent}");
             assert_ne!(work.protocol(has, |p| p != Ll), Ll, "{sent}");
         }
