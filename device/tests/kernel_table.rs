@@ -120,7 +120,7 @@ fn table() -> BTreeMap<String, Row> {
             ptx = ptx.replace("// sm_90: ", "");
         }
         if !form.is_empty() {
-            ptx = ptx.replace("// two: ", "").replace(".maxntid 256", ".maxntid 512");
+            ptx = ptx.replace("// two: ", "").replace(".minnctapersm 1", ".minnctapersm 2");
         }
         let kernels = assemble(&ptx, arch).kernels;
         let row = |kernel: &KernelReport| {

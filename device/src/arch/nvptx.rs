@@ -75,8 +75,9 @@ pub fn follow_in<const BRANCH: u32>() {
 }
 
 /// Whether this code is for two ranks alone: no, unless a launcher has said so in the text. Then the assembler leaves out what is for others.
+/// On the host the size of the world tells it.
 #[inline(always)]
-pub fn of_two() -> bool {
+pub fn of_two(_world: u32) -> bool {
     let two: u32;
     // SAFETY: a constant.
     unsafe {

@@ -154,7 +154,7 @@ fn sound_for(model: &Model, arch: &str) {
         let newer = fusewire_driver::ptx::raised(&text, 9);
         assert!(newer.contains("griddepcontrol.wait") && !newer.contains("// sm_90:"), "{about}");
         // And for two ranks.
-        let of_two = fusewire_driver::ptx::of_two(&newer, 512);
+        let of_two = fusewire_driver::ptx::of_two(&newer);
         for entry in &own {
             let symbol = entry.symbol(model.ident());
             let differs = body(&newer, &symbol).contains("// two: ");

@@ -59,20 +59,14 @@ pub fn with_blocks(ptx: &str, blocks: u32) -> String {
     ptx.split_inclusive('\n').map(line).collect()
 }
 
-/// `ptx` for kernels of two ranks, in blocks of up to `threads`: its lines that are comments for others, `// two: INSTRUCTION`, become instructions, and the kernels say
-/// that so many threads are the most (`.maxntid`).
+/// `ptx` for kernels of two ranks alone: its lines that are comments for others, `// two: INSTRUCTION`, become instructions.
 ///
 /// ```
-/// let ptx = ".maxntid 256, 1, 1\n{\nmov.u32 %r1, 0;\n\t// two: mov.u32 %r1, 1;\n";
-/// let two = ".maxntid 512, 1, 1\n{\nmov.u32 %r1, 0;\n\tmov.u32 %r1, 1;\n";
-/// assert_eq!(fusewire_driver::ptx::of_two(ptx, 512), two);
+/// let ptx = "{\nmov.u32 %r1, 0;\n\t// two: mov.u32 %r1, 1;\n";
+/// assert_eq!(fusewire_driver::ptx::of_two(ptx), "{\nmov.u32 %r1, 0;\n\tmov.u32 %r1, 1;\n");
 /// ```
-pub fn of_two(ptx: &str, threads: u32) -> String {
-    let line = |line: &str| match line.starts_with(".maxntid ") {
-        true => format!(".maxntid {threads}, 1, 1\n"),
-        false => line.replace("// two: ", ""),
-    };
-    ptx.split_inclusive('\n').map(line).collect()
+pub fn of_two(ptx: &str) -> String {
+    ptx.replace("// two: ", "")
 }
 
 /// A function's declaration or definition, or text between functions.

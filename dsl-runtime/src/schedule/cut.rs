@@ -120,7 +120,7 @@ impl Agreed {
             (Some(channels), most) if channels > most => 0,
             (Some(channels), _) => line_room(protocol, channels),
             (None, most) => {
-                let held = self.resident(protocol, None, self.most_threads(protocol)).unwrap_or(0);
+                let held = self.resident(protocol, None, facts.most_threads()).unwrap_or(0);
                 let most = most.min(work.most_flagged_channels(protocol));
                 line_room(protocol, most.min(held.saturating_sub(1)))
             }
@@ -246,7 +246,7 @@ impl Agreed {
             Protocol::Bulk if cut.self_copy <= layout.ll128_channels => work.first(cut.self_copy),
             _ => 0,
         };
-        let all = self.most_threads(protocol);
+        let all = facts.most_threads();
         let long = work.long_alone().filter(|_| protocol == Protocol::Local);
         let threads = match options.threads {
             // What a plan for CPU threads says.

@@ -160,16 +160,17 @@ impl Agreed {
                 let way = |e: &Entry| {
                     let full = e.protocol == Protocol::Local && facts.computes_packs(e.unroll);
                     let of_two = layout.world == 2 && e.protocol == Protocol::Ll128 && facts.folds();
-                    Way { most: facts.most_threads(), of_two, full }
+                    Way { of_two, full }
                 };
-                let codes = load(context, &entries, way)?.into_iter().map(Some).collect();
+                let codes =
+                    load(context, &entries, facts.most_threads(), way)?.into_iter().map(Some).collect();
                 (codes, follows(context), Some(Ledger::of(context)?))
             }
         };
         let variants = entries.into_iter().zip(codes);
         let variants = variants.map(|(entry, code)| Variant { entry, code, resident: Vec::new() });
         let mut variants: Vec<Variant> = variants.collect();
-        let part = agree_residency(link, ledger.as_deref(), &mut variants)?;
+        let part = agree_residency(link, ledger.as_deref(), &mut variants, facts.most_threads())?;
         Ok(Agreed {
             facts,
             link: Arc::clone(link),
@@ -198,12 +199,12 @@ impl Agreed {
         for variant in &mut self.variants {
             if let Ok(function) = module.function(variant.entry.symbol) {
                 let function = ready(function, variant.entry)?;
-                let most = self.facts.most_threads();
-                (variant.code, found) = (Some(Code { function, most, full: None }), true);
+                (variant.code, found) = (Some(Code { function, full: None }), true);
             }
         }
         if found {
-            agree_residency(&self.link, self.ledger.as_deref(), &mut self.variants)?;
+            let most = self.facts.most_threads();
+            agree_residency(&self.link, self.ledger.as_deref(), &mut self.variants, most)?;
             return Ok(());
         }
         let symbols: Vec<&str> = self.variants.iter().map(|v| v.entry.symbol).collect();
@@ -282,14 +283,6 @@ impl Agreed {
     pub(crate) fn resident(&self, protocol: Protocol, unroll: Option<u32>, threads: u32) -> Result<u32> {
         let variant = self.variant(protocol, unroll)?;
         Ok(of_threads(&variant.resident, threads).unwrap_or(HOST_BLOCKS))
-    }
-
-    /// Threads of a block at most, on all ranks.
-    pub(crate) fn most_threads(&self, protocol: Protocol) -> u32 {
-        match self.variant(protocol, None) {
-            Ok(Variant { resident, code: Some(_), .. }) => WARP * resident.len() as u32,
-            _ => self.facts.most_threads(),
-        }
     }
 
     /// Blocks of `threads` that a rank alone's device holds at once at full occupancy, if the kernel can have that.

@@ -24,7 +24,7 @@ impl<O: Direct> Line<'_, O> {
         // One of the two is in a kernel's code.
         // SAFETY: the caller's contract.
         unsafe {
-            match arch::of_two() {
+            match arch::of_two(me.world) {
                 true => self.fold_of_two::<H>(kept, me, args),
                 false => self.fold_of_any::<H>(kept, me, args),
             }

@@ -89,7 +89,7 @@ unsafe fn mutual<O: Direct, S: Schedule, H: Unpack>(grid: Grid, params: &Params<
     let (load, call) = (carried::<H>(shape, channel), whole_call::<H>(shape));
     let teams = Teams::of::<H>(Team::all(&Block), legs, &load);
     let teams = if late { teams } else { teams.now() };
-    if S::FOLDS && arch::of_two() {
+    if S::FOLDS && arch::of_two(me.world) {
         let (leg, own) = (schedule.to(me, 1), || site.own(schedule, channel));
         let places = [if S::ONCE { own() } else { site.at(leg, channel) }, own()];
         if load.in_turn::<H::Wire>(Block.lanes(), [&places[0], &places[1]]) {

@@ -46,12 +46,13 @@ pub(super) fn ready(function: cuda::Function, entry: &Entry) -> Result<cuda::Fun
     Ok(function)
 }
 
-/// Finds out how many blocks every rank's device holds of each variant. Collective where kernels run on GPUs.
+/// Finds out how many blocks every rank's device holds of each variant, with up to `most` threads. Collective where kernels run on GPUs.
 /// Ranks that share a GPU have a part of it each, by multiprocessors or else by blocks: the fewest multiprocessors of a part, if there is one.
 pub(super) fn agree_residency(
     link: &Link,
     ledger: Option<&Ledger>,
     variants: &mut [Variant],
+    most: u32,
 ) -> Result<Option<u32>> {
     let (Machine::Cuda(context), Some(ledger)) = (link.machine(), ledger) else { return Ok(None) };
     let (world, card) = (link.world(), (context.device().uuid(), std::process::id()));
@@ -65,17 +66,16 @@ pub(super) fn agree_residency(
     }
     let own = |Variant { entry, code, .. }: &Variant| -> Result<Vec<u32>> {
         let code = code.as_ref().expect("a variant of a GPU is loaded");
-        let held = held(context, &code.function, entry.protocol, code.most)?;
+        let held = held(context, &code.function, entry.protocol, most)?;
         Ok(held.into_iter().map(|blocks| blocks / sharers).collect())
     };
     let own = variants.iter().map(own).collect::<Result<Vec<_>>>()?;
     let part = context.place().map(|_| context.multiprocessors());
     let all: Vec<(Option<u32>, Vec<Vec<u32>>)> = world.all_gather_as(&(part, own))?;
     for (number, variant) in variants.iter_mut().enumerate() {
-        let ranks = || all.iter().filter_map(|(_, rank)| rank.get(number));
-        let warps = ranks().map(Vec::len).min().unwrap_or(0);
-        let fewest = |at: usize| ranks().map(|rank| rank[at]).min().unwrap_or(0);
-        variant.resident = (0..warps).map(fewest).collect();
+        let fewest =
+            |at| all.iter().filter_map(|(_, rank)| rank.get(number)?.get(at)).min().copied().unwrap_or(0);
+        variant.resident = (0..(most / WARP) as usize).map(fewest).collect();
     }
     Ok(all.iter().filter_map(|(part, _)| *part).min())
 }
@@ -95,13 +95,12 @@ fn held(
 }
 
 /// What becomes of an image's text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Form {
-    Same,
-    /// A multiprocessor is to hold so many blocks.
-    Blocks(u32),
-    /// For two ranks, in blocks of up to so many threads.
-    OfTwo(u32),
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Form {
+    /// It is for two ranks alone.
+    of_two: bool,
+    /// A multiprocessor is to hold so many blocks, if that is not as the image says.
+    blocks: Option<u32>,
 }
 
 /// Modules by GPU, image, the entries that were loaded from it (a transport with more room can have more of them), and what became of its text.
@@ -134,8 +133,6 @@ pub(super) fn follows(context: &cuda::Context) -> bool {
 /// A kernel's code on a GPU.
 pub(super) struct Code {
     pub function: cuda::Function,
-    /// Most threads of a block.
-    pub most: u32,
     /// The same at full occupancy: see [`full_occupancy`].
     pub full: Option<Full>,
 }
@@ -150,35 +147,34 @@ pub(super) struct Full {
 /// How an entry is loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Way {
-    /// Most threads of a block.
-    pub most: u32,
     /// For two ranks: see [`for_two`].
     pub of_two: bool,
     /// At full occupancy as well.
     pub full: bool,
 }
 
-/// Loads the entries, once per GPU, each in its own way. An image has those of other transports and schedules too: the driver is given what these entries
+/// Loads the entries of blocks of up to `most` threads, once per GPU, each in its own way. An image has those of other transports and schedules too: the driver is given what these entries
 /// need.
 pub(super) fn load(
     context: &cuda::Context,
     entries: &[&'static Entry],
+    most: u32,
     way: impl Fn(&Entry) -> Way,
 ) -> Result<Vec<Code>> {
     let images = entries.iter().map(|e| image(context, e)).collect::<Result<Vec<_>>>()?;
     let code = |(entry, own): (&&'static Entry, &&'static Image)| {
-        let Way { most, of_two, full } = way(entry);
+        let Way { of_two, full } = way(entry);
         let together = |(e, i): &(&&'static Entry, &&'static Image)| {
             i.text.as_ptr() == own.text.as_ptr() && !way(e).of_two
         };
         let symbols = || entries.iter().zip(&images).filter(together).map(|(e, _)| e.symbol).collect();
-        let (function, most) = match of_two {
+        let function = match of_two {
             true => for_two(context, entry, own, most)?,
-            false => (module(context, own, symbols(), Form::Same)?.function(entry.symbol)?, most),
+            false => module(context, own, symbols(), Form::default())?.function(entry.symbol)?,
         };
         let function = ready(function, entry)?;
         let full = if full { full_occupancy(context, entry, own, &function, most)? } else { None };
-        Ok(Code { function, most, full })
+        Ok(Code { function, full })
     };
     entries.iter().zip(&images).map(code).collect()
 }
@@ -202,10 +198,11 @@ fn module(
     }
     let part = cuda::ptx::part(image.text, &key.2);
     let mut text = cuda::ptx::raised(&part, context.device().compute_capability().0);
-    match form {
-        Form::Same => {}
-        Form::Blocks(blocks) => text = cuda::ptx::with_blocks(&text, blocks).into(),
-        Form::OfTwo(threads) => text = cuda::ptx::of_two(&text, threads).into(),
+    if form.of_two {
+        text = cuda::ptx::of_two(&text).into();
+    }
+    if let Some(blocks) = form.blocks {
+        text = cuda::ptx::with_blocks(&text, blocks).into();
     }
     // Never unloaded, so it is of the whole GPU's context: a partition may end.
     let module = cuda::Module::load_ptx(&context.whole(), &text, &cuda::JitOptions::default())?;
@@ -216,27 +213,30 @@ fn module(
 /// Bytes of a thread that may be spilled for more threads on a multiprocessor: about what is worked out before the loop.
 const SPILLED: u32 = 32;
 
-/// An entry for two ranks alone, and the most threads of its blocks: twice as many as `most`, if they have registers enough. What folds for any number of ranks
-/// needs twice the registers, so that the next call's blocks have no place beside this one's.
+/// Threads that a multiprocessor holds of what folds for two ranks. What folds for any number of ranks has twice the registers, so that the next call's blocks have
+/// no place beside this one's.
+const OF_TWO_THREADS: u32 = 512;
+
+/// An entry for two ranks alone, with as many registers for a thread as leave [`OF_TWO_THREADS`] their places, if they are enough.
 fn for_two(
     context: &cuda::Context,
     entry: &'static Entry,
     image: &'static Image,
     most: u32,
-) -> Result<(cuda::Function, u32)> {
-    let of = |threads| -> Result<_> {
-        let module = module(context, image, vec![entry.symbol], Form::OfTwo(threads))?;
+) -> Result<cuda::Function> {
+    let of = |blocks| -> Result<_> {
+        let module = module(context, image, vec![entry.symbol], Form { of_two: true, blocks })?;
         Ok(module.function(entry.symbol)?)
     };
     let local = |function: &cuda::Function| function.attributes().local_bytes;
-    let twice = of(2 * most)?;
-    if local(&twice) > SPILLED {
-        let once = of(most)?;
-        if local(&twice) > local(&once) + SPILLED {
-            return Ok((once, most));
+    let several = of(Some(OF_TWO_THREADS / most))?;
+    if local(&several) > SPILLED {
+        let any = of(None)?;
+        if local(&several) > local(&any) + SPILLED {
+            return Ok(any);
         }
     }
-    Ok((twice, 2 * most))
+    Ok(several)
 }
 
 /// `function` with so few registers for a thread that a multiprocessor holds all the threads it can, if they are enough: more warps compute while others wait for
@@ -250,7 +250,8 @@ fn full_occupancy(
 ) -> Result<Option<Full>> {
     let blocks =
         context.device().attribute(cuda::DeviceAttribute::MaxThreadsPerMultiprocessor)? as u32 / most;
-    let full = module(context, image, vec![entry.symbol], Form::Blocks(blocks))?.function(entry.symbol)?;
+    let form = Form { of_two: false, blocks: Some(blocks) };
+    let full = module(context, image, vec![entry.symbol], form)?.function(entry.symbol)?;
     let local = |function: &cuda::Function| function.attributes().local_bytes;
     if local(&full) > local(function) + SPILLED {
         return Ok(None);
