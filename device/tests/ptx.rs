@@ -3,7 +3,7 @@
 #[path = "common/device.rs"]
 mod device;
 
-use device::{ARCHS, assemble, body, compile, instructions};
+use device::{ARCHS, archs, assemble, body, compile, instructions};
 
 /// The instruction between the marks of inline assembly in a kernel that does one operation.
 fn one(ptx: &str, name: &str) -> Vec<String> {
@@ -152,4 +152,38 @@ fn wide_accesses_barriers_and_clocks() {
         assert_eq!(first.get_or_insert_with(|| text.clone()), &text, "{arch} differs");
     }
     insta::assert_snapshot!(first.unwrap());
+}
+
+/// A kernel that folds a row of `ranks` ranks, or with 0 of as many as it is told.
+fn row_of(ranks: u32) -> String {
+    format!(
+        "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn row_of_{ranks}(from: *const u8, to: *mut u8, me: u32, ranks: u32) {{
+            use row::{{Row, RowWire}};
+            const S: usize = row::slots(4096);
+            let at = |rank: u32, pack: u32| {{
+                Pack::<Bf16>::from_words(unsafe {{ arch::load_16_once(from.add(16 * (512 * rank + pack) as usize)) }})
+            }};
+            let own: Row<Bf16, 4096, S> = RowWire::take(&|pack| at(9, pack));
+            let all = row::fold::<fold::Sum<f32>, Row<Bf16, 4096, S>, 4096, S, {ranks}>(ranks, Some((me, own)), &at);
+            all.to::<Bf16>().hand(&|pack, value| unsafe {{ arch::store_16(to.add(16 * pack as usize), value.words()) }});
+        }}\n"
+    )
+}
+
+/// What is in local memory is waited for: each slot of a row would be loaded when the one before it has been folded.
+#[test]
+fn rows_of_a_known_number_of_ranks_are_folded_in_registers() {
+    let source: String = [0, 1, 2, 4].map(row_of).concat();
+    for arch in archs() {
+        let ptx = compile("rows", &source, *arch);
+        let local = |ranks| {
+            let body = body(&ptx, &format!("row_of_{ranks}"));
+            body.iter().any(|line| line.contains(".local"))
+        };
+        assert!(
+            local(0),
+            "{arch}: the tree of however many ranks is not in local memory, so this shows nothing"
+        );
+        assert_eq!([1, 2, 4].map(local), [false; 3], "{arch}");
+    }
 }

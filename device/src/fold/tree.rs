@@ -98,7 +98,7 @@ impl<F: Fold<W>, W, const FAR: bool> Tree<F, W, FAR> {
     /// The fold of all `bundles`, and of what comes behind them.
     #[inline(always)]
     #[allow(unused_assignments)] // as above
-    fn whole(self, bundles: u32, behind: Option<[F::Acc; TOGETHER]>) -> [F::Acc; TOGETHER] {
+    fn whole(&self, bundles: u32, behind: Option<[F::Acc; TOGETHER]>) -> [F::Acc; TOGETHER] {
         let (mut right, mut some) = (behind.unwrap_or_default(), behind.is_some());
         if FAR {
             let mut level = 0;

@@ -230,16 +230,15 @@ where
             unroll!(AHEAD = 4, |P| if const { P + 1 < RANKS } {
                 others[P] = R::octet(octet, &|pack| of(P as u32, pack));
             });
-            let lifted = |values: [R::Value; OCTET]| octet::of(|e| F::lift(values[e]));
-            let own = lifted(row.slot(K));
-            let of_rank = |rank: usize| {
-                let (before, behind) = (lifted(others[rank]), lifted(others[rank.saturating_sub(1)]));
-                octet::of(|e| {
-                    let other = if (rank as u32) < *me { before[e] } else { behind[e] };
-                    if rank as u32 == *me { own[e] } else { other }
-                })
-            };
-            octets[K] = crate::fold::octet::<F, R::Value, _, true>(RANKS as u32, |_, _| Some(of_rank))
+            let own = row.slot(K);
+            // Values, not closures over them: what those refer to would go to local memory, and each slot would wait for it.
+            let mut all = [own; AHEAD];
+            unroll!(AHEAD = 4, |P| if const { P < RANKS } {
+                let other = if (P as u32) < *me { others[P] } else { others[P.saturating_sub(1)] };
+                all[P] = if P as u32 == *me { own } else { other };
+            });
+            let of_rank = |rank: usize| octet::of(|e| F::lift(all[rank][e]));
+            octets[K] = crate::fold::octet::<F, R::Value, _, false>(RANKS as u32, |_, _| Some(of_rank))
                 .unwrap_or_default();
         });
         return Row { octets };
