@@ -83,6 +83,8 @@ impl Agreed {
             _ => facts.alone_rows(facts.most_threads()) as u32,
         };
         let rows = if facts.cols > 0 { row::whole(facts.row_packs) } else { tile_rows(facts, options.shape) };
+        // In one step, one block may store what has arrived where another has not yet read what is to be sent.
+        let in_place = facts.in_place && !pattern.apart && pattern.peers > 0;
         let work = Work {
             pattern,
             world,
@@ -95,6 +97,7 @@ impl Agreed {
             ll_packs: if facts.cols > 0 { rows as u32 } else { LL_PACKS },
             rows: facts.cols > 0,
             lines: layout.ll128_channels > 0,
+            in_place,
             narrow: facts.narrow(),
             keeps: facts.keeps_as_is,
             relays: facts.relays as u32,
@@ -133,8 +136,6 @@ impl Agreed {
                     && pattern.widest().blocks(protocol, cut, on_host) <= limit;
             self.has(protocol) && fits
         };
-        // In one step, one block may store what has arrived where another has not yet read what is to be sent.
-        let in_place = facts.in_place && !pattern.apart && pattern.peers > 0;
         let protocol = match options.protocol {
             // To nobody in one step or two.
             Some(twice) if twice.passes_on() && pattern.passes_nothing_on() && self.has(twice) => {
@@ -378,7 +379,7 @@ impl Agreed {
                 let in_flight = if facts.folds() { 8 } else { unroll };
                 // Alone a block hands nothing over.
                 let (most, enough) =
-                    if alone { (u64::MAX, 2 * share) } else { (most, pattern.enough(share)) };
+                    if alone { (u64::MAX, 2 * share) } else { (most, pattern.enough(share, facts.cols > 0)) };
                 together(most, enough, threads, in_flight, 16 * rows)
             }
         };

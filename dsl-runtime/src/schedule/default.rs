@@ -121,6 +121,8 @@ pub(super) struct Work {
     pub(super) rows: bool,
     /// Whether there are LL128 channels: there are none between GPUs without NVLink.
     pub(super) lines: bool,
+    /// Whether what arrives is stored where others still read what they send: not through staging in one step.
+    pub(super) in_place: bool,
     /// Whether what crosses the wire are 8-bit floats: what hooks load and store is wider, as a rule.
     pub(super) narrow: bool,
     /// Whether the output gets what arrives as it is: such hooks do not load from it.
@@ -170,7 +172,7 @@ impl Work {
             Protocol::Ll128TwoShot => FOLDING_BLOCKS,
             Protocol::Ll => LL_BLOCKS,
             // Few rows are in flight in a block, and two blocks on a multiprocessor.
-            Protocol::Simple if self.pattern.folds && self.rows && !self.short() => 128,
+            Protocol::Simple if self.rows => 128,
             Protocol::Simple
                 if (self.pattern.folds || self.pattern.rooted || self.many()) && !self.short() =>
             {
@@ -294,7 +296,7 @@ impl Work {
             && (self.rows || !self.lines || has(Protocol::Ll128))
             && has(Protocol::Ll)
             && fits(Protocol::Ll)
-            && sent <= LL_MOST.min(most)
+            && sent <= self.most_by_ll().min(most)
         {
             Protocol::Ll
         } else if self.symmetric && has(Protocol::Copy) && sent >= COPY_LEAST && lanes {
@@ -306,6 +308,11 @@ impl Work {
         } else {
             Protocol::Simple
         }
+    }
+
+    /// Bytes that a rank sends in all up to which LL is faster than staging.
+    const fn most_by_ll(&self) -> usize {
+        if self.rows && self.lines && !self.in_place { LL_MOST_ROWS } else { LL_MOST }
     }
 
     /// Threads of a block that may have `all` where the caller does not say.
@@ -406,7 +413,7 @@ impl Work {
     fn most_channels(&self) -> u32 {
         match self.pattern {
             Pattern { rooted: true, .. } => 64,
-            Pattern { folds: true, .. } if self.rows => 64,
+            _ if self.rows => 64,
             Pattern { folds: true, .. } => 48,
             _ if self.many() => 48,
             _ => 32,

@@ -25,6 +25,7 @@ fn among(world: u32, hooks: Hooks, symmetric: bool, sent: usize) -> Work {
         ll_packs: LL_PACKS,
         rows: false,
         lines: true,
+        in_place: false,
         narrow: false,
         keeps: true,
         relays: 0,
@@ -65,12 +66,21 @@ fn bytes_travel_by_size_place_and_hooks() {
         assert_eq!(work(hooks, symmetric, sent).protocol(has, |_| true), way, "{sent}");
     }
     // Where there is no LL128: of rows, and without NVLink.
-    for (symmetric, sent, way) in
-        [(false, 2 << 20, Ll), (false, 3 << 20, Simple), (true, 1 << 20, Ll), (true, 2 << 20, Direct)]
-    {
+    for (symmetric, sent, [by_rows, way]) in [
+        (false, 1 << 20, [Ll, Ll]),
+        (false, 2 << 20, [Simple, Ll]),
+        (false, 3 << 20, [Simple, Simple]),
+        (true, 1 << 20, [Ll, Ll]),
+        (true, 2 << 20, [Direct, Direct]),
+    ] {
         let has = |p| !matches!(p, Bulk | Copy | Ll128);
-        for (rows, lines) in [(true, true), (false, false)] {
-            let work = Work { rows, lines, ..work(Hooks::Copy, symmetric, sent) };
+        for (rows, lines, in_place, way) in [
+            (true, true, false, by_rows),
+            (true, true, true, way),
+            (false, false, false, way),
+            (true, false, false, way),
+        ] {
+            let work = Work { rows, lines, in_place, ..work(Hooks::Copy, symmetric, sent) };
             assert_eq!(work.protocol(has, |_| true), way, "{sent}");
             assert_ne!(work.protocol(has, |p| p != Ll), Ll, "{sent}");
         }
@@ -376,6 +386,27 @@ fn hooks_that_copy_hold_few_multiprocessors() {
         for several in [false, true] {
             assert_eq!(multiprocessors(Protocol::Direct, total, Hooks::Copy, several), 16);
             assert!(multiprocessors(Protocol::Simple, total, Hooks::Copy, several) <= 32);
+        }
+    }
+}
+
+#[test]
+fn rows_have_many_blocks_and_short_pieces() {
+    let by_rows = |bytes| Work { rows: true, ..work(Hooks::Slow, false, bytes) };
+    for bytes in [1 << 20, 2 << 20, 64 << 20] {
+        let all_to_all = by_rows(bytes).cut(Protocol::Simple);
+        assert!(all_to_all.self_copy + 2 * all_to_all.channels <= 128, "{bytes}");
+        assert!(all_to_all.channels > 32, "{bytes}");
+        for pattern in [
+            Pattern::of(&AllReduce, Member { rank: 0, world: 2 }),
+            Pattern::of(&AllGather, Member { rank: 0, world: 2 }),
+        ] {
+            let Cut { channels, self_copy, .. } = Work { pattern, ..by_rows(bytes) }.cut(Protocol::Simple);
+            assert_eq!((channels, self_copy), (64, 0), "{bytes}");
+            let least = if pattern.folds { 32 << 10 } else { 64 << 10 };
+            assert_eq!(pattern.enough(128 << 10, true), least);
+            assert_eq!(pattern.enough(128 << 10, false), 2 * least);
+            assert_eq!(pattern.enough(1 << 20, true), 128 << 10);
         }
     }
 }

@@ -153,8 +153,8 @@ pub(super) struct Way {
     pub full: bool,
 }
 
-/// Loads the entries of blocks of up to `most` threads, once per GPU, each in its own way. An image has those of other transports and schedules too: the driver is given what these entries
-/// need.
+/// Loads the entries, of blocks of up to `most` threads, once per GPU, each in its own way. An image has those of other transports and schedules
+/// too: the driver is given what these entries need.
 pub(super) fn load(
     context: &cuda::Context,
     entries: &[&'static Entry],
