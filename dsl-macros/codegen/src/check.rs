@@ -169,7 +169,9 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     match &module.args {
         Some(args) if args.named => {
             generics(model, module, args, errors);
-            if errors.shown() == before {
+            // What `consume` takes of a fold that was refused is nobody's business yet.
+            let refused = model.options.reduce.is_none() && model.options.given.iter().any(|(n, _)| n == "reduce");
+            if errors.shown() == before && !refused {
                 if model.options.reduce.is_none() {
                     same_wire(module, errors);
                 }

@@ -382,3 +382,16 @@ fn a_counter_is_refused_where_it_may_count_twice() {
     let consume = format!("fn consume(ctx: &Consume, args: &Args, value: f32) {{ {add} }}");
     assert!(messages("reduce(sum, f32)", &module(COUNTED, &consume)).is_empty());
 }
+
+/// Nothing else is said of what `consume` takes.
+#[test]
+fn a_refused_fold_is_one_mistake() {
+    let item = module(
+        "pub input: &'a [Bf16], pub output: Out<'a, f32>",
+        "pub fn consume(ctx: &Consume, args: &Args, x: f32) {}",
+    );
+    for attribute in ["reduce(sums, f32)", "reduce(sum, f32, order = any)"] {
+        let found = messages(attribute, &item);
+        assert!(matches!(&*found, [one] if one.starts_with("there is no ")), "{attribute}: {found:?}");
+    }
+}
