@@ -50,7 +50,7 @@ fn multiprocessors(protocol: Protocol, total: usize, hooks: Hooks, several: bool
 
 /// Blocks of a rank alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Turns {
+pub(super) struct Alone {
     pub blocks: u32,
     /// By the kernel at full occupancy.
     pub full: bool,
@@ -211,7 +211,7 @@ impl Work {
     ///
     /// Copies, and hooks that compute in two turns at most, have a quarter of what the device holds: so the next launch's blocks are there, on all
     /// multiprocessors alike, before these end. At full occupancy they compute what else takes more than two turns.
-    pub(super) fn in_turns(&self, blocks: u32, resident: u32, at_full: Option<u32>, turn: u32) -> Turns {
+    pub(super) fn in_turns(&self, blocks: u32, resident: u32, at_full: Option<u32>, turn: u32) -> Alone {
         let turns = u32::try_from(self.wire_bytes / 16).unwrap_or(u32::MAX).div_ceil(turn);
         let quarter = |resident: u32| blocks.min(resident.div_ceil(4));
         let few = quarter(resident);
@@ -226,7 +226,7 @@ impl Work {
             true => turns.div_ceil(turns.div_ceil(most)),
             false => blocks,
         };
-        Turns { blocks, full }
+        Alone { blocks, full }
     }
 
     /// Whether blocks of a rank alone take packs, not rows or tiles.

@@ -342,7 +342,7 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     // Whole turns, here of 1024 packs. A block's last turn may be short, the others' are not.
     let turns = |hooks, mib: usize, blocks, resident, at_full| {
         let work = Work { hooks, ..alone(mib << 20) };
-        let Turns { blocks, full } = work.in_turns(blocks, resident, at_full, 1024);
+        let Alone { blocks, full } = work.in_turns(blocks, resident, at_full, 1024);
         (blocks, full)
     };
     // In a quarter of what a device holds: of copies, and of what computes in two turns at most, which has full occupancy where one would not do.
@@ -358,7 +358,7 @@ fn a_rank_alone_has_blocks_by_its_chunk() {
     let copies = [(4, 256), (16, 1024)].map(|(mib, blocks)| turns(Hooks::Copy, mib, blocks, 1056, None));
     assert_eq!(copies, [(256, false), (256, false)]);
     let rows = Work { rows: true, ..alone(16 << 20) };
-    assert_eq!(rows.in_turns(528, 528, None, 1024), Turns { blocks: 528, full: false });
+    assert_eq!(rows.in_turns(528, 528, None, 1024), Alone { blocks: 528, full: false });
     // A block for each part of what is long, and that is sooner by packs.
     let long = |rows, hooks, mib: usize| Work { rows, hooks, ..alone(mib << 20) }.long_alone();
     let (few, many) = (Some((128, 4)), Some((256, 2)));
