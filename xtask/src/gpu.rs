@@ -35,7 +35,14 @@ const ROWS: &str = include_str!("../../bench/peers/rows.py");
 const PATTERNS: &str = include_str!("../../bench/peers/patterns.py");
 const AGAINST_TORCH: &str = include_str!("../../bench/peers/against_torch.py");
 const TIMING: &str = include_str!("../../bench/peers/timing.py");
-const TORCH: &str = include_str!("../../python/tests/torch_ranks.py");
+/// The checks with PyTorch, and what they share.
+const TORCH: [(&str, &str); 5] = [
+    ("torch_ranks.py", include_str!("../../python/tests/torch_ranks.py")),
+    ("torch_job.py", include_str!("../../python/tests/torch_job.py")),
+    ("torch_calls.py", include_str!("../../python/tests/torch_calls.py")),
+    ("torch_backend.py", include_str!("../../python/tests/torch_backend.py")),
+    ("torch_costs.py", include_str!("../../python/tests/torch_costs.py")),
+];
 const BASELINES: [(&str, &str); 4] = [
     ("protocol.cuh", include_str!("../../bench/baselines/protocol.cuh")),
     ("copy.cu", include_str!("../../bench/baselines/copy.cu")),
@@ -72,9 +79,8 @@ pub fn package(folder: &Path) -> Outcome {
         ("patterns.py", PATTERNS),
         ("against_torch.py", AGAINST_TORCH),
         ("timing.py", TIMING),
-        ("torch_ranks.py", TORCH),
     ];
-    for (name, content) in scripts {
+    for (name, content) in scripts.into_iter().chain(TORCH) {
         fs::write(folder.join(name), content).map_err(|e| format!("writing {name}: {e}"))?;
     }
     match crate::python::prepare(false) {
