@@ -313,7 +313,12 @@ impl Agreed {
         let mut full = false;
         // A part of a GPU is small: another transport's kernel is to find a place beside this one, of whatever size the blocks of either are.
         // A multiprocessor holds at least one.
-        let room = self.part.map_or(resident, |multiprocessors| resident.min(multiprocessors) / 2);
+        let room = match self.part {
+            Some(multiprocessors) => resident.min(multiprocessors) / 2,
+            // As many of another stream's are to find places beside them.
+            None if facts.cols > 0 && protocol == Protocol::Simple => resident / 2,
+            None => resident,
+        };
         while options.channels.is_none()
             && cut.channels > least
             && pattern.widest().blocks(protocol, cut, on_host) > room
@@ -378,8 +383,11 @@ impl Agreed {
                 // Folds of two ranks have as many packs in flight; of more, half.
                 let in_flight = if facts.folds() { 8 } else { unroll };
                 // Alone a block hands nothing over.
-                let (most, enough) =
-                    if alone { (u64::MAX, 2 * share) } else { (most, pattern.enough(share, facts.cols > 0)) };
+                let (most, enough) = if alone {
+                    (u64::MAX, 2 * share)
+                } else {
+                    (most, pattern.enough(share, work.rows && work.lines))
+                };
                 together(most, enough, threads, in_flight, 16 * rows)
             }
         };

@@ -171,8 +171,8 @@ impl Work {
             Protocol::TwoShot | Protocol::Hierarchical => 96,
             Protocol::Ll128TwoShot => FOLDING_BLOCKS,
             Protocol::Ll => LL_BLOCKS,
-            // Few rows are in flight in a block, and two blocks on a multiprocessor.
-            Protocol::Simple if self.rows => 128,
+            // Few rows are in flight in a block. (Two ranks were measured, over NVLink.)
+            Protocol::Simple if self.rows && (self.many_rows() || self.pattern.folds && !self.short()) => 128,
             Protocol::Simple
                 if (self.pattern.folds || self.pattern.rooted || self.many()) && !self.short() =>
             {
@@ -244,6 +244,11 @@ impl Work {
                 .min(self.alone_packs),
             false => self.alone_packs,
         }
+    }
+
+    /// Whether hooks work by rows, of which there are enough for more blocks, over links that are fast.
+    fn many_rows(&self) -> bool {
+        self.rows && self.lines && self.total() >= MANY_ROWS
     }
 
     /// Whether waits at both ends take about as long as the bytes between.
@@ -413,7 +418,8 @@ impl Work {
     fn most_channels(&self) -> u32 {
         match self.pattern {
             Pattern { rooted: true, .. } => 64,
-            _ if self.rows => 64,
+            Pattern { folds: true, .. } if self.rows => 64,
+            _ if self.many_rows() => 64,
             Pattern { folds: true, .. } => 48,
             _ if self.many() => 48,
             _ => 32,

@@ -49,14 +49,14 @@ pub struct LaunchOptions {
     pub channels: Option<u32>,
     /// Blocks for the self copy of an all-to-all, the chunk that a rank keeps. By default chosen from the channels.
     pub self_copy: Option<u32>,
-    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)` or `reduce(..)`; on the host always 1. With `Protocol::Bulk`
+    /// Threads of a block, a multiple of 32 up to 512, or 256 with `layout(transposed)`, `reduce(..)` or `grain = row(..)`; on the host always 1. With `Protocol::Bulk`
     /// one warp copies; the others of an all-to-all's send what chunks begin with, before the peers say *go*.
     pub threads: Option<u32>,
     /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. Give fewer to leave multiprocessors to other
     /// streams.
     pub blocks: Option<u32>,
-    /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default about 128 KiB, or that. With
-    /// `Protocol::Bulk`, bytes of one copy, up to 16 KiB.
+    /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default an eighth of what the channel carries, but
+    /// 32 to 128 KiB of short calls, by what hooks do. With `Protocol::Bulk`, bytes of one copy, up to 16 KiB.
     pub chunk: Option<usize>,
     /// The variant with that many packs in flight; by default the first.
     pub unroll: Option<u32>,

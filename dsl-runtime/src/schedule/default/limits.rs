@@ -30,10 +30,13 @@ pub(in crate::schedule) const LL128_MOST_GATHERED: usize = 48 << 10;
 /// Bytes that a rank sends in all from which on tiles are faster than single elements from afar.
 pub(in crate::schedule) const TILES_LEAST: usize = 40 << 10;
 
-/// Bytes that a rank sends in all up to which LL is faster than staging, where there is no LL128: on 2 GPUs as many as its buffers hold.
+/// Bytes that a rank sends in all up to which LL is faster than staging, between GPUs without LL128, and of rows in place: on 2 GPUs as many as its buffers hold.
 pub(in crate::schedule) const LL_MOST: usize = 2 << 20;
 /// The same of hooks by rows between GPUs with NVLink, if they are not in place. Two H200s, an all-reduce of 1 MiB: 10.9 us by LL and 11.0 through staging, of 2 MiB 18.8 and 16.1.
 pub(in crate::schedule) const LL_MOST_ROWS: usize = 1 << 20;
+
+/// Bytes that a rank sends, and its own, from which on rows have as many blocks through staging as find places.
+pub(in crate::schedule) const MANY_ROWS: usize = 256 << 10;
 
 /// Blocks of a call by LL at most, of which half bring a rank's own chunk. With one row each 64 blocks are faster than 32 with two: on 2 GPUs 9.5 us and 10.3.
 pub(in crate::schedule) const LL_BLOCKS: u32 = 128;

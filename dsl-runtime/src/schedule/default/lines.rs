@@ -65,13 +65,10 @@ impl Work {
         }
     }
 
-    /// Whether blocks that work by LL128 have 256 threads at most: with more the next call's have no place beside them, and so many fill the links.
+    /// Whether blocks of copies by LL128 have 256 threads at most, as those of folds have: with more the next call's have no place beside them, and so many fill
+    /// the links.
     pub(in crate::schedule) fn leaves_room(&self, protocol: Protocol) -> bool {
-        match protocol {
-            Protocol::Ll128 if self.pattern.folds => self.folds_in_turn(),
-            Protocol::Ll128 => self.copies_with_one() && self.pattern.mutual,
-            _ => false,
-        }
+        protocol == Protocol::Ll128 && self.copies_with_one() && self.pattern.mutual && !self.pattern.folds
     }
 
     /// Blocks for the rank's own chunk, of `blocks` that work by LL128. It waits for nobody: a block for two or three

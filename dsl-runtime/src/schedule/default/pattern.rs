@@ -136,7 +136,7 @@ impl Pattern {
     }
 
     /// Bytes of such a `share` that travel together, if staging holds them: an eighth, but as much as hides what it takes to hand it over. (What is
-    /// sent first and what is taken last, nothing else travels beside.) `rows`: of rows half as much does, since each takes longer.
+    /// sent first and what is taken last, nothing else travels beside.) `rows`: of rows over fast links half as much does, since each takes longer.
     pub(in crate::schedule) fn enough(self, share: u64, rows: bool) -> u64 {
         let least = if self.folds || self.rooted { 64 << 10 } else { 128 << 10 };
         let least = if rows { least / 2 } else { least };

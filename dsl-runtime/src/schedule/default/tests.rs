@@ -392,21 +392,31 @@ fn hooks_that_copy_hold_few_multiprocessors() {
 
 #[test]
 fn rows_have_many_blocks_and_short_pieces() {
-    let by_rows = |bytes| Work { rows: true, ..work(Hooks::Slow, false, bytes) };
-    for bytes in [1 << 20, 2 << 20, 64 << 20] {
-        let all_to_all = by_rows(bytes).cut(Protocol::Simple);
-        assert!(all_to_all.self_copy + 2 * all_to_all.channels <= 128, "{bytes}");
-        assert!(all_to_all.channels > 32, "{bytes}");
-        for pattern in [
-            Pattern::of(&AllReduce, Member { rank: 0, world: 2 }),
-            Pattern::of(&AllGather, Member { rank: 0, world: 2 }),
-        ] {
-            let Cut { channels, self_copy, .. } = Work { pattern, ..by_rows(bytes) }.cut(Protocol::Simple);
-            assert_eq!((channels, self_copy), (64, 0), "{bytes}");
-            let least = if pattern.folds { 32 << 10 } else { 64 << 10 };
-            assert_eq!(pattern.enough(128 << 10, true), least);
-            assert_eq!(pattern.enough(128 << 10, false), 2 * least);
-            assert_eq!(pattern.enough(1 << 20, true), 128 << 10);
+    let by_rows = |world, bytes| Work { rows: true, ..among(world, Hooks::Slow, false, bytes) };
+    let cut = |work: Work| work.cut(Protocol::Simple);
+    for bytes in [256 << 10, 2 << 20, 64 << 20] {
+        let all_to_all = cut(by_rows(2, bytes));
+        assert_eq!((all_to_all.self_copy, all_to_all.channels), (42, 43), "{bytes}");
+        for world in [2, 4] {
+            let me = Member { rank: 0, world };
+            for pattern in [Pattern::of(&AllReduce, me), Pattern::of(&AllGather, me)] {
+                let Cut { channels, self_copy, .. } = cut(Work { pattern, ..by_rows(world, bytes) });
+                assert_eq!((channels, self_copy), (64, 0), "{world} ranks, {bytes} bytes");
+            }
         }
+    }
+    // What is short has no blocks without work, and what was not measured has as many as other hooks.
+    for work in [by_rows(2, 8 << 10), Work { lines: false, ..by_rows(2, 2 << 20) }] {
+        let other = Work { rows: false, ..work };
+        assert_eq!((cut(work).channels, cut(work).self_copy), (cut(other).channels, cut(other).self_copy));
+    }
+    let limited = cut(Work { limit: 40, ..by_rows(2, 64 << 20) });
+    assert!(limited.self_copy + 2 * limited.channels <= 40);
+    for (schedule, least) in [
+        (Pattern::of(&AllReduce, Member { rank: 0, world: 2 }), 32 << 10),
+        (Pattern::of(&AllGather, Member { rank: 0, world: 2 }), 64 << 10),
+    ] {
+        assert_eq!([true, false].map(|rows| schedule.enough(128 << 10, rows)), [least, 2 * least]);
+        assert_eq!([true, false].map(|rows| schedule.enough(1 << 20, rows)), [128 << 10; 2]);
     }
 }

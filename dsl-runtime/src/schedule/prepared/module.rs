@@ -229,7 +229,7 @@ fn for_two(
         Ok(module.function(entry.symbol)?)
     };
     let local = |function: &cuda::Function| function.attributes().local_bytes;
-    let several = of(Some(OF_TWO_THREADS / most))?;
+    let several = of(Some((OF_TWO_THREADS / most).max(1)))?;
     if local(&several) > SPILLED {
         let any = of(None)?;
         if local(&several) > local(&any) + SPILLED {
