@@ -169,7 +169,7 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
     match &module.args {
         Some(args) if args.named => {
             generics(model, module, args, errors);
-            // What `consume` takes of a fold that was refused is nobody's business yet.
+            // If the fold was refused, nothing is known of what `consume` takes.
             let refused = model.options.reduce.is_none() && model.options.given.iter().any(|(n, _)| n == "reduce");
             if errors.shown() == before && !refused {
                 if model.options.reduce.is_none() {
