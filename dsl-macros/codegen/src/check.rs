@@ -170,7 +170,7 @@ fn hooks(model: &Model, module: &HookModule, errors: &mut Errors) {
         Some(args) if args.named => {
             generics(model, module, args, errors);
             // If the fold was refused, nothing is known of what `consume` takes.
-            let refused = model.options.reduce.is_none() && model.options.given.iter().any(|(n, _)| n == "reduce");
+            let refused = model.options.reduce.is_none() && model.options.gives("reduce");
             if errors.shown() == before && !refused {
                 if model.options.reduce.is_none() {
                     same_wire(module, errors);

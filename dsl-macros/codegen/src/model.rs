@@ -84,6 +84,13 @@ pub struct Options {
     pub span: Span,
 }
 
+impl Options {
+    /// Whether the attribute has the option `name`, right or wrong.
+    pub fn gives(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| given == name)
+    }
+}
+
 /// `reduce(sum, f32, order = tree, result = Bf16)`, or `reduce(path::of::a::Fold)`.
 #[derive(Clone, Debug)]
 pub struct Reduce {

@@ -68,13 +68,11 @@ pub fn parse(
     })
     .parse2(tokens);
     errors.take(result);
-    let given = |name: &str| options.given.iter().any(|(n, _)| n == name);
-    let (transports, schedules) = (given("transports"), given("schedules"));
-    if !transports {
+    if !options.gives("transports") {
         options.transports = TRANSPORTS.iter().filter(|t| t.implied).map(|t| (*t, span)).collect();
     }
-    if !schedules {
-        let folds = given("reduce");
+    if !options.gives("schedules") {
+        let folds = options.gives("reduce");
         let implied = |s: &&Schedule| if folds { s.folds && s.mutual } else { s.implied };
         options.schedules = SCHEDULES.iter().filter(implied).copied().collect();
     }
@@ -103,7 +101,7 @@ fn one(
 ) -> syn::Result<()> {
     let key = Ident::parse_any(input)?;
     let name = key.to_string();
-    if options.given.iter().any(|(n, _)| *n == name) {
+    if options.gives(&name) {
         errors.at(&key, format!("`{name}` is given twice; give each option once"));
     }
     options.given.push((name.clone(), key.span()));
