@@ -172,7 +172,7 @@ impl Work {
             Protocol::Ll128TwoShot => FOLDING_BLOCKS,
             Protocol::Ll => LL_BLOCKS,
             // Few rows are in flight in a block. (Two ranks were measured, over NVLink.)
-            Protocol::Simple if self.rows && (self.many_rows() || self.pattern.folds && !self.short()) => 128,
+            Protocol::Simple if self.many_rows() => 128,
             Protocol::Simple
                 if (self.pattern.folds || self.pattern.rooted || self.many()) && !self.short() =>
             {
@@ -246,9 +246,10 @@ impl Work {
         }
     }
 
-    /// Whether hooks work by rows, of which there are enough for more blocks, over links that are fast.
+    /// Whether hooks work by rows, of which there are enough for more blocks: over NVLink, or of long folds.
     fn many_rows(&self) -> bool {
-        self.rows && self.lines && self.total() >= MANY_ROWS
+        let long_folds = self.pattern.folds && !self.short();
+        self.rows && (self.lines && self.total() >= MANY_ROWS || long_folds)
     }
 
     /// Whether waits at both ends take about as long as the bytes between.
@@ -418,7 +419,6 @@ impl Work {
     fn most_channels(&self) -> u32 {
         match self.pattern {
             Pattern { rooted: true, .. } => 64,
-            Pattern { folds: true, .. } if self.rows => 64,
             _ if self.many_rows() => 64,
             Pattern { folds: true, .. } => 48,
             _ if self.many() => 48,

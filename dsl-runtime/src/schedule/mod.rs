@@ -55,8 +55,8 @@ pub struct LaunchOptions {
     /// Blocks in the grid at most, hence streaming multiprocessors that the launch holds; by default as many as pay. Give fewer to leave multiprocessors to other
     /// streams.
     pub blocks: Option<u32>,
-    /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default an eighth of what the channel carries, but
-    /// 32 to 128 KiB of short calls, by what hooks do. With `Protocol::Bulk`, bytes of one copy, up to 16 KiB.
+    /// Bytes that travel together on a channel, a multiple of 128 up to a quarter of its staging; by default an eighth of what the channel carries up to
+    /// 256 KiB, but 32 to 128 KiB of short calls, by what hooks do. With `Protocol::Bulk`, bytes of one copy, up to 16 KiB.
     pub chunk: Option<usize>,
     /// The variant with that many packs in flight; by default the first.
     pub unroll: Option<u32>,

@@ -213,6 +213,11 @@ fn module(
 /// Bytes of a thread that may be spilled for more threads on a multiprocessor: about what is worked out before the loop.
 const SPILLED: u32 = 32;
 
+/// Whether a thread of `function` spills so much more than one of `other`.
+fn spills(function: &cuda::Function, other: &cuda::Function) -> bool {
+    function.attributes().local_bytes > other.attributes().local_bytes + SPILLED
+}
+
 /// Threads that a multiprocessor holds of what folds for two ranks. What folds for any number of ranks has twice the registers, so that the next call's blocks have
 /// no place beside this one's.
 const OF_TWO_THREADS: u32 = 512;
@@ -228,11 +233,10 @@ fn for_two(
         let module = module(context, image, vec![entry.symbol], Form { of_two: true, blocks })?;
         Ok(module.function(entry.symbol)?)
     };
-    let local = |function: &cuda::Function| function.attributes().local_bytes;
     let several = of(Some((OF_TWO_THREADS / most).max(1)))?;
-    if local(&several) > SPILLED {
+    if several.attributes().local_bytes > SPILLED {
         let any = of(None)?;
-        if local(&several) > local(&any) + SPILLED {
+        if spills(&several, &any) {
             return Ok(any);
         }
     }
@@ -252,8 +256,7 @@ fn full_occupancy(
         context.device().attribute(cuda::DeviceAttribute::MaxThreadsPerMultiprocessor)? as u32 / most;
     let form = Form { of_two: false, blocks: Some(blocks) };
     let full = module(context, image, vec![entry.symbol], form)?.function(entry.symbol)?;
-    let local = |function: &cuda::Function| function.attributes().local_bytes;
-    if local(&full) > local(function) + SPILLED {
+    if spills(&full, function) {
         return Ok(None);
     }
     let resident = held(context, &full, entry.protocol, most)?;
